@@ -59,6 +59,11 @@ def job_name(study: Study, experiment: Experiment) -> str:
     return f"{kind}_{group(study)}"
 
 
+def documents_job_name(study: Study, experiment: Experiment) -> str:
+    """Return the name of the job that makes the documents that ``experiment`` keeps."""
+    return f"{experiment.name.replace('-', '_')}_documents_{group(study)}"
+
+
 def run_tags(study: Study, campaign: str, cause: str) -> dict[str, str]:
     """Return the tags of a run that say what it is for.
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from contextcliff_dagster.contracts import ContextCliffError, EngineError
 from contextcliff_dagster.experiments.common.experiment import Experiment
 from contextcliff_dagster.experiments.common.study_run import StudyRun
-from contextcliff_dagster.experiments.lookup import ops_of
+from contextcliff_dagster.experiments.lookup import document_assets_of, ops_of
 from contextcliff_dagster.store import Store
 from contextcliff_dagster.studies import Study
 
@@ -64,8 +64,9 @@ class LocalRuns:
     ) -> None:
         """Materialize the named assets of the campaign in one run; their errors come through.
 
-        ``experiment``: whose partitions the run is about; None where none of the assets has any.
-        ``config``: what ops are given besides the campaign.
+        ``experiment``: whose partitions the run is about (those of its documents where they are
+        named); None where none of the assets has any. ``config``: what ops are given besides the
+        campaign.
 
         Raises:
             ContextCliffError: an asset failed, or a check that blocks what comes after it.
@@ -75,6 +76,7 @@ class LocalRuns:
         from contextcliff_dagster.defs.asset_specs import (
             PREPARATION,
             asset_key,
+            documents_job_name,
             group,
             job_name,
             run_config,
@@ -84,14 +86,19 @@ class LocalRuns:
             DagsterAssetCheckFailedError,
             output_to_terminal,
         )
-        from contextcliff_dagster.defs.partitions import range_tags
+        from contextcliff_dagster.defs.partitions import document_range_tags, range_tags
         from contextcliff_dagster.defs.resources import StoreResource, Watch
         from contextcliff_dagster.defs.studies import study_assets
 
         study, instance = self.study, self.instance
         if instance is None and os.environ.get("DAGSTER_HOME"):
             instance = dg.DagsterInstance.get()
-        job = job_name(study, experiment) if experiment else f"prepare_{group(study)}"
+        job, partitions = f"prepare_{group(study)}", {}
+        if experiment is not None and {*names} & {*experiment.document_assets()[:1]}:
+            job = documents_job_name(study, experiment)
+            partitions = document_range_tags(study, experiment)
+        elif experiment is not None:
+            job, partitions = job_name(study, experiment), range_tags(study, experiment)
         selection = dg.AssetSelection.assets(*(asset_key(study, name) for name in names))
         store = StoreResource(root=str(self.store.root))
         definitions = dg.Definitions(
@@ -99,10 +106,9 @@ class LocalRuns:
             jobs=[dg.define_asset_job(job, selection)],
             resources={"store": store, "watch": watch or Watch()},
         )
-        tags = run_tags(study, self.campaign, self.cause)
-        if experiment is not None:
-            tags |= range_tags(study, experiment)
-        dated = ops_of(experiment, [name for name in names if name not in PREPARATION])
+        tags = run_tags(study, self.campaign, self.cause) | partitions
+        undated = {*PREPARATION, *document_assets_of(study)}
+        dated = ops_of(experiment, [name for name in names if name not in undated])
         more = dict(config or {})
         if self.with_answers and "report" in names:
             more["report"] = {"with_answers": True}

@@ -33,8 +33,18 @@ def experiment_partitions(study: Study, experiment: Experiment) -> dg.MultiParti
     )
 
 
+def document_partitions(study: Study, experiment: Experiment) -> dg.MultiPartitionsDefinition:
+    """Those of the documents that an experiment keeps."""
+    assert experiment.documents is not None
+    keys = experiment.documents.keys(study)
+    return dg.MultiPartitionsDefinition(
+        {name: dg.StaticPartitionsDefinition([*keys[name]]) for name in keys}
+    )
+
+
 def cells_by_model(study: Study, partition_keys: Iterable[str]) -> dict[str, list[str]]:
-    """Model name -> its cells among ``partition_keys``: one engine start serves them all."""
+    """Model name -> its cells among ``partition_keys``, in their order: one engine start serves
+    them all."""
     names = {slug(name): name for name in study.models}
     wanted: dict[str, list[str]] = {}
     for key in partition_keys:
@@ -42,7 +52,7 @@ def cells_by_model(study: Study, partition_keys: Iterable[str]) -> dict[str, lis
         dimensions = dict(key.keys_by_dimension)
         model = names[dimensions.pop(MODEL)]
         wanted.setdefault(model, []).extend(dimensions.values())
-    return {model: sorted(cells) for model, cells in wanted.items()}
+    return wanted
 
 
 def tagged_partitions(
@@ -68,7 +78,15 @@ def range_tags(
     study: Study, experiment: Experiment, keys: Sequence[str] | None = None
 ) -> dict[str, str]:
     """Run tags that make one run take ``keys``, a range of partitions; every one when None."""
-    keys = keys or experiment_partitions(study, experiment).get_partition_keys()
+    return _range_tags(keys or experiment_partitions(study, experiment).get_partition_keys())
+
+
+def document_range_tags(study: Study, experiment: Experiment) -> dict[str, str]:
+    """Run tags that make one run take every partition of the documents."""
+    return _range_tags(document_partitions(study, experiment).get_partition_keys())
+
+
+def _range_tags(keys: Sequence[str]) -> dict[str, str]:
     # Plain strings: a MultiPartitionKey as tag value would tag the run with its first partition.
     return {
         ASSET_PARTITION_RANGE_START_TAG: str(keys[0]),

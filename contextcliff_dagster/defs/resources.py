@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import dagster as dg
-from dagster_duckdb import DuckDBResource
 
 from contextcliff_dagster.inference.spending.budget import Budget
 from contextcliff_dagster.inference.telemetry.progress import Progress, RunSummary
@@ -56,5 +55,7 @@ class ReportConfig(CampaignConfig):
 
 def default_resources() -> dict[str, object]:
     """Resources of the code location."""
+    from dagster_duckdb import DuckDBResource  # for others than the command line
+
     database = str(Store(store_root()).duckdb_path)
     return {"store": StoreResource(), "watch": Watch(), "duckdb": DuckDBResource(database=database)}

@@ -115,13 +115,15 @@ def prepare_study(
         drawn, ledgered = store if frozen else aside, store if store.has_ledger else aside
         with StudyRun.open(study, ledgered, campaign) as run:
             name = run.campaign
-        if not frozen:
-            names = (*PREPARATION, "cost_estimate") if keep else PREPARATION
+        manifests = _make_documents(LocalRuns(study, store, name, instance, cause)) if keep else []
+        if not frozen or manifests:
+            names = [*(() if frozen else PREPARATION), *manifests]
             where = instance if keep else dg.DagsterInstance.ephemeral()
             runs = LocalRuns(study, drawn, name, where, cause)
-            runs.materialize(None, names, {"raw_corpus": {"reread": reread}})
+            config = {} if frozen else {"raw_corpus": {"reread": reread}}
+            runs.materialize(None, [*names, "cost_estimate"] if keep else names, config)
         manifest = preparation.load_frozen(study, drawn) if sampled else None
-        if manifest is not None and drawn is not store:
+        if manifest is not None and not frozen and not keep:
             texts = manifest.documents  # while the temporary folder is there
             manifest = replace(manifest, read_documents=lambda: texts)
         with StudyRun.open(study, ledgered, name) as run:
@@ -182,7 +184,8 @@ def profile_study(
     watch = Watch(on_progress, should_stop or stop, budget, on_wait, deadline_s=deadline_s)
     # A frozen manifest needs no corpus: neither opened nor counted again.
     frozen = not study.has_corpus or preparation.find_frozen(study, store) is not None
-    _materialize(runs, [*(() if frozen else PREPARATION), "cost_estimate"], watch)
+    manifests = _make_documents(runs)
+    _materialize(runs, [*(() if frozen else PREPARATION), *manifests, "cost_estimate"], watch)
     return read_profiled(study, store, runs.campaign, watch.calls)
 
 
@@ -214,6 +217,21 @@ def rebuild_report(
     runs = LocalRuns.of(study, store, campaign, instance, cause, with_answers)
     _materialize(runs, from_ledger_only=True)
     return read_profiled(study, store, runs.campaign, {})
+
+
+def _make_documents(runs: LocalRuns) -> list[str]:
+    """Make the documents that the study's experiments keep and that are missing.
+
+    Returns:
+        The assets that list them, which are to be made next.
+    """
+    manifests: list[str] = []
+    for experiment in asked_experiments(runs.study):
+        kept = experiment.documents
+        if kept is not None and kept.frozen(runs.study, runs.store) is None:
+            runs.materialize(experiment, experiment.document_assets()[:1])
+            manifests += experiment.document_assets()[1:]
+    return manifests
 
 
 def _materialize(

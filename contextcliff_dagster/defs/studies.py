@@ -8,11 +8,16 @@ from typing import NamedTuple
 
 import dagster as dg
 
-from contextcliff_dagster.defs.asset_specs import asset_key, group, job_name
+from contextcliff_dagster.defs.asset_specs import (
+    asset_key,
+    documents_job_name,
+    group,
+    job_name,
+)
 from contextcliff_dagster.defs.assets.experiment import experiment_assets
 from contextcliff_dagster.defs.assets.preparation import cost_estimate_asset, preparation_assets
 from contextcliff_dagster.defs.assets.report import report_asset
-from contextcliff_dagster.defs.partitions import range_tags
+from contextcliff_dagster.defs.partitions import document_range_tags, range_tags
 from contextcliff_dagster.defs.schedules import study_schedules
 from contextcliff_dagster.defs.sensors import study_sensors
 from contextcliff_dagster.defs.sentinel import sentinel_job, sentinel_schedules
@@ -66,12 +71,14 @@ def study_jobs(study: Study) -> list[dg.UnresolvedAssetJobDefinition]:
     for experiment in partitioned(study):
         # The tags make a plain launch take every model and cell in one run.
         tags = {**range_tags(study, experiment), "contextcliff/study": study.name}
-        # Without the assets that have partitions of another experiment.
+        # Without the assets that have other partitions.
         others = [
             asset_key(study, name)
             for other in partitioned(study)
-            if other.name != experiment.name
-            for name in measuring_assets(study, other)
+            for name in (
+                *other.document_assets()[:1],
+                *(measuring_assets(study, other) if other.name != experiment.name else ()),
+            )
         ]
         selection: dg.AssetSelection = dg.AssetSelection.groups(group(study))
         if others:
@@ -81,6 +88,12 @@ def study_jobs(study: Study) -> list[dg.UnresolvedAssetJobDefinition]:
         if experiment.name == "length_profile":
             about = f"Corpus to report of `{study.name}`; asks only what was not asked before."
         jobs.append(job(job_name(study, experiment), description=about))
+        if documents := experiment.document_assets()[:1]:
+            tags = {**document_range_tags(study, experiment), "contextcliff/study": study.name}
+            own = dg.AssetSelection.assets(*(asset_key(study, name) for name in documents))
+            about = f"Documents of experiment {experiment.name} of `{study.name}`; no call."
+            name = documents_job_name(study, experiment)
+            jobs.append(dg.define_asset_job(name, own, tags=tags, description=about))
         if experiment.name != "length_profile":
             continue
         pilot = study.targeted.pilot if study.targeted else study.sampling.pilot_per_bin

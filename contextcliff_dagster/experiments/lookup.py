@@ -61,6 +61,11 @@ def measuring_assets(study: Study, experiment: Experiment) -> list[str]:
     ]
 
 
+def document_assets_of(study: Study) -> list[str]:
+    """Return the names of the assets of documents that the study's experiments make and keep."""
+    return [name for one in asked_experiments(study) for name in one.document_assets()]
+
+
 def asked_keys(study: Study, store: Store, ledger: Ledger) -> Iterator[str]:
     """Yield the keys of the calls that the study asks in its campaigns, whichever study paid them.
 

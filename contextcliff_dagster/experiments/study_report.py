@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from contextcliff_dagster.experiments.lookup import asked_experiments, partitioned
 
 if TYPE_CHECKING:
+    from contextcliff_dagster.experiments.common.experiment import Experiment
     from contextcliff_dagster.experiments.common.study_run import StudyRun
     from contextcliff_dagster.reporting.report_files import ReportFiles
     from contextcliff_dagster.reporting.sections import Section
@@ -16,8 +17,8 @@ if TYPE_CHECKING:
 _warn = logging.getLogger(__name__).warning
 
 
-def study_sections(run: StudyRun) -> list[Section]:
-    """Return the sections of the study's experiments, without those of the length profile's page.
+def study_sections(run: StudyRun, owner: Experiment | None = None) -> list[Section]:
+    """Return the sections of the study's experiments, without those that ``owner`` has on its page.
 
     Raises:
         StoreError: an experiment has no result yet, or a damaged one.
@@ -25,6 +26,7 @@ def study_sections(run: StudyRun) -> list[Section]:
     return [
         section
         for experiment in partitioned(run.study)
+        if experiment is not owner
         for section in experiment.sections(run, experiment.read_results(run))
     ]
 
@@ -37,13 +39,14 @@ def write_study_report(run: StudyRun, warn: Callable[[str], None] = _warn) -> Re
     Raises:
         StoreError: an experiment has no result yet, or the report cannot be written.
     """
-    from contextcliff_dagster.reporting.report_files import point_latest, write_sections
+    from contextcliff_dagster.reporting.plain_report import write_sections
+    from contextcliff_dagster.reporting.report_files import point_latest
 
-    sections = study_sections(run)
     folder = run.store.report_dir(run.study.name, run.campaign)
-    for experiment in asked_experiments(run.study):
-        if (files := experiment.write_report(run, sections)) is not None:
-            break
+    owner = next((one for one in asked_experiments(run.study) if one.has_page(run.study)), None)
+    sections = study_sections(run, owner)
+    if owner is not None:
+        files = owner.write_report(run, sections)
     else:
         files = write_sections(sections, folder, title=run.study.description or run.study.name)
     point_latest(folder)

@@ -197,27 +197,6 @@ def model_folders(results: Sequence[Cliffs]) -> list[str]:
     return found
 
 
-def write_sections(sections: Sequence[Section], directory: Path, *, title: str) -> ReportFiles:
-    """Write a report that consists of ``sections`` alone: report.html, report.md, report.json.
-
-    Raises:
-        StoreError: the folder cannot be written.
-    """
-    from contextcliff_dagster.reporting.html.page import html_page
-    from contextcliff_dagster.reporting.markdown.render import as_json, as_page
-
-    redact = for_readers()
-    title, sections = redact(title), map_texts(sections, redact)
-    md, machine_file, html = (directory / f"report.{kind}" for kind in ("md", "json", "html"))
-    files = ReportFiles(md, machine_file, html, None)
-    machine = {"title": title, "sections": as_json(sections)}
-    text = json.dumps(machine, indent=1, ensure_ascii=False, default=str)
-    write_atomic(files.json, f"{text}\n".encode())
-    write_atomic(files.html, html_page(title, "", as_folds(sections)).encode())
-    write_atomic(files.md, as_page([Section(title, level=1), *sections]).encode())
-    return files
-
-
 def point_latest(folder: Path) -> None:
     """Make ``latest`` next to ``folder`` a link to it; where links are refused, a text file.
 

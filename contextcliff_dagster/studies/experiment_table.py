@@ -24,6 +24,7 @@ ENTRY_POINT_GROUP = "contextcliff.experiments"
 EXPERIMENTS = {
     "length_profile": "contextcliff_dagster.experiments.length_profile.experiment:LENGTH_PROFILE",
     "controls": "contextcliff_dagster.experiments.controls.experiment:CONTROLS_EXPERIMENT",
+    "utilization": "contextcliff_dagster.experiments.utilization.experiment:UTILIZATION",
 }
 """Name -> address, in the order in which they are asked. The name is the key in a study file."""
 

@@ -44,6 +44,13 @@ class CorpusSection(BaseModel):
     def options(self) -> dict[str, Any]:
         return dict(self.model_extra or {})
 
+    @property
+    def of_ones_own(self) -> bool:
+        """Whether every question is of a file of the user's own, and none of a benchmark."""
+        parts = self.options.get("parts") if self.kind == "mixed" else None
+        named = [part.get("kind") for part in parts or () if isinstance(part, dict)] or [self.kind]
+        return set(named) <= {"file", "folder"}
+
     def changed_options(
         self, change: Callable[[str, Mapping[str, Any]], dict[str, Any]]
     ) -> dict[str, Any]:

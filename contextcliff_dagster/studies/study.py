@@ -266,7 +266,10 @@ class Study(Section):
         def reseeded(kind: str, options: Mapping[str, Any]) -> dict[str, Any]:
             if kind not in ("reference", "python-source", "folder"):
                 return dict(options)
-            return {**options, "seed": int(options.get("seed", 0)) + seed - self.sampling.seed}
+            own = options.get("seed", 0)
+            # What is no whole number is refused where the corpus is opened.
+            moved = own + seed - self.sampling.seed if type(own) is int else own
+            return {**options, "seed": moved}
 
         options = self.corpus.changed_options(reseeded)
         return self.changed(

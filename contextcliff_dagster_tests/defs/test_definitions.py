@@ -27,6 +27,10 @@ CHAIN = {
     "cliffs",
     "report",
 }
+UTILIZATION = {
+    *(f"utilization_{step}" for step in ("documents", "manifest", "predictions", "records")),
+    *("utilization_result", "cost_estimate", "report"),
+}
 HEAVY = ("torch", "vllm", "matplotlib.pyplot", "openai", "aiohttp", "scipy.stats", "onnxruntime")
 SCRIPTS = Path(sys.executable).parent
 
@@ -38,9 +42,9 @@ def location() -> dg.Definitions:
 
 def test_every_study_is_a_group_with_the_whole_chain(location: dg.Definitions) -> None:
     graph = location.resolve_asset_graph()
-    for name in load_studies():
+    for name, study in load_studies().items():
         keys = {k.path[-1] for k in graph.get_all_asset_keys() if k.path[0] == name}
-        assert keys == CHAIN
+        assert keys == (CHAIN if study.has_corpus else UTILIZATION)
         assert {graph.get(dg.AssetKey([name, k])).group_name for k in keys} == {
             name.replace("-", "_")
         }
@@ -88,13 +92,17 @@ def test_what_costs_calls_never_runs_by_itself(location: dg.Definitions) -> None
     }
     assert by_itself == {
         "cost_estimate", "eval_records", "metrics", "cliffs", "report", "database",
+        "utilization_records", "utilization_result",
     }  # fmt: skip
 
 
 def test_each_study_has_its_two_jobs(location: dg.Definitions) -> None:
     jobs = {job.name for job in location.get_repository_def().get_all_jobs()}
-    for name in load_studies():
-        assert {f"profile_{name.replace('-', '_')}", f"pilot_{name.replace('-', '_')}"} <= jobs
+    for name, study in load_studies().items():
+        kinds = (
+            ("profile", "pilot") if study.has_corpus else ("utilization", "utilization_documents")
+        )
+        assert {f"{kind}_{name.replace('-', '_')}" for kind in kinds} <= jobs
 
 
 def test_loading_imports_nothing_heavy() -> None:

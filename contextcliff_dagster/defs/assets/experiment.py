@@ -19,6 +19,7 @@ from contextcliff_dagster.defs.asset_specs import (
     single_run,
     study_asset,
 )
+from contextcliff_dagster.defs.assets.documents import document_assets
 from contextcliff_dagster.defs.dagster_internals import (
     SYSTEM_METADATA_KEY_SOURCE_ASSET_OBSERVATION,
 )
@@ -73,7 +74,7 @@ _RESULT = "What follows from the records."
 
 def experiment_assets(study: Study, experiment: Experiment) -> list[dg.AssetsDefinition]:
     """Return the assets of ``experiment`` in ``study``; a guest has its predictions alone."""
-    assets = [_predictions(study, experiment)]
+    assets = [*document_assets(study, experiment), _predictions(study, experiment)]
     if experiment.host is None:
         assets += [_records(study, experiment), _result(study, experiment)]
     return assets
@@ -81,7 +82,7 @@ def experiment_assets(study: Study, experiment: Experiment) -> list[dg.AssetsDef
 
 def _predictions(study: Study, experiment: Experiment) -> dg.AssetsDefinition:
     (name,) = experiment.asset_names("predictions")
-    deps = _sample(study)
+    deps = _sample(study, experiment)
     if experiment.host is not None:
         # After its host: where the budget ends, it ends there.
         deps += load_experiment(experiment.host).asset_names("predictions")
@@ -183,17 +184,22 @@ class _Measuring:
         )
         if self.config.why:
             metadata["round"] = self.config.why
-        sample = run.manifest.sha256 if run.study.has_corpus else None
         self.context.log_event(
             dg.AssetMaterialization(
                 self.context.asset_key,
                 partition=partition_key(experiment, model, cell),
                 metadata=metadata,
-                tags=calls.version_tags(
-                    rows, self.code_version, asset_key(run.study, "manifest"), sample
-                ),
+                tags=calls.version_tags(rows, self.code_version, self._sources()),
             )
         )
+
+    def _sources(self) -> dict[dg.AssetKey, str]:
+        """The samples that the predictions are made of, with their versions."""
+        run, experiment = self.run, self.experiment
+        versions = {"manifest": run.manifest.sha256} if run.study.has_corpus else {}
+        if experiment.documents and (made := experiment.documents.frozen(run.study, run.store)):
+            versions |= dict.fromkeys(experiment.document_assets()[1:], made.sha256)
+        return {asset_key(run.study, name): version for name, version in versions.items()}
 
 
 def _records(study: Study, experiment: Experiment) -> dg.AssetsDefinition:
@@ -229,7 +235,7 @@ def _result(study: Study, experiment: Experiment) -> dg.AssetsDefinition:
     names = experiment.asset_names("result")
     described_by = experiment.result_descriptions
     options: dict[str, Any] = {
-        "deps": [*experiment.asset_names("records"), *_sample(study)],
+        "deps": [*experiment.asset_names("records"), *_sample(study, experiment)],
         "kinds": {"python", "json"},
         "automation_condition": FOLLOW_RECORDS,
         "code_version": experiment_version(study, experiment, "result"),
@@ -269,5 +275,5 @@ def _result(study: Study, experiment: Experiment) -> dg.AssetsDefinition:
     return result
 
 
-def _sample(study: Study) -> list[str]:
-    return ["manifest"] if study.has_corpus else []
+def _sample(study: Study, experiment: Experiment) -> list[str]:
+    return [*(["manifest"] if study.has_corpus else []), *experiment.document_assets()[1:]]

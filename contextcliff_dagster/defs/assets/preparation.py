@@ -110,7 +110,10 @@ def cost_estimate_asset(study: Study) -> dg.AssetsDefinition:
         study,
         "cost_estimate",
         "Tokens, money and time of the calls not yet made, per model and bin.",
-        deps=["manifest"] if study.has_corpus else [],
+        deps=[
+            *(["manifest"] if study.has_corpus else []),
+            *(name for one in asked_experiments(study) for name in one.document_assets()[1:]),
+        ],
         kinds={"python"},
         automation_condition=FOLLOW_RECORDS,
         code_version=preparation_version(study, "cost_estimate"),

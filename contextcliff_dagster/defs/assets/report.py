@@ -15,6 +15,7 @@ from contextcliff_dagster.experiments.common.code_version import experiment_vers
 from contextcliff_dagster.experiments.common.study_run import StudyRun
 from contextcliff_dagster.experiments.lookup import partitioned
 from contextcliff_dagster.experiments.study_report import write_study_report
+from contextcliff_dagster.freed_memory import return_freed_memory
 from contextcliff_dagster.studies import Study
 
 
@@ -41,6 +42,7 @@ def report_asset(study: Study) -> dg.AssetsDefinition:
         with StudyRun.open(study, store.open(), config.campaign) as run:
             shown = replace(run, with_answers=config.with_answers)
             files = write_study_report(shown, context.log.warning)
+            return_freed_memory()  # the picture for the UI takes its own room
             return dg.MaterializeResult(metadata=results.report_metadata(run, files))
 
     return report

@@ -140,18 +140,18 @@ def _perhaps(requests: int, usd: float) -> dict[str, Any]:
 
 
 def version_tags(
-    rows: Rows, code_version: str, source: dg.AssetKey, source_version: str | None
+    rows: Rows, code_version: str, sources: Mapping[dg.AssetKey, str]
 ) -> dict[str, str]:
-    """Tags of a materialization that is logged by hand: its versions, and that of its source.
+    """Tags of a materialization that is logged by hand: its versions, and those of its sources.
 
-    ``source_version`` None: it is made of no other asset. Where there is a source its version is
-    noted: otherwise a manifest materialized again, unchanged, would turn every bin stale.
+    ``sources``: the assets it is made of, with their versions. Without these a manifest
+    materialized again, unchanged, would turn every bin stale.
     """
     # The bin's calls and what came of them, times aside.
     kept = [[row["call_key"], row["no_answer"], row.get("raw_output")] for row in rows]
     version = hashlib.sha256(json.dumps(sorted(kept, key=str)).encode()).hexdigest()
     tags = {"dagster/data_version": version, "dagster/code_version": code_version}
-    if source_version is not None:
+    for source, source_version in sources.items():
         tags[f"dagster/input_data_version/{source.to_user_string()}"] = source_version
         # Versions decide; which event brought them is not known here.
         tags[f"dagster/input_event_pointer/{source.to_user_string()}"] = NULL_EVENT_POINTER

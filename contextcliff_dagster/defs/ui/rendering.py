@@ -83,7 +83,8 @@ def picture(png: bytes, alt: str) -> dg.MetadataValue:
     with Image.open(io.BytesIO(png)) as image:
         if image.width > PICTURE_WIDTH:
             height = round(image.height * PICTURE_WIDTH / image.width)
-            small = image.convert("RGB").resize((PICTURE_WIDTH, height), Image.Resampling.LANCZOS)
+            large = image if image.mode == "RGB" else image.convert("RGB")
+            small = large.resize((PICTURE_WIDTH, height), Image.Resampling.LANCZOS)
             buffer = io.BytesIO()
             # 256 colours: a plot needs no more, and every event log keeps every picture.
             small.quantize(256, dither=Image.Dither.NONE).save(buffer, "PNG", optimize=True)

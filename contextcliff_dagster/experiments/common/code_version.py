@@ -11,6 +11,7 @@ from contextcliff_dagster.contracts import ContextCliffError
 
 if TYPE_CHECKING:
     from contextcliff_dagster.experiments.common.experiment import Experiment, Step
+    from contextcliff_dagster.experiments.common.kept_documents import KeptDocuments
     from contextcliff_dagster.studies import Study
 
 _SERVING = {
@@ -55,6 +56,11 @@ def preparation_version(study: Study, asset: str) -> str:
         },
     }
     return _hashed(METHODS[asset], depends[asset])
+
+
+def documents_version(study: Study, documents: KeptDocuments) -> str:
+    """Return the code version of the documents that an experiment keeps."""
+    return _hashed(documents.version, documents.depends_on(study))
 
 
 def experiment_version(study: Study, experiment: Experiment, step: Step) -> str:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
+    from contextcliff_dagster.experiments.common.kept_documents import KeptDocuments
     from contextcliff_dagster.experiments.common.study_run import StudyRun
     from contextcliff_dagster.inference.requests.call_plan import FollowUp
     from contextcliff_dagster.inference.requests.recipe import Recipe
@@ -40,20 +41,21 @@ class Source:
 
     ``columns``: name -> value, the same for every row; declared in the experiment's tables.
     ``follow_up``: the call that rests on the answer to one (`inference.requests.call_plan`), where
-    examples are conversations; rows then come in the order of the steps.
+    examples are conversations; rows then come in the order of the steps. ``recipe``: None is the
+    experiment's.
     """
 
     samples: SampleSource
     columns: Mapping[str, str] = field(default_factory=dict)
     follow_up: FollowUp | None = None
+    recipe: Recipe | None = None
 
 
 @dataclass(frozen=True)
 class CheckSpec:
     """Something that must hold before a result is believed.
 
-    ``of``: whether records or results are checked. ``blocking``: where it fails nothing further
-    is made.
+    ``of``: whether records or results are checked. ``blocking``: a failure ends the run.
     """
 
     name: str
@@ -114,25 +116,26 @@ class Experiment(ABC):
         version: of the method. Raise it when the same answers would give another result: what was
             made before is then stale in Dagster.
         section: type of the key's value, anything that pydantic validates; a false value (empty)
-            means that the study does not ask for it. None: there is no such key.
+            is not asking for it. None: there is no such key.
         makes_documents: whether it generates what it asks about, so that a study needs no corpus.
-        host: name of the experiment with whose records these are judged and reported, if any; it
-            then has no result and no report of its own, and hands over what `contribution` returns.
+        documents: how these are kept in the store, in assets of their own; None: they are not.
+        host: name of the experiment with whose records these are judged and reported, if any: no
+            result and no report of its own; it hands over what `contribution` returns.
         dimension: Dagster's name for the partition dimension next to ``model``; later in the
-            alphabet, so that a range of partitions goes through one model after the other.
+            alphabet, so that a range of partitions goes model by model.
         result: dataclass of a result (as those of `contracts.results`); dict: JSON objects.
         predictions, records: the tables that it fills; the files lie at
             ``<study>/<table>/campaign=<c>/model=<m>/bin=<cell>/``.
-        result_op: name of the Dagster op that makes the result, where that has several assets.
-        description, result_descriptions: what its predictions and (by asset) its results are, for
-            the Dagster UI.
-        checks: what must hold before a result is believed.
+        result_op: name of the Dagster op of the result, where that has several assets.
+        description, result_descriptions: of its predictions and (by asset) its results, in the UI.
+        checks: which must hold before a result is believed.
     """
 
     name: ClassVar[str]
     version: ClassVar[str] = "1"
     section: ClassVar[Any] = dict[str, Any]
     makes_documents: ClassVar[bool] = False
+    documents: ClassVar[KeptDocuments | None] = None
     host: ClassVar[str | None] = None
     dimension: ClassVar[str] = "part"
     predictions: ClassVar[Table] = PREDICTIONS
@@ -159,6 +162,10 @@ class Experiment(ABC):
             return ()
         return (f"{self.name}_{step}",)
 
+    def document_assets(self) -> tuple[str, ...]:
+        """Names of the assets of `documents` and of their list; none without."""
+        return (f"{self.name}_documents", f"{self.name}_manifest") if self.documents else ()
+
     def op_of_result(self) -> str:
         """Name of the op that makes the result's assets: `result_op`, else that of the first."""
         return self.result_op or next(iter(self.asset_names("result")), "")
@@ -182,6 +189,12 @@ class Experiment(ABC):
     def sources(self, run: StudyRun) -> Sequence[Source]:
         """Return what is asked: samples by cell, in the order in which they are asked."""
         raise NotImplementedError
+
+    def expected_sources(self, run: StudyRun) -> Sequence[Source]:
+        """Return `sources` for an estimate: of documents not made yet the expected lengths."""
+        from contextcliff_dagster.experiments.common.measurement import sources_of
+
+        return sources_of(run, self)
 
     def known_sources(self, run: StudyRun) -> Sequence[Source]:
         """Return all sources that may have answers, also those that the study asks no longer."""
@@ -230,10 +243,8 @@ class Experiment(ABC):
     def analyse(
         self, run: StudyRun, records: pd.DataFrame, contributions: Mapping[str, Experiment]
     ) -> Analysis:
-        """Return what follows from the records; no call is made.
-
-        ``contributions``: the experiments that this one is host to, by name.
-        """
+        """Return what follows from the records; no call is made. ``contributions``: the experiments
+        that this one is host to, by name."""
         raise NotImplementedError
 
     def write_results(self, run: StudyRun, analysis: Analysis) -> None:
@@ -260,12 +271,14 @@ class Experiment(ABC):
         """Return the sections of the report, as data."""
         return ()
 
-    def write_report(self, run: StudyRun, others: Sequence[Section]) -> ReportFiles | None:
-        """Write the study's report where this experiment has a page of its own, with ``others``.
+    def has_page(self, study: Study) -> bool:
+        """Return whether the study's report is a page of this experiment (`write_report`); else its
+        `sections` go into the page of another, or into a plain one."""
+        return False
 
-        None, as by default: its `sections` go into the page of another, or into a plain one.
-        """
-        return None
+    def write_report(self, run: StudyRun, others: Sequence[Section]) -> ReportFiles:
+        """Write the study's report, with the sections of ``others``; of those that `has_page`."""
+        raise NotImplementedError
 
     def depends_on(self, study: Study, step: Step) -> Mapping[str, Any]:
         """Return the parts of ``study`` that decide what ``step`` makes, JSON-ready.

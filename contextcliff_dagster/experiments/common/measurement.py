@@ -20,8 +20,10 @@ if TYPE_CHECKING:
     from contextcliff_dagster.experiments.common.experiment import Experiment, Rows, Source
     from contextcliff_dagster.experiments.common.study_run import StudyRun
     from contextcliff_dagster.inference.execution.cost_estimate import CostEstimate
+    from contextcliff_dagster.inference.requests.recipe import Recipe
     from contextcliff_dagster.inference.telemetry.progress import RunSummary
     from contextcliff_dagster.sampling.sample_source import PlannedExample, SampleSource
+    from contextcliff_dagster.studies import Study
 
 EVERYTHING = sys.maxsize
 """As a number of examples: all that a source has."""
@@ -49,6 +51,11 @@ def sources_of(run: StudyRun, experiment: Experiment, *, known: bool = False) ->
     return run.once((experiment.name, known), lambda: make(run))
 
 
+def recipe_of(experiment: Experiment, source: Source, study: Study) -> Recipe:
+    """Return what is asked around the documents of ``source``: its own recipe, if it has one."""
+    return source.recipe or experiment.recipe(study)
+
+
 def estimate_cost(run: StudyRun, experiments: Sequence[Experiment]) -> CostEstimate:
     """Return tokens, money and time of the calls that have no outcome yet.
 
@@ -60,7 +67,7 @@ def estimate_cost(run: StudyRun, experiments: Sequence[Experiment]) -> CostEstim
     plans = []
     for one in experiments:
         cells, n = one.cells(run.study), one.samples_per_cell(run.study)
-        for source in sources_of(run, one):
+        for source in one.expected_sources(run):
             name = " ".join(source.columns.values()) or None
             plans.append((name, _call_plan(run, one, source, cells, n)))
     return estimate(plans, [get_model(name) for name in run.study.models], run.ledger)
@@ -227,7 +234,7 @@ def _call_plan(
         study=run.study.name,
         campaign=run.campaign,
         source=source.samples,
-        recipe=experiment.recipe(run.study),
+        recipe=recipe_of(experiment, source, run.study),
         bins=cells,
         n=n,
         follow_up=source.follow_up,

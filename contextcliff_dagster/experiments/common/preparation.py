@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
 from functools import lru_cache
@@ -225,6 +225,7 @@ def freeze_manifest(study: Study, store: Store) -> Manifest:
         study.sample_spec(),
         header,
         lambda: _tokenizer(study),
+        _locate if study.corpus.of_ones_own else None,
     )
     folder = store.manifest_dir(study.name)
     # Next to the manifest, not in it: its windows are the models', and the sample is not.
@@ -234,6 +235,12 @@ def freeze_manifest(study: Study, store: Store) -> Manifest:
     save_manifest(manifest, folder)
     del manifest  # one copy of the texts at a time
     return load_frozen(study, store)
+
+
+def _locate(text: str, accepted: Sequence[Sequence[str]]) -> list[float | None]:
+    from contextcliff_dagster.scoring.answer_place import answer_positions
+
+    return answer_positions(text, accepted)
 
 
 def lengths_version(study: Study, store: Store, lengths: LengthMapSummary) -> str:

@@ -7,7 +7,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
-from contextcliff_dagster.experiments.common.measurement import sources_of
+from contextcliff_dagster.experiments.common.measurement import recipe_of, sources_of
 from contextcliff_dagster.inference.requests.call_plan import PlannedCall, plan_calls
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def _spread(cells: int, examples: int) -> list[tuple[int, int]]:
 def _calls(
     run: StudyRun, experiment: Experiment, source: Source, cell: str, ranks: Sequence[int]
 ) -> list[PlannedCall]:
-    n, recipe = experiment.samples_per_cell(run.study), experiment.recipe(run.study)
+    n, recipe = experiment.samples_per_cell(run.study), recipe_of(experiment, source, run.study)
     planned = plan_calls(source.samples, "", recipe, run.campaign, [cell], n)
     calls = (call for call in planned if call.rank in ranks)
     return sorted(calls, key=lambda call: (call.rank, call.replicate))

@@ -5,7 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from contextcliff_dagster.contracts import StoreError
-from contextcliff_dagster.experiments.common.measurement import EVERYTHING, ledger_rows, sources_of
+from contextcliff_dagster.experiments.common.measurement import (
+    EVERYTHING,
+    ledger_rows,
+    recipe_of,
+    sources_of,
+)
 from contextcliff_dagster.store import write_table
 
 if TYPE_CHECKING:
@@ -31,7 +36,7 @@ def score_by_answers(experiment: Experiment, run: StudyRun, source: Source, rows
         rows,
         examples_of(source, experiment.cells(run.study)),
         source.samples.document_text,
-        scoring_rules(run.study, experiment.recipe(run.study)),
+        scoring_rules(run.study, recipe_of(experiment, source, run.study)),
     )
     return [{**record, **source.columns} for record in scored]
 

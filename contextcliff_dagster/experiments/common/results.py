@@ -29,8 +29,8 @@ def write_results(run: StudyRun, experiment: Experiment, results: Sequence[Any])
     )
 
 
-def read_results(run: StudyRun, experiment: Experiment) -> list[Any]:
-    """Return what `write_results` wrote, as values of ``experiment.result``.
+def read_results(run: StudyRun, experiment: Experiment, kind: type[Any] | None = None) -> list[Any]:
+    """Return what `write_results` wrote, as values of ``kind``, else of ``experiment.result``.
 
     Raises:
         StoreError: there is none, it is damaged, or another version of the method wrote it.
@@ -44,9 +44,10 @@ def read_results(run: StudyRun, experiment: Experiment) -> list[Any]:
                 f"{path} was written by version {kept['version']} of {experiment.name} (here: "
                 f"{experiment.version}); {again}."
             )
-        if experiment.result is dict:
+        kind = kind or experiment.result
+        if kind is dict:
             return list(kept["results"])
-        return [from_json(experiment.result, result) for result in kept["results"]]
+        return [from_json(kind, result) for result in kept["results"]]
     except FileNotFoundError:
         raise StoreError(
             f"Study {run.study.name!r} has no result of {experiment.name} in campaign "

@@ -105,6 +105,9 @@ class LengthProfile(Experiment):
 
         return read_cliffs(run.study, run.store, run.campaign)
 
+    def has_page(self, study: Study) -> bool:
+        return True
+
     def write_report(self, run: StudyRun, others: Sequence[Section]) -> ReportFiles:
         from contextcliff_dagster.experiments.length_profile import profile_and_report
 

@@ -147,9 +147,9 @@ def profile_campaign(
     from contextcliff_dagster.scoring.truncation import truncations, unchecked
 
     study, store, campaign, manifest = run.study, run.store, run.campaign, run.manifest
-    records = with_prompt_overhead(study, manifest, records)
     entries, copied = load_models(), _copied(manifest)
-    manifest.forget_documents()  # the analysis takes its own room
+    manifest.forget_documents()  # a vocabulary takes its own room, and so does the analysis
+    records = with_prompt_overhead(study, manifest, records)
     account = manifest.header["corpus"].get("account", {})
     profiles = []
     for model in in_order(study, records["model"].unique()):

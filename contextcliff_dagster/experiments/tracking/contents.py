@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,11 @@ if TYPE_CHECKING:
 
 _PARAMETERS = ("sampling", "bins", "prompt", "scoring", "analysis", "calls")
 """Sections of the study: none of them names a server, a key or a price."""
+_TO_OVERVIEW = re.compile(
+    r'<p><a href="\.\./\.\./report\.html">[^<]*</a></p>\n?|^\[[^\n]*\]\(\.\./\.\./report\.md\)\n\n',
+    re.MULTILINE,
+)
+"""The paragraph that `reporting.report_files` puts above the page of one of many models."""
 
 
 def run_contents(study: Study, result: Cliffs, files: ReportFiles) -> dict[str, Any]:
@@ -73,9 +79,27 @@ def run_contents(study: Study, result: Cliffs, files: ReportFiles) -> dict[str, 
     contents["model"] = result.model
     own = files.md.parent / "models" / slug(result.model)  # where many models have a page each
     folder = own if own.is_dir() else files.md.parent
+    contents["of_many"] = folder is own
     contents["files"] = [str(folder / path.name) for path in files if path is not None]
     contents["picture"] = str(folder / files.png.name) if files.png else None
     return contents
+
+
+def with_lone_pages(contents: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """``contents`` with copies of its pages, in ``folder``, that lead to no page over all models:
+    a run holds the pages of one model."""
+    if not contents["of_many"]:
+        return contents
+    copies = []
+    for name in contents["files"]:
+        file = Path(name)
+        if file.suffix in (".html", ".md"):
+            text = file.read_text(encoding="utf-8")
+            file = folder / slug(contents["model"]) / file.name
+            file.parent.mkdir(exist_ok=True)
+            file.write_text(_TO_OVERVIEW.sub("", text, count=1), encoding="utf-8")
+        copies.append(str(file))
+    return {**contents, "files": copies}
 
 
 def digest(contents: dict[str, Any]) -> str:

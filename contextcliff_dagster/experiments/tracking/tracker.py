@@ -10,10 +10,15 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from contextcliff_dagster.contracts import ContextCliffError
-from contextcliff_dagster.experiments.tracking.contents import digest, run_contents
+from contextcliff_dagster.experiments.tracking.contents import (
+    digest,
+    run_contents,
+    with_lone_pages,
+)
 from contextcliff_dagster.redaction import redact, secrets_of, without_secrets
 from contextcliff_dagster.store import PACKAGE, Store, slug, write_json
 from contextcliff_dagster.studies.study_paths import described, leave_needed
@@ -104,8 +109,10 @@ def _log(
         return None
     for contents, _ in waiting:
         contents["id"] = known.get(contents["model"], {}).get("id")
-    request = {**target, "campaign": run.campaign, "models": [one for one, _ in waiting]}
-    done, why = _process(track.kind, request)
+    with TemporaryDirectory() as folder:
+        models = [with_lone_pages(one, Path(folder)) for one, _ in waiting]
+        request = {**target, "campaign": run.campaign, "models": models}
+        done, why = _process(track.kind, request)
     for contents, new in waiting:
         if logged := done.get(contents["model"]):
             complete = new if logged.pop("complete", False) else {}

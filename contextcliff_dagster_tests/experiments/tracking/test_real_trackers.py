@@ -139,6 +139,8 @@ def mlflow_server(folder: Path) -> Iterator[Callable[[], str]]:
     command += ["--artifacts-destination", str(folder / "artifacts"), "--workers", "1"]
     # LiteLLM in the same environment would ask the network first, and MLflow's imports wait for it.
     environment = {**os.environ, "LITELLM_LOCAL_MODEL_COST_MAP": "True"}
+    # Half of a start is processes for jobs, such as judging traces, of which none is asked for.
+    environment["MLFLOW_SERVER_ENABLE_JOB_EXECUTION"] = "false"
 
     def answers() -> str:
         url, deadline = f"http://127.0.0.1:{port}", time.monotonic() + 180

@@ -213,15 +213,35 @@ def test_secrets_are_in_no_request_note_or_warning(
         assert "another-secret-value" not in text
 
 
-def test_of_many_models_each_run_has_its_own_page(
+def test_of_many_models_each_run_has_its_own_page_and_no_link_to_another(
     measured: Study, store: Store, fake: Fake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("contextcliff_dagster.reporting.report_files.MANY", 1)
-    report(measured.changed(track="mlflow"), store)
+    fake.does(
+        'for model in request["models"]:\n'
+        '    model["texts"] = {f: open(f, "rb").read().hex() for f in model["files"]}\n'
+        "with open(kept.name, 'w') as kept:\n    kept.write(json.dumps(request) + chr(10))\n"
+        + OBEDIENT
+    )
+    assert report(measured.changed(track="mlflow"), store) == []
     (request,) = fake.requests()
+    assert [one["model"] for one in request["models"]] == MODELS
     for one in request["models"]:
         assert {Path(file).parent.name for file in one["files"]} == {one["model"]}
-        assert all(Path(file).is_file() for file in (*one["files"], one["picture"]))
+        own = Path(one["picture"]).parent
+        assert own.parent.name == "models"
+        for file, held in one["texts"].items():
+            logged, kept = bytes.fromhex(held), (own / Path(file).name).read_bytes()
+            above = {".md": b"[All 2 models]", ".html": b">All 2 models</a>"}.get(Path(file).suffix)
+            if above is None:
+                assert logged == kept
+            else:
+                assert above in kept
+                assert above not in logged
+                assert b"../" not in logged
+                assert 20 < len(kept) - len(logged) < 70
+    assert report(measured.changed(track="mlflow"), store) == []
+    assert fake.requests() == []
 
 
 def test_no_path_of_this_machine_is_logged(measured: Study, store: Store, tmp_path: Path) -> None:

@@ -1,0 +1,67 @@
+"""Documents that an experiment makes and keeps in the store before anything is asked.
+
+They are two assets: ``<experiment>_documents``, with partitions of their own, and
+``<experiment>_manifest``, which makes those that are missing and lists them all with its own hash.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar
+
+if TYPE_CHECKING:
+    from contextcliff_dagster.store import Store
+    from contextcliff_dagster.studies import Study
+
+
+@dataclass(frozen=True)
+class MadeDocuments:
+    """Documents in the store. ``sha256``: their hash, which is the data version of the asset.
+
+    ``values``: what to show of them, JSON-ready.
+    """
+
+    sha256: str
+    values: Mapping[str, Any] = field(default_factory=dict)
+
+
+class KeptDocuments(ABC):
+    """How an experiment makes, keeps and lists its documents.
+
+    Whatever is made is kept by a hash of what decides it: making it again costs nothing.
+    ``version``: raised when the same study would get other documents.
+    """
+
+    version: ClassVar[str] = "1"
+
+    @abstractmethod
+    def keys(self, study: Study) -> Mapping[str, Sequence[str]]:
+        """Return both partition dimensions, by Dagster's name for them: their keys, slugs, fixed by
+        the study file alone. Dagster goes through the dimensions in the order of the names."""
+
+    @abstractmethod
+    def make(self, study: Study, store: Store, partition: Mapping[str, str]) -> MadeDocuments:
+        """Make the documents of one partition (dimension -> key) unless they are kept.
+
+        Raises:
+            StudyError: they cannot be made as the study asks.
+            StoreError: the store cannot be written.
+        """
+
+    @abstractmethod
+    def freeze(self, study: Study, store: Store) -> MadeDocuments:
+        """Return the list of all documents, written anew where it is not that of ``study``.
+
+        Raises:
+            StudyError, StoreError: as `make`.
+        """
+
+    @abstractmethod
+    def frozen(self, study: Study, store: Store) -> MadeDocuments | None:
+        """Return the list in the store where it is that of ``study``; nothing is made."""
+
+    @abstractmethod
+    def depends_on(self, study: Study) -> Mapping[str, Any]:
+        """Return the parts of ``study`` that decide the documents, JSON-ready."""

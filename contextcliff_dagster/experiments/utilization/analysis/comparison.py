@@ -1,0 +1,147 @@
+"""A pair of formats on one benchmark or on all: differences by scale, band, divergence."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from contextcliff_dagster.experiments.utilization.analysis.differences import (
+    difference_test,
+    estimate_difference,
+)
+from contextcliff_dagster.experiments.utilization.analysis.divergence import locate_divergence
+from contextcliff_dagster.experiments.utilization.analysis.exact_tests import holm
+from contextcliff_dagster.experiments.utilization.analysis.sample_size import seeds_needed
+from contextcliff_dagster.experiments.utilization.analysis.score_intervals import (
+    band_quantile,
+    likeness_of,
+)
+from contextcliff_dagster.experiments.utilization.analysis.wording import format_name
+from contextcliff_dagster.experiments.utilization.results import (
+    DifferenceTest,
+    KindDifference,
+    ScaleDifference,
+    ScopeComparison,
+)
+
+if TYPE_CHECKING:
+    from contextcliff_dagster.experiments.utilization.analysis.asked import Question
+    from contextcliff_dagster.experiments.utilization.analysis.matching import Matched, Side
+    from contextcliff_dagster.experiments.utilization.analysis.score_intervals import Likeness
+
+
+def compare_scope(matched: Matched, asked: Question) -> ScopeComparison:
+    """Compare two formats at each scale of ``asked``, which ``matched`` numbers, and over all."""
+    settings = asked.settings
+    likeness = likeness_of(matched)
+    answered = [
+        i
+        for i in range(len(asked.scales))
+        if (matched.a.scale == i).any() and (matched.b.scale == i).any()
+    ]
+    both = matched.where(np.isin(matched.a.scale, answered), np.isin(matched.b.scale, answered))
+    members = len(answered) + (len(answered) > 1)
+    z = band_quantile(settings.confidence, max(members, 1))
+    overall = difference_test(
+        both, likeness, z, int(matched.dropped.sum()), settings, *asked.key, 0
+    )
+    tests = [
+        difference_test(
+            both.at_scale(i), likeness, z, int(matched.dropped[i]), settings, *asked.key, 1 + i
+        )
+        for i in range(len(asked.scales))
+    ]
+    adjusted = holm([test.p_value for test in tests])
+    tests = [
+        replace(test, p_holm=p, not_tested=_not_tested(test, matched, asked, i))
+        for i, (test, p) in enumerate(zip(tests, adjusted, strict=True))
+    ]
+    bands = [test for test in tests if test.n]
+    reach = [max(abs(t.band_low or 0.0), abs(t.band_high or 0.0)) for t in bands]
+    excluded = max(reach) if reach else None
+    return ScopeComparison(
+        benchmark=asked.benchmark,
+        correlation=likeness.difference,
+        correlation_assumed=likeness.assumed,
+        overall=overall,
+        scales=[
+            ScaleDifference(
+                scale=scale.label,
+                scale_tokens=scale.tokens,
+                tokens_a=_mean_tokens(matched.a, i),
+                tokens_b=_mean_tokens(matched.b, i),
+                test=test,
+            )
+            for i, (scale, test) in enumerate(zip(asked.scales, tests, strict=True))
+        ],
+        divergence=locate_divergence(
+            both, likeness, [(t.band_low, t.band_high) for t in tests], answered, asked
+        ),
+        equivalent=excluded is not None and excluded <= asked.margin,
+        excluded=excluded,
+        kinds=_by_kind(both, likeness, asked),
+        seeds_needed=seeds_needed(
+            both, likeness, _noise(both, tests), max(members, 1), settings.confidence
+        ),
+    )
+
+
+def _noise(matched: Matched, tests: Sequence[DifferenceTest]) -> float:
+    """Share of pairs that differ, less the difference at scales where one is shown (mean)."""
+    if not matched.paired:
+        return 0.0
+    shares = []
+    for i, test in enumerate(tests):
+        if test.n and test.difference is not None:
+            inside = matched.a.scale == i
+            differ = float(np.abs(matched.a.score - matched.b.score)[inside].mean())
+            shown = (test.band_low or 0.0) > 0.0 or (test.band_high or 0.0) < 0.0
+            shares.append(max(differ - abs(test.difference), 0.0) if shown else differ)
+    return float(np.mean(shares)) if shares else 0.0
+
+
+def _mean_tokens(side: Side, scale: int) -> int | None:
+    tokens = side.tokens[side.scale == scale]
+    return round(float(tokens.mean())) if len(tokens) else None
+
+
+def _not_tested(test: DifferenceTest, matched: Matched, asked: Question, scale: int) -> str | None:
+    if test.n:
+        return None if matched.paired else "Unpaired: paired tests do not apply."
+    missing = [
+        format_name(name)
+        for name, side in ((asked.a, matched.a), (asked.b, matched.b))
+        if not (side.scale == scale).any()
+    ]
+    label = asked.scales[scale].label
+    if matched.paired:
+        return f"At {label} no question has an answer in both formats."
+    return f"At {label} there is no answer as {' or '.join(missing)}."
+
+
+def _by_kind(matched: Matched, likeness: Likeness, asked: Question) -> list[KindDifference]:
+    kinds = [kind for kind in np.unique(matched.a.kind).tolist() if kind]
+    rows = []
+    for number, kind in enumerate(kinds):
+        inside = matched.where(matched.a.kind == kind, matched.b.kind == kind)
+        found = estimate_difference(inside, likeness, asked.settings, *asked.key, 1000 + number)
+        if found is None:
+            continue
+        rows.append(
+            KindDifference(
+                question_kind=kind,
+                n=min(len(inside.a.score), len(inside.b.score)),
+                mean_a=found.mean_a,
+                mean_b=found.mean_b,
+                difference=found.difference,
+                ci_low=found.ci_low,
+                ci_high=found.ci_high,
+                p_value=found.p_value,
+                p_holm=None,
+            )
+        )
+    adjusted = holm([row.p_value for row in rows])
+    return [replace(row, p_holm=p) for row, p in zip(rows, adjusted, strict=True)]

@@ -1,0 +1,153 @@
+"""The difference between two conditions on some documents: interval, band, tests."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from contextcliff_dagster.analysis.comparison.difference_tests import difference_interval
+from contextcliff_dagster.contracts.results.fields import nulls
+from contextcliff_dagster.experiments.utilization.analysis.exact_tests import (
+    bootstrap_weights,
+    exchange_p_value,
+    mcnemar_test,
+    paired_t_test,
+    sign_flip_p_value,
+)
+from contextcliff_dagster.experiments.utilization.analysis.score_intervals import (
+    band_quantile,
+    difference_limits,
+)
+from contextcliff_dagster.experiments.utilization.results import DifferenceTest
+
+if TYPE_CHECKING:
+    from contextcliff_dagster.analysis.records.settings import AnalysisSettings
+    from contextcliff_dagster.contracts.arrays import Floats, Ints
+    from contextcliff_dagster.experiments.utilization.analysis.matching import Matched
+    from contextcliff_dagster.experiments.utilization.analysis.score_intervals import Likeness
+
+RESAMPLES = 1_000
+PERMUTATIONS = 4_999
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """Means, their difference with a score interval and a bootstrap, and a permutation test."""
+
+    mean_a: float
+    mean_b: float
+    ci_low: float
+    ci_high: float
+    bootstrap: tuple[float, float] | None
+    p_value: float | None
+    p_exact: bool
+
+    @property
+    def difference(self) -> float:
+        """``mean_a`` less ``mean_b``."""
+        return self.mean_a - self.mean_b
+
+
+def estimate_difference(
+    matched: Matched, likeness: Likeness, settings: AnalysisSettings, *key: int
+) -> Estimate | None:
+    """The difference over all questions of ``matched``; None where a side has no answer.
+
+    Each question counts alike; documents are resampled and permuted whole, within their strata.
+    The interval is that of `difference_limits`; the bootstrap's (`difference_interval`) is None
+    where no document has another difference than the rest.
+
+    Args:
+        likeness: pooled over all scales that the question is about.
+        key: names the random stream, together with the seed of ``settings``; where paired it is
+            the same whichever side is named first.
+    """
+    a, b = matched.a, matched.b
+    if not len(a.score) or not len(b.score):
+        return None
+    rng = np.random.default_rng((settings.seed, 18, *key))
+    sides = a.by_document(), b.by_document()
+    first = bootstrap_weights(sides[0][2], RESAMPLES, rng)
+    p_value: float | None
+    if matched.paired:
+        second = first
+        p_value, exact = sign_flip_p_value(sides[0][1] - sides[1][1], PERMUTATIONS, rng)
+    else:
+        second = bootstrap_weights(sides[1][2], RESAMPLES, rng)
+        p_value, exact = exchange_p_value(a, b, PERMUTATIONS, rng), False
+    mean_a, mean_b = float(a.score.mean()), float(b.score.mean())
+    difference = mean_a - mean_b
+    low, high = difference_limits(matched, likeness, band_quantile(settings.confidence, 1))
+    return Estimate(
+        mean_a,
+        mean_b,
+        min(low, difference),
+        max(high, difference),
+        _bootstrap(sides[0], sides[1], (first, second), settings.confidence, matched.paired),
+        p_value,
+        exact,
+    )
+
+
+def _bootstrap(
+    a: tuple[Floats, Floats, Ints],
+    b: tuple[Floats, Floats, Ints],
+    weights: tuple[Floats, Floats],
+    confidence: float,
+    paired: bool,
+) -> tuple[float, float] | None:
+    of_a, of_b = a[1] / a[0], b[1] / b[0]
+    apart = [of_a - of_b] if paired else [of_a, of_b]
+    if all(np.ptp(one) < 1e-12 for one in apart):
+        return None
+    return difference_interval(np.array(b[:2]), np.array(a[:2]), weights[::-1], confidence)
+
+
+def difference_test(
+    matched: Matched,
+    likeness: Likeness,
+    z: float,
+    dropped: int,
+    settings: AnalysisSettings,
+    *key: int,
+) -> DifferenceTest:
+    """The difference over all questions of ``matched``, with all of its tests.
+
+    Args:
+        z: quantile of the simultaneous band (`score_intervals.band_quantile`).
+        dropped: questions that were left out.
+        key: as in `estimate_difference`.
+    """
+    found = estimate_difference(matched, likeness, settings, *key)
+    if found is None:
+        return nulls(DifferenceTest, n=0, n_documents=0, dropped=dropped, p_exact=False)
+    a, b, paired = matched.a, matched.b, matched.paired
+    difference = found.difference
+    low, high = difference_limits(matched, likeness, z)
+    documents = min(int(side.document.max()) + 1 for side in (a, b))
+    binary = paired and bool(np.isin([a.score, b.score], (0.0, 1.0)).all())
+    n_a, s_a, _ = a.by_document()
+    resampled = found.bootstrap or (None, None)
+    return DifferenceTest(
+        n=min(len(a.score), len(b.score)),
+        n_documents=documents,
+        dropped=dropped,
+        mean_a=found.mean_a,
+        mean_b=found.mean_b,
+        difference=difference,
+        ci_low=found.ci_low,
+        ci_high=found.ci_high,
+        band_low=min(low, difference),
+        band_high=max(high, difference),
+        bootstrap_low=resampled[0],
+        bootstrap_high=resampled[1],
+        only_a=int((a.score > b.score).sum()) if binary else None,
+        only_b=int((b.score > a.score).sum()) if binary else None,
+        p_value=found.p_value,
+        p_exact=found.p_exact,
+        p_holm=None,
+        mcnemar=mcnemar_test(matched) if paired else None,
+        t_test=paired_t_test((s_a - b.by_document()[1]) / n_a) if paired else None,
+    )

@@ -1,0 +1,226 @@
+"""The records of one model to its result: every format, every pair, every other condition."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import combinations
+from typing import TYPE_CHECKING, Literal
+
+from contextcliff_dagster.analysis.profile.context import ProfileContext
+from contextcliff_dagster.analysis.records.settings import AnalysisSettings
+from contextcliff_dagster.contracts import ContextCliffError
+from contextcliff_dagster.experiments.utilization.analysis.answers import (
+    BASE,
+    clean_answers,
+    missing_of,
+)
+from contextcliff_dagster.experiments.utilization.analysis.asked import Question, Scale
+from contextcliff_dagster.experiments.utilization.analysis.comparison import compare_scope
+from contextcliff_dagster.experiments.utilization.analysis.confounds import (
+    position_scores,
+    tokens_per_record,
+)
+from contextcliff_dagster.experiments.utilization.analysis.curves import format_curve
+from contextcliff_dagster.experiments.utilization.analysis.effects import effects_of
+from contextcliff_dagster.experiments.utilization.analysis.matching import match_rows
+from contextcliff_dagster.experiments.utilization.analysis.verdict import verdict_of
+from contextcliff_dagster.experiments.utilization.analysis.wording import (
+    cap_sentence,
+    format_name,
+    verdict_sentence,
+)
+from contextcliff_dagster.experiments.utilization.benchmarks.data import BENCHMARKS, Evidence
+from contextcliff_dagster.experiments.utilization.rendering.formats import FORMATS, Format
+from contextcliff_dagster.experiments.utilization.results import (
+    FormatComparison,
+    UtilizationResult,
+)
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from contextcliff_dagster.experiments.utilization.benchmarks.data import BenchmarkName
+    from contextcliff_dagster.experiments.utilization.curve_results import FormatCurve
+
+Match = Literal["content", "tokens"]
+UNPAIRED = (
+    "Each format has documents of its own, made to the same number of tokens: paired tests do not "
+    "apply, and documents are permuted between formats."
+)
+
+
+def analyse_model(
+    records: pd.DataFrame,
+    margin: float = 0.1,
+    *,
+    settings: AnalysisSettings | None = None,
+    context: ProfileContext | None = None,
+    formats: Sequence[Format] | None = None,
+    match: Match = "content",
+    evidence: Evidence | None = None,
+    base_levels: Mapping[str, str] | None = None,
+) -> UtilizationResult:
+    """Return what the records of one model say of formats. Deterministic; no row order matters.
+
+    Args:
+        records: as `answers.clean_answers` takes them, of one model.
+        margin: difference of scores up to which formats count as alike, above 0 and below 1.
+        settings: tolerance and confidence of caps and intervals, seed of every resampling.
+        context: names of the model, study, campaign, tokenizer; its window; warnings to repeat.
+        formats: in the order in which they are compared, the first is the reference; by default
+            those of the records, JSON lines first.
+        match: ``tokens``: formats have documents of their own, and nothing is paired.
+        evidence: of the base condition, repeated in the result.
+        base_levels: what each arm's key is in the base (``{"order": "chronological"}``).
+
+    Raises:
+        ContextCliffError: as `answers.clean_answers`; the margin is out of its range, or there is
+            no record of the base condition.
+    """
+    if not 0.0 < margin < 1.0:
+        raise ContextCliffError(f"The margin is {margin:g}; choose one between 0 and 1.")
+    settings = settings or AnalysisSettings()
+    context = context or ProfileContext(model=_model_of(records))
+    paired = match == "content"
+    rows = clean_answers(records, paired=paired)
+    base = rows[rows["arm"] == BASE]
+    if not len(base):
+        raise ContextCliffError(
+            "The records hold no answer under the base condition, with which all others are "
+            "compared."
+        )
+    present = set(base["format"])
+    formats = [one for one in formats or FORMATS if one in present]
+    names: list[BenchmarkName] = [one for one in BENCHMARKS if one in set(base["benchmark"])]
+    labels = rows.drop_duplicates("scale_tokens").sort_values("scale_tokens")
+    scales = [
+        Scale(str(label), int(tokens))
+        for label, tokens in zip(labels["scale"], labels["scale_tokens"], strict=True)
+    ]
+    scopes: list[BenchmarkName | None] = [None, *(names if len(names) > 1 else [])]
+    curves = [
+        format_curve(_scope(base[base["format"] == format], scope), format, scope, scales, settings)
+        for scope in scopes
+        for format in formats
+    ]
+    comparisons = [
+        _compare(base, pair, scopes, scales, margin, settings, paired=paired)
+        for pair in combinations(formats, 2)
+    ]
+    with_prose = [one for one in comparisons if "prose" in (one.a, one.b)]
+    first = next(iter(with_prose or comparisons), None)
+    return UtilizationResult(
+        schema_version="1.0",
+        created_at=context.created_at,
+        study=context.study,
+        campaign=context.campaign,
+        model=context.model,
+        tokenizer=context.tokenizer,
+        window_tokens=context.window_tokens,
+        match=match,
+        evidence=evidence,
+        benchmarks=names,
+        formats=formats,
+        scales=[scale.label for scale in scales],
+        confidence=settings.confidence,
+        margin=margin,
+        tolerance=settings.tolerance,
+        seed=settings.seed,
+        n=int(rows["score"].notna().sum()),
+        missing=missing_of(rows),
+        verdict=first.verdict if first else "undecided",
+        headline=[
+            _caps(curves, first, settings),
+            *(first.sentences if first else ("A single format was asked: nothing is compared.",)),
+        ],
+        curves=curves,
+        comparisons=comparisons,
+        effects=effects_of(
+            rows, formats, [scale.tokens for scale in scales], settings, base_levels or {}
+        ),
+        positions=position_scores(base, formats, settings),
+        tokens_per_record=tokens_per_record(base, formats),
+        warnings=[*context.warnings, *_warnings(base, formats, names, scales)],
+    )
+
+
+def _model_of(records: pd.DataFrame) -> str:
+    return str(records["model"].iloc[0]) if "model" in records and len(records) else "model"
+
+
+def _scope(rows: pd.DataFrame, benchmark: BenchmarkName | None) -> pd.DataFrame:
+    return rows if benchmark is None else rows[rows["benchmark"] == benchmark]
+
+
+def _compare(
+    base: pd.DataFrame,
+    pair: tuple[Format, Format],
+    scopes: Sequence[BenchmarkName | None],
+    scales: Sequence[Scale],
+    margin: float,
+    settings: AnalysisSettings,
+    *,
+    paired: bool,
+) -> FormatComparison:
+    a, b = pair
+    tokens = [scale.tokens for scale in scales]
+    found = []
+    for scope in scopes:
+        rows = _scope(base, scope)
+        sides = [rows[rows["format"] == one] for one in pair]
+        matched = match_rows(sides[0], sides[1], tokens, paired=paired)
+        found.append(compare_scope(matched, Question(a, b, scope, scales, margin, settings)))
+    pooled, benchmarks = found[0], found[1:]
+    verdict, better = verdict_of(pooled, benchmarks, a, b)
+    return FormatComparison(
+        a=a,
+        b=b,
+        paired=paired,
+        unpaired_reason=None if paired else UNPAIRED,
+        verdict=verdict,
+        better=better,
+        pooled=pooled,
+        benchmarks=benchmarks,
+        sentences=[
+            verdict_sentence(verdict, better, pooled, benchmarks, pair, margin),
+            pooled.divergence.sentence,
+        ],
+    )
+
+
+def _caps(
+    curves: Sequence[FormatCurve], first: FormatComparison | None, settings: AnalysisSettings
+) -> str:
+    shown = [
+        (curve.format, curve.tokens)
+        for curve in curves
+        if curve.benchmark is None and (first is None or curve.format in (first.a, first.b))
+    ]
+    parted = None if first is None else first.pooled.divergence
+    return cap_sentence(shown, settings.tolerance, settings.confidence, parted)
+
+
+def _warnings(
+    base: pd.DataFrame,
+    formats: Sequence[Format],
+    benchmarks: Sequence[BenchmarkName],
+    scales: Sequence[Scale],
+) -> list[str]:
+    """Which scales a format or a benchmark has no answers at."""
+    answered = base[base["score"].notna()]
+    cells = answered[["format", "benchmark", "scale_tokens"]].drop_duplicates()
+    there = set(cells.itertuples(index=False, name=None))
+    found = []
+    for scale in scales:
+        for format in formats:
+            lacking = [name for name in benchmarks if (format, name, scale.tokens) not in there]
+            if not lacking:
+                continue
+            where = "" if len(lacking) == len(benchmarks) else f" in {', '.join(lacking)}"
+            sentence = f"No answer as {format_name(format)} at {scale.label}{where}"
+            found.append(
+                sentence + ": nothing is compared there."
+                if not where
+                else sentence + ": all benchmarks together are the others there."
+            )
+    return found

@@ -1,0 +1,208 @@
+"""Score intervals of a share and of a difference, for questions that share documents.
+
+Counts are divided by the design effect 1 + (m - 1) rho of m questions a document (Rao and Scott
+1992, Biometrics 48, 577-585), rho pooled over all scales. A score interval has a width where all
+outcomes agree, which a bootstrap or Student's t has not; and an interval of one scale lies inside
+that scale's simultaneous band, as both are limits of one statistic.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from statistics import NormalDist
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from contextcliff_dagster.analysis.statistics.intraclass_correlation import intraclass_correlation
+
+if TYPE_CHECKING:
+    from contextcliff_dagster.contracts.arrays import Floats, Ints
+    from contextcliff_dagster.experiments.utilization.analysis.matching import Matched, Side
+
+ASSUMED_CORRELATION = 0.2
+"""Of two questions on one document, where too few answers differ to estimate it."""
+_ASSUMED_WEIGHT = 10.0
+"""Answers that differ from the rest which the assumption is worth. An estimate from one or two is
+near 0 or 1 by chance: with it alone, 39 right of 40 would have the narrower interval than 40."""
+_HALVINGS = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Likeness:
+    """Correlation of two questions on one document; ``assumed`` where it was not estimated.
+
+    ``difference`` is that of their differences, ``a`` and ``b`` that of either side's scores.
+    """
+
+    difference: float
+    a: float
+    b: float
+    assumed: bool
+
+
+def likeness_of(matched: Matched) -> Likeness:
+    """The correlations of ``matched``, pooled over its strata."""
+    sides = matched.a, matched.b
+    a, b = (score_correlation(side.document, side.score, side.stratum) for side in sides)
+    if matched.paired:
+        change = matched.a.score - matched.b.score
+        differ = float(np.abs(change).sum())
+        pooled = _correlation(matched.a.document, change, matched.a.stratum, differ)
+    else:
+        pooled = max(a[0], b[0]), a[1] or b[1]
+    return Likeness(pooled[0], a[0], b[0], assumed=pooled[1])
+
+
+def score_correlation(document: Ints, score: Floats, stratum: Ints) -> tuple[float, bool]:
+    """The correlation of two questions' scores on one document, and whether it is assumed.
+
+    Args:
+        document, score, stratum: of each question (N); a document lies in one stratum.
+    """
+    return _correlation(document, score, stratum, float(min(score.sum(), (1.0 - score).sum())))
+
+
+def _correlation(document: Ints, score: Floats, stratum: Ints, differ: float) -> tuple[float, bool]:
+    found = intraclass_correlation(document, score, stratum) if len(document) else None
+    if found is None:
+        return ASSUMED_CORRELATION, True
+    known = differ * found.value + _ASSUMED_WEIGHT * ASSUMED_CORRELATION
+    return known / (differ + _ASSUMED_WEIGHT), False
+
+
+def band_quantile(confidence: float, members: int) -> float:
+    """Normal quantile of each of ``members`` two-sided intervals that hold at once (Bonferroni).
+
+    >>> round(band_quantile(0.95, 9), 2)
+    2.77
+    """
+    return NormalDist().inv_cdf(1.0 - 0.5 * (1.0 - confidence) / members)
+
+
+def design_effect(n: Ints, correlation: float) -> float:
+    """How many dependent questions are worth one independent one; ``n`` of each document (D)."""
+    return float(1.0 + ((n**2).sum() / max(n.sum(), 1) - 1.0) * correlation)
+
+
+def mean_limits(score: Floats, n: Ints, correlation: float, z: float) -> tuple[float, float]:
+    """Limits of a mean score: Wilson's (1927), of the effective number of questions.
+
+    Args:
+        score: of each question (N), at least one.
+        n: questions of each document (D).
+
+    >>> low, high = mean_limits(np.ones(40), np.full(10, 4), 0.2, 1.96)
+    >>> round(low, 2), round(high, 2)
+    (0.87, 1.0)
+    """
+    low, high = _wilson(float(score.mean()), len(score) / design_effect(n, correlation), z)
+    return max(low, 0.0), min(high, 1.0)
+
+
+def difference_z(matched: Matched, likeness: Likeness, difference: float) -> float:
+    """Standard errors by which the observed difference exceeds ``difference``.
+
+    Paired by Tango's score statistic (1998, Statistics in Medicine 17, 891-908), unpaired by
+    Newcombe's square-and-add of Wilson intervals (1998, Statistics in Medicine 17, 873-890).
+    0 without an answer.
+    """
+    if not len(matched.a.score) or not len(matched.b.score):
+        return 0.0
+    if matched.paired:
+        return tango_z(*_discordant(matched, likeness), difference)
+    shares = _effective(matched, likeness)
+    return newcombe_z(shares[0], shares[1], difference)
+
+
+def difference_limits(matched: Matched, likeness: Likeness, z: float) -> tuple[float, float]:
+    """The differences that are less than ``z`` standard errors away: lower and upper limit.
+
+    Those of an observed difference lie around it. (-1, 1) without an answer.
+    """
+    if not len(matched.a.score) or not len(matched.b.score):
+        return -1.0, 1.0
+    if not matched.paired:
+        of_a, of_b = _effective(matched, likeness)
+        return newcombe_limits(of_a, of_b, z)
+    only_a, only_b, n = _discordant(matched, likeness)
+    observed = (only_a - only_b) / n
+
+    def limit(end: float) -> float:
+        inside, outside = observed, end
+        for _ in range(_HALVINGS):
+            middle = 0.5 * (inside + outside)
+            if abs(tango_z(only_a, only_b, n, middle)) < z:
+                inside = middle
+            else:
+                outside = middle
+        return outside
+
+    return limit(-1.0), limit(1.0)
+
+
+def tango_z(only_a: float, only_b: float, n: float, difference: float) -> float:
+    """Tango's statistic of ``n`` pairs, ``only_a`` and ``only_b`` of which one side got right.
+
+    >>> round(tango_z(0.0, 0.0, 40.0, 0.1), 3)
+    -2.108
+    """
+    linear = -only_a - only_b + (2.0 * n - only_a + only_b) * difference
+    root = math.sqrt(max(linear**2 + 8.0 * n * only_b * difference * (1.0 - difference), 0.0))
+    of_b = (root - linear) / (4.0 * n)
+    variance = n * (2.0 * of_b + difference * (1.0 - difference))
+    excess = only_a - only_b - n * difference
+    return 0.0 if abs(excess) < 1e-9 else excess / math.sqrt(max(variance, 1e-12))
+
+
+def _discordant(matched: Matched, likeness: Likeness) -> tuple[float, float, float]:
+    """Pairs right on one side alone, a and b, and all pairs, over the design effect."""
+    change = matched.a.score - matched.b.score
+    worth = design_effect(np.bincount(matched.a.document), likeness.difference)
+    only_a, only_b = float(change.clip(0).sum()), float((-change).clip(0).sum())
+    return only_a / worth, only_b / worth, len(change) / worth
+
+
+def _effective(matched: Matched, likeness: Likeness) -> list[tuple[float, float]]:
+    """Share right and effective number of questions of either side."""
+    sides: list[tuple[Side, float]] = [(matched.a, likeness.a), (matched.b, likeness.b)]
+    return [
+        (
+            float(side.score.mean()),
+            len(side.score) / design_effect(np.bincount(side.document), correlation),
+        )
+        for side, correlation in sides
+    ]
+
+
+def _wilson(share: float, n: float, z: float) -> tuple[float, float]:
+    middle = (share + z**2 / (2.0 * n)) / (1.0 + z**2 / n)
+    half = z * (share * (1.0 - share) / n + (z / (2.0 * n)) ** 2) ** 0.5 / (1.0 + z**2 / n)
+    return middle - half, middle + half
+
+
+def newcombe_limits(
+    a: tuple[float, float], b: tuple[float, float], z: float
+) -> tuple[float, float]:
+    """Limits of the difference of two shares, each with its effective number of questions."""
+    (low_a, high_a), (low_b, high_b) = _wilson(*a, z), _wilson(*b, z)
+    difference = a[0] - b[0]
+    below = ((a[0] - low_a) ** 2 + (high_b - b[0]) ** 2) ** 0.5
+    above = ((high_a - a[0]) ** 2 + (b[0] - low_b) ** 2) ** 0.5
+    return max(difference - below, -1.0), min(difference + above, 1.0)
+
+
+def newcombe_z(a: tuple[float, float], b: tuple[float, float], difference: float) -> float:
+    """The z whose limit is ``difference``."""
+    observed = a[0] - b[0]
+    if abs(observed - difference) < 1e-12:
+        return 0.0
+    below = difference < observed
+    low, high = 0.0, 40.0
+    for _ in range(_HALVINGS):
+        middle = 0.5 * (low + high)
+        limits = newcombe_limits(a, b, middle)
+        inside = limits[0] <= difference if below else limits[1] >= difference
+        low, high = (low, middle) if inside else (middle, high)
+    return high if below else -high

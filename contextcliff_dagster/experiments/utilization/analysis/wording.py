@@ -1,0 +1,193 @@
+"""What a comparison of formats says, in plain sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from contextcliff_dagster.contracts.values import Verdict
+from contextcliff_dagster.experiments.utilization.rendering.formats import Format
+from contextcliff_dagster.reporting.wording.number_format import difference, level
+
+if TYPE_CHECKING:
+    from contextcliff_dagster.experiments.utilization.curve_results import AxisProfile
+    from contextcliff_dagster.experiments.utilization.results import (
+        Divergence,
+        FormatVerdict,
+        ScopeComparison,
+    )
+
+_NAMES: Mapping[Format, str] = {
+    "jsonl": "JSON lines",
+    "prose": "prose",
+    "csv": "CSV",
+    "markdown": "Markdown tables",
+}
+
+
+def format_name(name: Format) -> str:
+    """What sentences call a format."""
+    return _NAMES[name]
+
+
+def capitalised(text: str) -> str:
+    """With a capital first letter."""
+    return text[:1].upper() + text[1:]
+
+
+def listed(names: Sequence[str]) -> str:
+    """``a``, ``a and b``, ``a, b and c``."""
+    return " and ".join(part for part in (", ".join(names[:-1]), names[-1]) if part)
+
+
+def share(value: float) -> str:
+    """A margin without needless digits: ``0.1``, ``0.25``."""
+    return f"{value:g}"
+
+
+def two_digits(tokens: int) -> int:
+    """Rounded to two digits: more would feign a precision that no interval has."""
+    return int(float(f"{tokens:.1e}"))
+
+
+def divergence_sentence(
+    found: Divergence, a: Format, b: Format, margin: float, largest: int | None
+) -> str:
+    """Where two formats part."""
+    both = f"{capitalised(format_name(a))} and {format_name(b)}"
+    if largest is None:
+        return f"{both} have no scale in common."
+    apart = f"differ by more than {share(margin)}"
+    if found.better is None:
+        sentence = f"{both} are not shown to {apart} up to {largest:,} JSON tokens"
+        sentence += ", the largest scale"
+        if found.low_tokens is not None:
+            where = f"not before {found.low_tokens:,}"
+            sentence += (
+                f"; if they do, it is {'beyond that' if found.low_tokens == largest else where}"
+            )
+        return sentence + "."
+    ahead = f"{format_name(found.better)} ahead"
+    if found.status == "at_smallest":
+        return (
+            f"{both} {apart} already at the smallest scale, {found.shown_at_tokens:,} JSON tokens: "
+            f"{ahead}."
+        )
+    low = "before the smallest scale" if found.low_tokens is None else f"{found.low_tokens:,}"
+    high = "beyond the largest scale" if found.high_tokens is None else f"{found.high_tokens:,}"
+    at = f"by {found.shown_at_tokens:,}"
+    if found.tokens is not None:
+        at = f"at about {two_digits(found.tokens):,}"
+    return f"{both} begin to {apart} {at} JSON tokens [{low} to {high}]: {ahead}."
+
+
+def verdict_sentence(
+    verdict: FormatVerdict,
+    better: Format | None,
+    pooled: ScopeComparison,
+    benchmarks: Sequence[ScopeComparison],
+    formats: tuple[Format, Format],
+    margin: float,
+) -> str:
+    """What the intervals say of two formats."""
+    a, b = (format_name(one) for one in formats)
+    test = pooled.overall
+    if test.difference is None or test.ci_low is None or test.ci_high is None:
+        return f"Undecided: no question has an answer as {a} and as {b}."
+    span = f"[{difference(test.ci_low)}, {difference(test.ci_high)}]"
+    average = f"{a} less {b}: {difference(test.difference)} on average {span}"
+    if verdict == "no_difference":
+        return (
+            f"No difference: as {a} and as {b} the model scores alike within {share(margin)} at "
+            f"every scale ({average})."
+        )
+    if verdict == "task_dependent":
+        ways = [
+            f"in {scope.benchmark} it scores higher as "
+            + format_name(formats[0] if way > 0 else formats[1])
+            for scope in benchmarks
+            if (way := shown_direction(scope)) in (-1, 1)
+        ]
+        return f"It depends on the benchmark: {listed(ways)} ({average})."
+    if better is not None:
+        ahead, other = (a, b) if better == formats[0] else (b, a)
+        where = [s.scale for s in pooled.scales if beyond_zero(s.test.band_low, s.test.band_high)]
+        at = f"shown at {listed(where)}" if where else "shown over all scales together"
+        return f"As {ahead} the model scores higher than as {other}, {at} ({average})."
+    if shown_direction(pooled) == 2:
+        return (
+            f"Undecided: the model scores higher as {a} at some scales and as {b} at others "
+            f"({average})."
+        )
+    return (
+        f"Undecided: neither a difference between {a} and {b} nor its absence within "
+        f"{share(margin)} is shown ({average})."
+    )
+
+
+def beyond_zero(low: float | None, high: float | None) -> int:
+    """1 where an interval lies above 0, -1 where below, else 0."""
+    if low is not None and low > 0.0:
+        return 1
+    return -1 if high is not None and high < 0.0 else 0
+
+
+def shown_direction(scope: ScopeComparison) -> int:
+    """Which format the band shows to be better: 1 the first, -1 the second, 2 each at some scale,
+    0 neither."""
+    tests = [scope.overall, *(row.test for row in scope.scales)]
+    ways = {beyond_zero(test.band_low, test.band_high) for test in tests}
+    return 2 if {1, -1} <= ways else sum(ways)
+
+
+def cap_sentence(
+    caps: Sequence[tuple[Format, AxisProfile | None]],
+    tolerance: float,
+    confidence: float,
+    divergence: Divergence | None = None,
+) -> str:
+    """How far each format keeps its score, why another has no cap, and where the first two part."""
+    kept = [(name, one, one.cap) for name, one in caps if one and one.cap is not None]
+    spans = [
+        f"as {format_name(name)} up to {cap:,} tokens"
+        + (", the longest measured" if cap == one.longest else "")
+        for name, one, cap in kept
+    ]
+    sentences = []
+    if kept:
+        keeps = f"The model keeps at least {level(1.0 - tolerance)} of its score on short documents"
+        joint = "; " if any("longest" in span for span in spans) else ", "
+        sentences.append(f"{keeps} {joint.join(spans)} ({level(confidence)} confidence)")
+    for why, names in _without_cap(caps, tolerance).items():
+        either = " or ".join(f"as {format_name(name)}" for name in names)
+        sentences.append(why.format(either))
+    found = divergence
+    if found and found.tokens is not None:
+        low = "below the smallest scale" if found.low_tokens is None else f"{found.low_tokens:,}"
+        high = "beyond the largest" if found.high_tokens is None else f"{found.high_tokens:,}"
+        at = f"they part at about {two_digits(found.tokens):,} tokens of JSON [{low} to {high}]"
+        if kept and len(sentences) == 1:
+            sentences[0] += f"; {at}"
+        else:
+            sentences.append(capitalised(at))
+    return ". ".join(sentences) + "."
+
+
+def _without_cap(
+    caps: Sequence[tuple[Format, AxisProfile | None]], tolerance: float
+) -> dict[str, list[Format]]:
+    """The formats without a cap, by the reason: a sentence with a place for them."""
+    found: dict[str, list[Format]] = {}
+    for name, profile in caps:
+        if profile is None:
+            why = "The model gave no answer {}"
+        elif profile.cap is not None:
+            continue
+        elif profile.verdict == Verdict.FLOOR:
+            why = "The model answers almost nothing right {}, so there is no score to lose"
+        elif profile.verdict == Verdict.INSUFFICIENT_DATA:
+            why = "Too few documents to say how far the model keeps its score {} (add seeds)"
+        else:
+            why = f"No length {{}} is known to be safe from a loss of {level(tolerance)}"
+        found.setdefault(why, []).append(name)
+    return found

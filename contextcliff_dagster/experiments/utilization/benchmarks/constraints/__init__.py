@@ -1,0 +1,1 @@
+"""Distributed constraints: values that follow from scattered statements."""

@@ -1,0 +1,1 @@
+"""The network: paths and flows over connections whose weights change."""

@@ -1,0 +1,1 @@
+"""The ledger: stock of warehouses through a long sequence of transactions."""

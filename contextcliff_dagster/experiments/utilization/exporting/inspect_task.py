@@ -1,0 +1,94 @@
+"""The exported documents as a task of inspect_ai; needs nothing but the files next to it.
+
+    inspect eval inspect_task.py --model openai/gpt-4o-mini -T format=prose -T scale=8k
+
+The score is 1 where the one number or value in the answer is the right one (extraction.py).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from runpy import run_path
+from typing import Any
+
+from inspect_ai import Task, task
+from inspect_ai.dataset import MemoryDataset, Sample
+from inspect_ai.scorer import (
+    CORRECT,
+    INCORRECT,
+    Score,
+    Scorer,
+    Target,
+    accuracy,
+    grouped,
+    scorer,
+    stderr,
+)
+from inspect_ai.solver import TaskState, generate
+
+FOLDER = Path(__file__).resolve().parent
+extract_answer = run_path(str(FOLDER / "extraction.py"))["extract_answer"]
+
+
+@task
+def utilization(benchmark: str = "", format: str = "", scale: str = "") -> Task:
+    """Every question on every document, or on those of one benchmark, format or scale."""
+    wanted = {"benchmark": benchmark, "format": format, "scale": scale}
+    chosen = {key: value for key, value in wanted.items() if value}
+    return Task(
+        MemoryDataset(list(_samples(chosen)), name="utilization"),
+        solver=generate(),
+        scorer=one_answer(),
+    )
+
+
+@scorer(
+    metrics=[
+        accuracy(),
+        stderr(cluster="document_key"),
+        grouped(accuracy(), "format", all=False),
+    ]
+)
+def one_answer() -> Scorer:
+    """Whether the answer holds one number or value, and it is the right one."""
+
+    async def score(state: TaskState, target: Target) -> Score:
+        asked = state.metadata
+        found = extract_answer(state.output.completion, asked["form"], asked["choices"])
+        right = found.answer == target.text
+        return Score(
+            value=CORRECT if right else INCORRECT,
+            answer=found.answer,
+            explanation=found.problem and f"{found.problem} in the answer",
+        )
+
+    return score
+
+
+def _samples(chosen: dict[str, str]) -> Iterator[Sample]:
+    answers = {row["question_id"]: row["answer"] for row in _rows("answers")}
+    documents = {
+        row["document_id"]: row
+        for row in _rows("documents")
+        if all(str(row[key]) == value for key, value in chosen.items())
+    }
+    for row in _rows("questions"):
+        if (document := documents.get(row["document_id"])) is None:
+            continue
+        about = {key: value for key, value in {**document, **row}.items() if key not in _TEXTS}
+        yield Sample(
+            row["prompt"].replace("{document}", document["text"]),
+            target=answers[row["question_id"]],
+            id=row["question_id"],
+            metadata=about,
+        )
+
+
+_TEXTS = ("text", "prompt", "evidence")
+
+
+def _rows(name: str) -> Iterator[dict[str, Any]]:
+    with (FOLDER / f"{name}.jsonl").open(encoding="utf-8") as lines:
+        yield from map(json.loads, lines)

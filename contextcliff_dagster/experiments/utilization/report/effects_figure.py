@@ -1,0 +1,69 @@
+"""The effects of the other conditions as a dot plot."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from contextcliff_dagster.experiments.utilization.report.names import FORMAT_NAMES
+from contextcliff_dagster.reporting.figures.style import (
+    INK,
+    SOFT_INK,
+    blank_page,
+    draw_markers,
+    house_style,
+    look,
+    panel,
+    png_bytes,
+    shortened,
+    write,
+)
+
+if TYPE_CHECKING:
+    from contextcliff_dagster.experiments.utilization.results import Effect, UtilizationResult
+
+
+@house_style()
+def plot_effects(result: UtilizationResult) -> bytes | None:
+    """The picture as PNG bytes; None without an effect that was measured.
+
+    One row per condition: its difference from the reference with its interval, by format where the
+    result has them apart. Same input, same bytes.
+    """
+    effects = [one for one in result.effects if one.difference is not None]
+    if not effects:
+        return None
+    tall = 0.36 * len(effects)
+    figure = blank_page(tall + 2.0)
+    axes = panel(figure, 4.1, 0.85, 7.1, tall)
+    axes.set_ylim(len(effects) - 0.5, -0.5)
+    axes.set_yticks(range(len(effects)), [_label(one) for one in effects])
+    axes.tick_params(axis="y", length=0, labelsize=10)
+    axes.axvline(0, color=SOFT_INK, lw=1.0, zorder=1)
+    axes.grid(axis="x")
+    ends = [abs(end) for one in effects for end in (one.ci_low, one.ci_high, one.difference) if end]
+    most = min(1.0, 1.1 * max([0.2, *ends]))
+    axes.set_xlim(-most, most)
+    axes.set_xlabel("difference of the mean score from the reference")
+    for row, one in enumerate(effects):
+        place = result.formats.index(one.format) if one.format in result.formats else None
+        style = None if place is None else look(place)
+        colour, marker = (INK, "o") if style is None else (style.colour, style.marker)
+        if one.ci_low is not None and one.ci_high is not None:
+            axes.plot([one.ci_low, one.ci_high], [row, row], color=colour, lw=1.6, zorder=2)
+        sure = one.p_holm is not None and one.p_holm <= 1 - result.confidence
+        marks: dict[str, Any] = {"marker": marker, "ms": 7.5, "mew": 1.3, "zorder": 3}
+        draw_markers(axes, [one.difference], [row], colour, hollow=not sure, **marks)
+    title = f"What else changes the score: {shortened(result.model, 50)}"
+    write(figure, 0.3, tall + 1.6, title, fontsize=14, fontweight="bold")
+    note = (
+        f"{result.confidence:.0%} intervals of single differences, over documents; "
+        f"filled: p <= {1 - result.confidence:.2g} after Holm over all rows."
+    )
+    write(figure, 0.3, tall + 1.2, note, fontsize=10, color=SOFT_INK)
+    return png_bytes(figure, colours=64)
+
+
+def _label(effect: Effect) -> str:
+    reference = effect.reference.replace("other benchmarks", "others")  # room for a format's name
+    named = f"{effect.factor}: {effect.level} vs. {reference}"
+    return named if effect.format is None else f"{named} ({FORMAT_NAMES[effect.format]})"

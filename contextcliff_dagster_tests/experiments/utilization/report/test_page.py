@@ -1,0 +1,116 @@
+"""The page on utilization says first how lengths are made, then what the intervals allow."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import pytest
+from markdown_it import MarkdownIt
+from PIL import Image
+
+from contextcliff_dagster.contracts.results import to_json
+from contextcliff_dagster.experiments.utilization.analysis.model import analyse_model
+from contextcliff_dagster.experiments.utilization.report.page import (
+    MADE,
+    WrongAnswer,
+    draw_pictures,
+    utilization_page,
+)
+from contextcliff_dagster.experiments.utilization.results import UtilizationResult
+from contextcliff_dagster.reporting.markdown.render import as_page
+from contextcliff_dagster.reporting.plain_report import write_page
+from contextcliff_dagster_tests.experiments.utilization.planted_records import planted_records
+
+HOSTILE = "a|b <script>alert(1)</script> [x](http://example.invalid)"
+WRONG = WrongAnswer("m", "warehouse-prose-8k", "How many?", "57", HOSTILE, "hallucination", 3, 0.4)
+
+
+@cache
+def _result() -> UtilizationResult:
+    records = planted_records(
+        {"jsonl": 30_000, "prose": 7_000},
+        benchmarks=("warehouse", "network"),
+        arms={"order=shuffled": -0.2},
+    )
+    return analyse_model(records, evidence="growing")
+
+
+def _written(result: UtilizationResult, folder: Path) -> tuple[str, str, dict[str, bytes]]:
+    pictures = draw_pictures([result])
+    page = utilization_page([result], [WRONG], title="Formats", pictures=pictures)
+    files = write_page(page, folder, pictures=pictures, results=[to_json(result)])
+    return files.md.read_text("utf-8"), files.html.read_text("utf-8"), pictures
+
+
+def test_the_first_lines_say_that_lengths_are_made(tmp_path: Path) -> None:
+    markdown, html, _ = _written(_result(), tmp_path)
+    lines = [line for line in markdown.splitlines() if line]
+    assert lines[0] == "# Formats"
+    assert lines[1] == MADE
+    assert "length and work together" in lines[2]
+    assert html.index("Lengths are made here, not natural") < html.index("<table")
+
+
+def test_every_headline_and_parting_is_on_the_page() -> None:
+    result = _result()
+    (pair,) = result.comparisons
+    text = as_page(utilization_page([result], title="t").flat())
+    for sentence in [*result.headline, *pair.sentences, pair.pooled.divergence.sentence]:
+        assert sentence.split("[")[0] in text, sentence
+
+
+def test_report_json_holds_the_result(tmp_path: Path) -> None:
+    _written(_result(), tmp_path)
+    kept = json.loads((tmp_path / "report.json").read_bytes())
+    assert kept["results"] == [to_json(_result())]
+    assert kept["sections"]
+
+
+def test_pictures_are_the_same_each_time_and_are_shown(tmp_path: Path) -> None:
+    result = replace(_result(), model="meta/llama 3: 8b")
+    markdown, html, pictures = _written(result, tmp_path)
+    assert len(pictures) == 2
+    assert draw_pictures([result]) == pictures
+    for name, content in pictures.items():
+        assert f"({name})" in markdown
+        assert (tmp_path / name).read_bytes() == content
+        assert Image.open(io.BytesIO(content)).width > 400
+    assert html.count("data:image/png;base64,") == 2
+
+
+def test_no_answer_or_name_is_markup(tmp_path: Path) -> None:
+    markdown, html, _ = _written(replace(_result(), model=HOSTILE), tmp_path)
+    assert "<script>alert" not in html
+    shown = MarkdownIt("commonmark").enable("table").render(markdown)
+    assert "<script>alert" not in shown
+    assert "example.invalid" not in "".join(re.findall(r'href="[^"]*"', html + shown))
+    (row,) = re.findall(r"<tr>\s*<td><code>m</code>.*?</tr>", shown, re.DOTALL)
+    assert row.count("<td") == 8
+
+
+def test_each_of_several_models_has_a_section() -> None:
+    two = [replace(_result(), model=name) for name in ("first", "second")]
+    text = as_page(utilization_page(two, title="t").flat())
+    assert text.index("## `first`") < text.index("## `second`") < text.index("## Where do")
+    assert "### `second`" in text
+
+
+@pytest.mark.parametrize("formats", [{"jsonl": 9e9}, {"jsonl": 9e9, "prose": 9e9, "csv": 1e3}])
+def test_one_format_or_three_are_drawn_and_told(formats: dict[str, float], tmp_path: Path) -> None:
+    result = analyse_model(planted_records(formats, benchmarks=("warehouse",), seeds=4))
+    markdown, _, pictures = _written(result, tmp_path)
+    assert len(pictures) >= 1
+    assert markdown.count("\n### ") >= len(formats) - 1
+
+
+def test_nothing_answered_is_a_page_too(tmp_path: Path) -> None:
+    records = planted_records({"jsonl": 9e9, "prose": 9e9}, benchmarks=("warehouse",), seeds=2)
+    records["score"] = float("nan")
+    records["failure"] = "transport_error"
+    markdown, _, _ = _written(analyse_model(records), tmp_path)
+    assert "not measured" in markdown or "No answer" in markdown
