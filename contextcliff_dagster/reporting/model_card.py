@@ -99,7 +99,8 @@ def card_markdown(cliffs: Cliffs) -> str:
     if deciding_cap(cliffs) == cliffs.safe_cap_tokens and cliffs.cap_prompt_tokens is not None:
         prompt = f"{tokens(cliffs.cap_prompt_tokens)} tokens of this model"
         rows.insert(2, ("The cap as a whole prompt", prompt))
-    holds = "The cap holds for this task and this serving configuration; another has its own."
+    what = "The cap" if deciding_cap(cliffs) is not None else "This"
+    holds = f"{what} holds for this task and this serving configuration only."
     blocks: list[Block] = [
         Figure(Path(BADGE), headline(cliffs)),
         Paragraph(claim(cliffs)),

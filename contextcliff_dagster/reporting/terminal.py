@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from contextcliff_dagster.contracts import Verdict
+from contextcliff_dagster.reporting.wording.direction import isolated
 from contextcliff_dagster.reporting.wording.latency import latency_limit_sentence
 from contextcliff_dagster.reporting.wording.number_format import (
     NOT_MEASURED,
@@ -65,7 +66,7 @@ def risk_report(cliffs: Cliffs) -> str:
         *_recommendation(cliffs),
         half_drop_sentence(cliffs),
     ]
-    return "\n".join(lines)
+    return isolated("\n".join(lines))
 
 
 def _safe_cap(cliffs: Cliffs) -> str:
@@ -110,7 +111,7 @@ def definition_lines(cliffs: Cliffs) -> list[str]:
 def comparison_line(cliffs: Sequence[Cliffs]) -> str:
     """All models in one line, the longest cap first; an empty string for fewer than two."""
     line = comparison(cliffs)
-    return f"COMPARISON: {line}" if line else ""
+    return f"COMPARISON: {isolated(line)}" if line else ""
 
 
 def _measured(cliffs: Cliffs) -> str:

@@ -116,6 +116,8 @@ def test_no_number_stands_without_its_certainty() -> None:
     none = card_markdown(TOO_FEW)
     assert "No safe cap. Too few examples." in none
     assert "are safe" not in none
+    assert "The cap holds for this task" in page
+    assert "This holds for this task" in none
 
 
 def test_the_json_ld_is_schema_org() -> None:

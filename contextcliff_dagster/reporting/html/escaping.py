@@ -8,10 +8,9 @@ from html import escape
 from typing import Any
 
 from contextcliff_dagster.reporting.markdown.escaping import one_line
+from contextcliff_dagster.reporting.wording.direction import isolated
 
 _UNSAFE_IN_SCRIPT = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"})
-_WORD = "[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]+"
-_RIGHT_TO_LEFT = re.compile(f"{_WORD}(?: {_WORD})*")
 _SUSPECT = re.compile(r"[^ -~\n\t]")
 
 
@@ -20,7 +19,7 @@ def text(value: Any) -> str:
 
     Words written from right to left are isolated: they would put the number after them in front.
     """
-    return _RIGHT_TO_LEFT.sub("\u2068\\g<0>\u2069", escape(one_line(value)))
+    return isolated(escape(one_line(value)))
 
 
 def visible(value: str) -> str:

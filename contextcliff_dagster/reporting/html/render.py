@@ -6,6 +6,7 @@ from base64 import b64encode
 from collections.abc import Mapping, Sequence
 
 from contextcliff_dagster.reporting.html.escaping import text
+from contextcliff_dagster.reporting.markdown.escaping import one_line
 from contextcliff_dagster.reporting.sections import (
     Block,
     Bracketed,
@@ -59,6 +60,10 @@ def blocks_html(blocks: Sequence[Block], pictures: Pictures | None = None) -> st
     return "".join(f"{_block(block, pictures or {})}\n" for block in blocks)
 
 
+_SHORT = 14
+"""Characters of a cell that is never broken."""
+
+
 def _block(block: Block, pictures: Pictures) -> str:
     match block:
         case Paragraph(words):
@@ -96,7 +101,7 @@ def _table(table: DataTable) -> str:
     right = right if table.right is None else set(table.right)
     marks = [' class="n"' if i in right else "" for i in range(len(table.columns))]
     head = "".join(
-        _heading("col", mark, _inline(column))
+        _heading("col", mark or _room(column), _inline(column))
         for mark, column in zip(marks, table.columns, strict=True)
     )
     rows = "".join(f"<tr>{_row(row, marks)}</tr>\n" for row in table.rows)
@@ -111,10 +116,19 @@ def _table(table: DataTable) -> str:
 
 
 def _row(row: Sequence[Cell], marks: Sequence[str]) -> str:
+    marks = [mark or _room(cell) for mark, cell in zip(marks, row, strict=True)]
     first, *others = [_cell(cell) for cell in row]
     return _heading("row", marks[0], first) + "".join(
         f"<td{mark}>{cell}</td>" for mark, cell in zip(marks[1:], others, strict=True)
     )
+
+
+def _room(cell: Cell | Text) -> str:
+    """Words would take a line each where a table is wide: short ones stay together."""
+    if not isinstance(cell, str | Code):
+        return ""
+    length = len(one_line(cell if isinstance(cell, str) else cell.text))
+    return ' class="short"' if length <= _SHORT else ' class="long"'
 
 
 def _heading(scope: str, mark: str, words: str) -> str:

@@ -111,7 +111,7 @@ def _mix(result: Cliffs) -> list[Section]:
     ]
     head = ["bin", "mean as measured", "mean at the equal mix", "share of the mix in the bin"]
     pairs = zip(row.values, row.shares, strict=True)
-    shares = ", ".join(f"{value} {percent(share)}" for value, share in pairs if share)
+    shares = "; ".join(f"{value}: {percent(share)}" for value, share in pairs if share)
     note = Paragraph(f"The mix, the same in every bin: {shares}.")
     title = f"At an equal mix of {CATEGORY_WORDS[row.category]}"
     return [Section(title, [note, DataTable(head, cells, right=(1, 2, 3))], 3)]

@@ -118,8 +118,9 @@ def rebuild_section(results: Sequence[Cliffs], level: int = 2) -> Section:
                 " measure it again.",
             ),
             (
+                "To share it: ",
                 Code(f"contextcliff export {study} FILE"),
-                " hands it to somebody else, with the sample and every answer.",
+                " writes one file with the sample and every answer.",
             ),
         ]
     else:

@@ -7,6 +7,8 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from contextcliff_dagster.reporting.wording.direction import isolated, isolated_whole
+
 _SPECIAL = re.compile(
     r"[\\`*\[\]<>|~$#]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])|&(?=[#A-Za-z])|:(?=//)|(?<=www)\."
 )
@@ -24,7 +26,8 @@ def plain(text: Any) -> str:
 
 def escaped(text: Any) -> str:
     """`plain` for text that begins no line: in a table's cell, or behind other text."""
-    return _SPECIAL.sub(lambda m: "&lt;" if m[0] == "<" else "\\" + m[0], one_line(text))
+    marked = _SPECIAL.sub(lambda m: "&lt;" if m[0] == "<" else "\\" + m[0], one_line(text))
+    return isolated(marked)
 
 
 def line_start(line: str) -> str:
@@ -45,7 +48,7 @@ def code(text: Any) -> str:
         return "not stated"
     fence = "`" * (1 + max((len(run) for run in re.findall("`+", line)), default=0))
     pad = " " if line[0] == "`" or line[-1] == "`" else ""
-    return f"{fence}{pad}{line}{pad}{fence}"
+    return isolated_whole(f"{fence}{pad}{line}{pad}{fence}")
 
 
 def table(

@@ -31,6 +31,7 @@ from contextcliff_dagster.reporting.sections import (
     Text,
     spans,
 )
+from contextcliff_dagster.reporting.wording.direction import columns_of, isolated, padded
 
 _INTERVAL = re.compile(r"\\\[([\w ,.%+?-]*)\\\](?!\\?[(\[:])")
 """Escaped brackets around words and numbers that cannot become a link."""
@@ -59,19 +60,18 @@ def as_text(sections: Sequence[Section]) -> list[str]:
         for block in section.blocks:
             match block:
                 case Paragraph(text):
-                    lines += ["", _words(text)]
+                    lines += ["", _printed(text)]
                 case Lines(items):
-                    lines += ["", *map(_words, items)]
+                    lines += ["", *map(_printed, items)]
                 case Bullets(items):
-                    lines += ["", *_bullets(items, _words)]
+                    lines += ["", *_bullets(items, _printed)]
                 case DataTable(columns, rows, caption):
-                    cells = [[_cell(cell, _words) for cell in row] for row in (columns, *rows)]
-                    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-                    lines += ["", *([caption] if caption else ())]
-                    lines += [
-                        "  ".join(cell.ljust(w) for cell, w in zip(r, widths, strict=True)).rstrip()
-                        for r in cells
+                    cells = [
+                        [isolated(_cell(cell, _words)) for cell in row] for row in (columns, *rows)
                     ]
+                    widths = [max(map(columns_of, column)) for column in zip(*cells, strict=True)]
+                    lines += ["", *([caption] if caption else ())]
+                    lines += ["  ".join(map(padded, row, widths)).rstrip() for row in cells]
     return lines
 
 
@@ -166,6 +166,10 @@ def _span(span: Span) -> str:
 
 def _words(text: Text) -> str:
     return "".join(s if isinstance(s, str) else one_line(s.text) for s in spans(text))
+
+
+def _printed(text: Text) -> str:
+    return isolated(_words(text))
 
 
 def _is_number(value: Cell) -> bool:

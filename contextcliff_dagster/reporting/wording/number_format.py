@@ -7,6 +7,7 @@ so instead of printing a number.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 NOT_MEASURED = "not measured"
@@ -29,6 +30,12 @@ def score(value: Any, missing: str = NOT_MEASURED) -> str:
     """A score, SD or variance to two digits: ``0.98``."""
     finite = number(value)
     return missing if finite is None else f"{finite:.2f}"
+
+
+def difference(value: Any, missing: str = NOT_MEASURED) -> str:
+    """A difference of scores with its sign: ``+0.31``, ``-0.05``; ``0.00`` without one."""
+    finite = number(value)
+    return missing if finite is None else f"{round(finite, 2) + 0.0:+.2f}".replace("+0.00", "0.00")
 
 
 def percent(value: Any, missing: str = NOT_MEASURED) -> str:
@@ -70,3 +77,8 @@ def count(value: Any, noun: str) -> str:
     if finite is None:
         return f"an unknown number of {noun}s"
     return f"{round(finite):,} {noun}{'' if round(finite) == 1 else 's'}"
+
+
+def named(noun: str, names: Sequence[str]) -> str:
+    """``campaign 2026-11-21``, ``campaigns 2026-11-21, 2026-11-22``; the plural adds an s."""
+    return f"{noun}{'' if len(names) == 1 else 's'} {', '.join(names)}"

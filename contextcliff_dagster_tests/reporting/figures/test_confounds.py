@@ -159,7 +159,7 @@ def test_the_page_has_the_sections_and_links_the_picture_once(tmp_path: Path) ->
     page = page_of(results, pictures=["questions.png"])
     assert page.count("](questions.png)") == 1
     assert page.count("### At an equal mix of kinds of question") == 2
-    assert "easy 40.0%, ha\\|rd 60.0%" in page
+    assert "easy: 40.0%; ha\\|rd: 60.0%" in page
     assert "40 to 60%" in page
     assert "(p = 0.004). Largest difference: 20 to 40% (difference -0.30 [-0.41, -0.19])." in page
     assert "| 60 to 400 | 30 | 28 | too few | lengths too different |" in page

@@ -135,3 +135,13 @@ def test_sections_become_one_question_each() -> None:
     folds = as_folds(sections)
     assert [fold.question for fold in folds] == ["a", "c d"]
     assert [section.title for section in folds[0].sections] == ["", "b"]
+
+
+def test_short_words_of_a_cell_stay_on_a_line_and_long_ones_have_room() -> None:
+    rows = [["0 to 20%", "at the floor from the start", 3, Code("a-name-of-a-model")]]
+    page = sections_html([Section("T", [DataTable(["place", "verdict", "n", "model"], rows)])])
+    assert '<th scope="row" class="short">0 to 20%</th>' in page
+    assert '<td class="long">at the floor from the start</td><td class="n">3</td>' in page
+    assert '<td class="long"><code>a-name-of-a-model</code></td>' in page
+    unnamed: Any = None  # of a file of scores
+    assert "not stated" in sections_html([Section("T", [DataTable(["m"], [[Code(unnamed)]])])])
