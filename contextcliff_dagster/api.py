@@ -51,6 +51,12 @@ if TYPE_CHECKING:
     )
     from contextcliff_dagster.experiments.common.generated import Made as Made
     from contextcliff_dagster.experiments.common.study_run import StudyRun as StudyRun
+    from contextcliff_dagster.experiments.utilization.context_benchmark import (
+        ContextBenchmark as ContextBenchmark,
+    )
+    from contextcliff_dagster.experiments.utilization.context_benchmark import (
+        run_benchmark as run_benchmark,
+    )
     from contextcliff_dagster.inference.engines.base import Delta as Delta
     from contextcliff_dagster.inference.engines.base import NoEmbeddings as NoEmbeddings
     from contextcliff_dagster.inference.engines.base import PromptCount as PromptCount
@@ -104,6 +110,7 @@ _NAMES = {
     "experiments.common.experiment": "Alarm Analysis CheckOutcome CheckSpec Experiment Source",
     "experiments.common.generated": "GeneratedSamples Made",
     "experiments.common.study_run": "StudyRun",
+    "experiments.utilization.context_benchmark": "ContextBenchmark run_benchmark",
     "inference.engines.base": "Delta NoEmbeddings PromptCount RejectedError TransportError Usage",
     "inference.models.engine_table": "EngineSpec",
     "inference.models.identity": "Identity",

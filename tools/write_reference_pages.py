@@ -26,12 +26,17 @@ _WINDOWS = {
     "written": "reported when the entry is written",
     "yours": "from the model's page: `window_tokens`",
 }
-EXPERIMENT_EXAMPLES: Mapping[str, Any] = {"controls": ["no_context", "oracle"]}
+EXPERIMENT_EXAMPLES: Mapping[str, Any] = {
+    "controls": ["no_context", "oracle"],
+    "utilization": {"benchmarks": ["warehouse"], "scales": ["1k-8k"]},
+}
 """Of each experiment's key."""
 
 
 def inner_model(info: FieldInfo) -> type[BaseModel] | None:
     """The section that a key holds, if it is one."""
+    if get_origin(info.annotation) is tuple:
+        return None  # a list of several
     kinds = (info.annotation, *get_args(info.annotation))
     return next((k for k in kinds if isinstance(k, type) and issubclass(k, BaseModel)), None)
 
@@ -51,7 +56,9 @@ def example(key: str, info: FieldInfo) -> dict[str, Any] | None:
     if isinstance(value, BaseModel) or inner_model(info):
         return None
     assert isinstance(needs, dict)
-    return {**needs, key: list(value) if isinstance(value, tuple) else value}
+    if isinstance(value, tuple):
+        value = [v.model_dump(mode="json") if isinstance(v, BaseModel) else v for v in value]
+    return {**needs, key: value}
 
 
 def _other_than_default(info: FieldInfo) -> Any:
@@ -67,6 +74,14 @@ def sections(model: type[BaseModel]) -> Iterator[tuple[str, type[BaseModel]]]:
     for key, info in model.model_fields.items():
         if inner := inner_model(info):
             yield key, inner
+
+
+def experiment_sections() -> Iterator[tuple[str, type[BaseModel]]]:
+    """The keys of experiments that are sections, and what is in them."""
+    for name in EXPERIMENTS:
+        kind = load_experiment(name).section
+        if isinstance(kind, type) and issubclass(kind, BaseModel):
+            yield name, kind
 
 
 def studies_page() -> str:
@@ -96,18 +111,22 @@ def studies_page() -> str:
             one = Option(" or ".join(values), values[0], f"Of `{name}`", values[-1])
             table.append(_option(name, option, one))
     parts += ["### Public benchmarks", f"{names}:", "\n".join(table)]
-    rows = []
+    rows, own = [], dict(experiment_sections())
     for name in EXPERIMENTS:
         experiment = load_experiment(name)
         if experiment.section is not None:
             doc = " ".join((type(experiment).__doc__ or "").split())
-            shown = as_yaml({name: EXPERIMENT_EXAMPLES[name]}).strip("{}")
-            rows.append(_row(f"`{name}`", "list", "", doc, f"`{shown}`"))
+            shown = as_yaml({name: EXPERIMENT_EXAMPLES[name]})[1:-1]
+            kind = "section" if name in own else "list"
+            rows.append(_row(f"`{name}`", kind, "", doc, f"`{shown}`"))
     parts += [
         "## Experiments",
         "Each experiment has a key of its own; the length profile needs none.",
         "\n".join([_HEAD, *rows]),
     ]
+    for key, section in own.items():
+        doc = " ".join((section.__doc__ or "").replace("``", "`").split())
+        parts += [f"### `{key}`", doc, _table(section, key)]
     return "\n\n".join(parts) + "\n"
 
 
@@ -184,6 +203,8 @@ def _default(info: FieldInfo) -> str:
     value = info.get_default(call_default_factory=True)
     if value is None or value in ("", {}):
         return ""
+    if isinstance(value, tuple):
+        value = [v.model_dump(mode="json") if isinstance(v, BaseModel) else v for v in value]
     return f"`{str(value).lower() if isinstance(value, bool) else as_yaml(value)}`"
 
 

@@ -6,7 +6,13 @@ import json
 from pathlib import Path
 
 from contextcliff_dagster.contracts.results import RESULT_FILES, ResultFile
+from contextcliff_dagster.experiments.utilization.results import UtilizationResult
 from contextcliff_dagster.store import PACKAGE
+
+EXPERIMENT_RESULTS = (
+    ResultFile("utilization", UtilizationResult, "ContextCliff utilization result of one model"),
+)
+"""What `results` of an experiment's file holds, one a model."""
 
 
 def schema_path(file: ResultFile, folder: Path = PACKAGE / "schemas") -> Path:
@@ -20,7 +26,7 @@ def schema_text(file: ResultFile) -> str:
 
 
 def main() -> None:
-    for file in RESULT_FILES:
+    for file in (*RESULT_FILES, *EXPERIMENT_RESULTS):
         schema_path(file).write_text(schema_text(file), encoding="utf-8")
 
 

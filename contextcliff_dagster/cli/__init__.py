@@ -11,10 +11,18 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from typing import NoReturn
 
+from contextcliff_dagster.cli.shell.process import end_process, set_up_process
 from contextcliff_dagster.cli.shell.sign_of_life import sign_of_life
 
-__all__ = ["main"]
+__all__ = ["console_script", "main"]
+
+
+def console_script() -> NoReturn:
+    """Run the command line of this process, and end the process with its exit code."""
+    set_up_process()
+    end_process(main())
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-
-from contextcliff_dagster.cli import main
+from contextcliff_dagster.cli import console_script
 
 if __name__ == "__main__":
-    sys.exit(main())
+    console_script()

@@ -16,32 +16,53 @@ from contextcliff_dagster.cli.shell.signals import ended_by_signals
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-# Command -> (module as seen from `commands`, attribute): a module is imported only when its
-# command is typed or listed.
+# Command -> (module as seen from `commands`, attribute, summary): a module is imported only when
+# its command is typed.
 _COMMANDS = {
-    "init": (".setup.init", "init"),
-    "profile": ("profile", "profile"),
-    "prepare": ("profile", "prepare"),
-    "report": ("report", "report"),
-    "answers": ("answers", "answers"),
-    "analyze": ("analyze", "analyze"),
-    "compare": ("compare", "compare"),
-    "calibrate": ("calibrate", "calibrate"),
-    "baseline": ("baseline", "baseline"),
-    "policy": ("policy", "policy"),
-    "guard": ("policy", "guard"),
-    "card": ("card", "card"),
-    "models": ("listings", "models"),
-    "studies": ("listings", "studies"),
-    "tokenizers": ("listings", "tokenizers"),
-    "campaign": ("listings", "campaign"),
-    "ledger": ("ledger", "ledger"),
-    "doctor": ("doctor", "doctor"),
-    "serve": ("serve", "serve"),
-    "ui": ("ui", "ui"),
-    "export": ("archive", "export"),
-    "import": ("archive", "import_"),
-    "gallery": ("gallery", "gallery"),
+    "init": (
+        ".setup.init",
+        "init",
+        "Set up a measurement of your model on your documents.",
+    ),
+    "profile": ("profile", "profile", "Measure what is missing of a study, and print its report."),
+    "prepare": ("profile", "prepare", "Freeze the sample of a study, and estimate the cost."),
+    "report": ("report", "report", "Make the report of a study again, without a call."),
+    "answers": (
+        "answers",
+        "answers",
+        "List questions, accepted answers and the model's answers.",
+    ),
+    "analyze": ("analyze", "analyze", "Find the verdict and the safe cap of scores that you have."),
+    "utilization": (
+        "utilization",
+        "utilization",
+        "Measure whether structure lets a model use more context.",
+    ),
+    "compare": (
+        "compare",
+        "compare",
+        "Compare two measurements, paired by example where possible.",
+    ),
+    "calibrate": ("calibrate", "calibrate", "Simulate a design: false alarms, unsafe caps, power."),
+    "baseline": ("baseline", "baseline", "Pin a campaign, and compare later ones with it."),
+    "policy": ("policy", "policy", "Write the safe cap into a file that a gateway enforces."),
+    "guard": ("policy", "guard", "Check whether a call is within the policy's cap."),
+    "card": ("card", "card", "Write a block for a model card, JSON-LD and a badge."),
+    "models": ("listings", "models", "List the models, add one, or compare two."),
+    "studies": ("listings", "studies", "List the studies."),
+    "tokenizers": ("listings", "tokenizers", "List the tokenizers that count lengths."),
+    "campaign": (
+        "listings",
+        "campaign",
+        "Begin another dated measurement of a study, or list them.",
+    ),
+    "ledger": ("ledger", "ledger", "Inspect, verify, export or prune the record of every call."),
+    "doctor": ("doctor", "doctor", "Check what is installed, reachable and writable."),
+    "serve": ("serve", "serve", "Serve a model as an OpenAI-compatible endpoint."),
+    "ui": ("ui", "ui", "Open the Dagster UI with the assets loaded."),
+    "export": ("archive", "export", "Write a study with its sample and its calls into one file."),
+    "import": ("archive", "import_", "Bring an exported study into this store."),
+    "gallery": ("gallery", "gallery", "Make a static site of exported studies."),
 }
 _OWN_OPTIONS = ("-h", "--help", "--version")
 
@@ -59,7 +80,7 @@ class _Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in _COMMANDS:
             return None
-        module, attribute = _COMMANDS[cmd_name]
+        module, attribute, _ = _COMMANDS[cmd_name]
         commands = importlib.import_module(f".{module}", "contextcliff_dagster.cli.commands")
         command: click.Command = getattr(commands, attribute)
         if ctx.resilient_parsing:
@@ -67,6 +88,11 @@ class _Commands(click.Group):
 
             add_completion(command)
         return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        # None of their modules is imported for it.
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, summary) for name, (*_, summary) in _COMMANDS.items()])
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

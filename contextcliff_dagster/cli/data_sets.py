@@ -111,7 +111,9 @@ def with_questions(study: Study, most: int | None) -> Study:
         recall = kind == "folder" and options.get("questions") == "recall"
         name = {"reference": "questions", "python-source": "questions_per_document"}.get(kind)
         name = "questions_per_document" if recall else name
-        if name is None or int(options.get(name, _MADE.get(kind, 0))) >= most:
+        made = options.get(name, _MADE.get(kind, 0)) if name else None
+        # What is no whole number is refused where the corpus is opened.
+        if name is None or type(made) is not int or made >= most:
             return dict(options)
         return {**options, name: most}
 

@@ -213,6 +213,7 @@ spending_options = together(
     ),
     click.option(
         "--budget",
+        "--budget-usd",
         type=Finite(min=0),
         metavar="USD",
         help="Hard limit on what this campaign may cost.",

@@ -14,6 +14,7 @@ from contextcliff_dagster.contracts.errors import (
     ScoreFileError,
     StoreError,
     StudyError,
+    VerificationError,
 )
 from contextcliff_dagster.contracts.tables import (
     ANSWERS,
@@ -73,6 +74,7 @@ __all__ = [
     "StudyError",
     "Table",
     "Verdict",
+    "VerificationError",
     "conform",
     "validate",
 ]

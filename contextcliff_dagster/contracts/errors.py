@@ -33,3 +33,10 @@ class ScoreFileError(ContextCliffError):
 
 class DataError(ContextCliffError, ValueError):
     """Lengths, scores or options given from Python cannot be analysed as they are."""
+
+
+class VerificationError(ContextCliffError):
+    """A document made here does not support the answer that was computed for it: a fault of ours.
+
+    Never the user's: the sentence names benchmark, seed and question, and asks for a report.
+    """

@@ -109,8 +109,10 @@ def analyze(
     settings = _settings(tolerance, confidence, assumption, quick)
     if not _is_number(scale) or not 0 < scale <= 1e9:
         raise DataError(f"scale is {scale!r}; give the largest score, such as 1 or 100.")
-    if window is not None and (not _is_number(window) or not 1 <= window <= 1e9):
-        raise DataError(f"window is {window!r}; give a number of tokens, or None.")
+    if window is not None and (
+        not _is_number(window) or window != int(window) or not 1 <= window <= 1e9
+    ):
+        raise DataError(f"window is {window!r}; give a whole number of tokens, or None.")
     if not isinstance(name, str) or not name.strip():
         raise DataError(f"name is {name!r}; give the model's name as a text.")
     names = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -110,8 +111,19 @@ def profile(
         choose_study,
         keep_definition,
     )
+    from contextcliff_dagster.inference.engines.base import token_count
     from contextcliff_dagster.store import Store
 
+    for name, value in (
+        ("samples_per_bin", samples_per_bin),
+        ("questions_per_document", questions_per_document),
+        ("replicates", replicates),
+        ("seed", seed),
+    ):
+        if value is not None and token_count(value) is None:
+            raise DataError(f"{name} is {value!r}; give a whole number, 0 or more.")
+    if budget_usd is not None and not _is_amount(budget_usd):
+        raise DataError(f"budget_usd is {budget_usd!r}; give an amount in USD, 0 or more.")
     store = Store.default()
     options = _options(
         study,
@@ -224,6 +236,10 @@ def _options(study: Study | str | Path, **given: Any) -> StudyOptions:
     if not given["models"]:
         raise DataError(f"{text} needs a model to be asked about it; name one with model=.")
     return StudyOptions(None, data=text, **given)
+
+
+def _is_amount(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < math.inf
 
 
 def _texts(name: str, value: Names | None) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from contextcliff_dagster.contracts import CorpusError, StudyError
 from contextcliff_dagster.corpora.registry import open_corpus
 from contextcliff_dagster.store import Store
 from contextcliff_dagster.studies import Study, find_study, load_studies
-from contextcliff_dagster_tests.support.terminal import call
+from contextcliff_dagster_tests.support.terminal import assert_one_sentence, call
 
 
 def chosen(**options: object) -> Study:
@@ -264,3 +264,17 @@ def test_a_change_that_no_study_file_could_make_is_a_sentence(
 ) -> None:
     with pytest.raises(StudyError, match=rf"'quick' cannot be changed as asked: {word}: "):
         find_study("quick").changed(**values)
+
+
+@pytest.mark.parametrize("value", ["abc", 1.5])
+def test_an_option_of_a_corpus_that_is_no_whole_number_is_one_sentence(
+    tmp_path: Path, value: object
+) -> None:
+    (tmp_path / "s.yaml").write_text(
+        f"name: s\ncorpus: {{kind: reference, seed: {value}, questions: {value}}}\n"
+        "tokenizer: reference\nmodels: [reference-short]\n",
+        encoding="utf-8",
+    )
+    for options in ((), ("--seed", "3"), ("--questions-per-document", "2")):
+        ended = call("prepare", str(tmp_path / "s.yaml"), *options)
+        assert_one_sentence(ended, "seed" if options else "", str(value))

@@ -189,6 +189,8 @@ LENGTHS, SCORES = list(range(100, 140)), [1.0] * 40
         (LENGTHS, SCORES, {"scale": 0}, "scale is 0"),
         (LENGTHS, SCORES, {"scale": None}, "scale is None"),
         (LENGTHS, SCORES, {"window": 0}, "window is 0"),
+        (LENGTHS, SCORES, {"window": 1.5}, "window is 1.5; give a whole number"),
+        (LENGTHS, SCORES, {"window": True}, "window is True"),
         (LENGTHS, SCORES, {"name": ""}, "name is ''"),
         (LENGTHS, SCORES, {"name": None}, "name is None"),
     ],

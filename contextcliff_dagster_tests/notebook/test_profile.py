@@ -98,6 +98,24 @@ def test_a_study_object_has_its_own(more: dict[str, Any]) -> None:
         profile(find_study("quick"), **more)
 
 
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({"samples_per_bin": 1.5}, "samples_per_bin is 1.5; give a whole number"),
+        ({"questions_per_document": True}, "questions_per_document is True"),
+        ({"replicates": "2"}, "replicates is '2'"),
+        ({"seed": 1.5}, "seed is 1.5"),
+        ({"budget_usd": "much"}, "budget_usd is 'much'; give an amount"),
+        ({"budget_usd": -1}, "budget_usd is -1"),
+    ],
+)
+def test_a_number_of_another_kind_is_refused_before_anything_is_read(
+    more: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(DataError, match=words):
+        profile("quick", **more)
+
+
 def test_another_tolerance_needs_no_call_and_answers_are_a_table(store: Path) -> None:
     found = profile("quick", "reference-short", tolerance=0.1, score="f1")
     assert not any(summary.sent for summary in found.calls.values())

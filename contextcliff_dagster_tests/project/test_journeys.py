@@ -61,6 +61,10 @@ REPLACED = {
 """Words in commands -> what a reader writes in their place."""
 
 MORE = {
+    "--data my.jsonl --model my-server": "--samples-per-bin 2",
+    "--data my-documents --model my-server": "--samples-per-bin 2",
+    "calibrate --per-bin 20 --bins 10 --questions 1-8 --score graded": "--simulations 40",
+    "calibrate my-study": "--simulations 40",
     "card my-model": "--study my-study",
     "init": "--base-url {url} --data contracts",
     "init --model my-server --data contracts": "--name my-server",
@@ -69,6 +73,7 @@ MORE = {
     ),
     "models add fast --preset ollama --model-id llama3.2:3b": "--no-call",
     "profile": "--samples-per-bin 2",
+    "profile --data contracts --model my-model": "--samples-per-bin 2",
     "profile quick": "--samples-per-bin 2",
     "profile quick --controls no_context": "--samples-per-bin 2",
     "profile reference": "--samples-per-bin 2",

@@ -58,6 +58,8 @@ EXTRAS_BY_PATH = {
     "gateway/litellm_hook.py": "litellm",
     "inference/spending/prices.py": "prices",
     "inference/ledger/postgres": "postgres",
+    "experiments/utilization/verification/constraints.py": "utilization",
+    "experiments/utilization/exporting/inspect_task.py": "logs",
 }
 """Where an extra's packages may be imported: a path or its beginning -> the extra."""
 

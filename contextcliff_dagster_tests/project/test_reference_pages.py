@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
+from pydantic import BaseModel
 
 from contextcliff_dagster.contracts import CorpusError
 from contextcliff_dagster.corpora.benchmarks.benchmark_table import BENCHMARKS
@@ -22,6 +23,7 @@ from tools.write_reference_pages import (
     PAGES,
     description,
     example,
+    experiment_sections,
     sections,
 )
 
@@ -30,7 +32,11 @@ ENTRY = {"name": "m", "engine": "openai", "base_url": "http://127.0.0.1/v1"}
 EVERY = [
     (root, within, model, key)
     for root in (Study, ModelEntry)
-    for within, model in [("", root), *sections(root)]
+    for within, model in [
+        ("", root),
+        *sections(root),
+        *(experiment_sections() if root is Study else ()),
+    ]
     for key in model.model_fields
 ]
 
@@ -63,7 +69,9 @@ def test_every_key_has_a_meaning_and_an_example_that_is_valid(
     checked = root.model_validate(yaml.safe_load(yaml.safe_dump(whole)))
     part = getattr(checked, within) if within else checked
     value = getattr(part, key)
-    assert (list(value) if isinstance(value, tuple) else value) == given[key]
+    if isinstance(value, tuple):
+        value = [one.model_dump() if isinstance(one, BaseModel) else one for one in value]
+    assert value == given[key]
 
 
 def test_every_experiment_has_an_example() -> None:

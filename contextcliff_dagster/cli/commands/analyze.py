@@ -89,7 +89,7 @@ _where = together(
         "--out",
         type=click.Path(path_type=Path, file_okay=False),
         metavar="DIR",
-        help="Write report.md, report.png and report.json into this folder.",
+        help="Write report.html, report.md, report.png and report.json into it.",
     ),
     debug_option,
 )
@@ -122,9 +122,9 @@ def analyze(
     """Find the verdict and safe cap of existing scores: CSV, TSV, JSON Lines, JSON or Parquet.
 
     A row of FILE is an answer: length_tokens and score, and document_id, example_id, replicate,
-    model, failure, ttft_ms and the like where they are known; --columns names them where they are
-    called otherwise. Or FILE is a log of inspect_ai, lm-evaluation-harness, OpenCompass, HELM,
-    HELMET, LongBench or BABILong, recognised by its content.
+    model, failure, ttft_ms and the like where they are known; --columns maps columns of other
+    names. Or FILE is a log of inspect_ai, lm-evaluation-harness, OpenCompass, HELM, HELMET,
+    LongBench or BABILong, recognised by its content.
     """
     if model is not None and by is not None:
         raise click.UsageError("--model takes one model and --by each: choose one of the two")

@@ -11,6 +11,7 @@ from contextcliff_dagster.cli.display.output import print_either
 from contextcliff_dagster.cli.errors import say
 from contextcliff_dagster.cli.options import common_options, kept_campaign_option
 from contextcliff_dagster.cli.study_selection import keep_definition
+from contextcliff_dagster.reporting.wording.number_format import count
 from contextcliff_dagster.store import Store
 
 
@@ -29,8 +30,8 @@ def export(study: str, file: Path, campaign: str | None, as_json: bool) -> None:
     asked = partial(asked_keys, chosen, store)
     summary = export_study(store, chosen, file, campaign=campaign, asked=asked)
     text = (
-        f"{file} holds study {summary.study}: {summary.examples:,} examples, "
-        f"{summary.answers:,} answers of {len(summary.campaigns)} campaign(s), "
+        f"{file} holds study {summary.study}: {count(summary.examples, 'example')}, "
+        f"{count(summary.answers, 'answer')} of {count(len(summary.campaigns), 'campaign')}, "
         f"{summary.bytes / 1e6:.1f} MB, sha256 {summary.sha256}"
     )
     print_either(summary.to_dict(), text, as_json=as_json)
@@ -56,9 +57,8 @@ def import_(file: Path, name: str | None, as_json: bool) -> None:
             "imported one replaces it."
         )
     text = (
-        f"Study {summary.study} is in {store.root}: {summary.answers:,} answers of "
-        f"{len(summary.campaigns)} campaign(s) for ${summary.usd:,.4f}, {summary.new_answers:,} "
-        "of them new; "
-        f"see it with `contextcliff report {summary.study}`."
+        f"Study {summary.study} is in {store.root}: {count(summary.answers, 'answer')} of "
+        f"{count(len(summary.campaigns), 'campaign')} for ${summary.usd:,.4f}, "
+        f"{summary.new_answers:,} of them new; see it with `contextcliff report {summary.study}`."
     )
     print_either(summary.to_dict(), text, as_json=as_json)

@@ -59,7 +59,7 @@ def baseline_show(study: str, as_json: bool) -> None:
 def baseline_check(study: str, campaign: str | None, as_json: bool) -> None:
     """Compare a campaign of STUDY with the baseline; no calls.
 
-    Exit code 3: the score of a model declined; 4: none did, and one could not be judged.
+    Exit code 3: the score of a model declined; 4: none declined, but one could not be judged.
     """
     from contextcliff_dagster.experiments.common.preparation import load_frozen
     from contextcliff_dagster.experiments.length_profile.regression import (

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 def card(model: str, study: str | None, campaign: str | None, out: Path, as_json: bool) -> None:
     """Write MODEL's safe context as a block for its model card, JSON-LD and a badge; makes no call.
 
-    card.md, card.jsonld and badge.svg, of the newest profiled campaign. A model without a cap gets
-    them, too: they say why.
+    card.md, card.jsonld and badge.svg, of the newest profiled campaign. For a model without a
+    cap they give the reason.
     """
     from contextcliff_dagster.contracts.results import Cliffs, from_json, to_json
     from contextcliff_dagster.reporting.local_paths import for_readers

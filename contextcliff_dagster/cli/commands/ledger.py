@@ -13,7 +13,7 @@ from contextcliff_dagster.cli.display.output import print_either, print_json, pr
 from contextcliff_dagster.cli.errors import USER_ERROR, say
 from contextcliff_dagster.cli.options import common_options, kept_campaign_option
 from contextcliff_dagster.contracts import StoreError
-from contextcliff_dagster.reporting.wording.number_format import count
+from contextcliff_dagster.reporting.wording.number_format import count, named
 from contextcliff_dagster.store import Store
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def _mb(size: int) -> str:
     return f"{size / 1e6:,.1f} MB"
 
 
-@ledger.command()
+@ledger.command(short_help="Check every prompt, answer, file and sum.")
 @common_options
 def verify(as_json: bool) -> None:
     """Rebuild every prompt, check every answer, the files and the sums; exit code 2 on an error."""
@@ -111,14 +111,14 @@ def verify(as_json: bool) -> None:
         raise click.exceptions.Exit(USER_ERROR)
 
 
-@ledger.command("export")
+@ledger.command("export", short_help="Write every finished call of a study into a file.")
 @click.argument("study")
 @click.argument("file", type=click.Path(path_type=Path))
 @kept_campaign_option
 @click.option("--no-prompts", is_flag=True, help="Leave out the prompts, and so the documents.")
 @common_options
 def export_(study: str, file: Path, campaign: str | None, no_prompts: bool, as_json: bool) -> None:
-    """Write every ended call of STUDY as a row of FILE (.jsonl or .parquet).
+    """Write every finished call of STUDY as a row of FILE (.jsonl or .parquet).
 
     With its prompt, its accepted answers and its score.
     """
@@ -157,7 +157,7 @@ def backup(file: Path, as_json: bool) -> None:
     print_either({"ledger": name, "file": str(file), "bytes": size}, text, as_json=as_json)
 
 
-@ledger.command()
+@ledger.command(short_help="Take back answers that only the tables have.")
 @click.argument("study", required=False)
 @common_options
 def restore(study: str | None, as_json: bool) -> None:
@@ -188,7 +188,7 @@ def restore(study: str | None, as_json: bool) -> None:
 
 def _restored(done: Restored) -> str:
     text = (
-        f"Study {done.study}, campaign(s) {', '.join(done.campaigns)}: "
+        f"Study {done.study}, {named('campaign', done.campaigns)}: "
         f"{count(done.answers, 'answer')}, ${done.usd:.4f}, taken back."
     )
     if done.unidentified:
@@ -197,7 +197,7 @@ def _restored(done: Restored) -> str:
     return text
 
 
-@ledger.command()
+@ledger.command(short_help="Remove a study, one campaign of it, or only its texts.")
 @click.argument("study")
 @kept_campaign_option
 @click.option("--texts", is_flag=True, help="Only the texts: documents, questions, outputs.")
@@ -219,8 +219,9 @@ def prune(study: str, campaign: str | None, texts: bool, yes: bool, as_json: boo
     if as_json:
         print_json({**done.to_dict(), "lost": done.losses(), "freed_bytes": freed})
         return
-    what, campaigns = "Texts removed from" if texts else "Removed:", ", ".join(done.campaigns)
-    click.echo(f"{what} study {study}, campaign(s) {campaigns}; {_mb(freed)} are free.")
+    what = "Texts removed from" if texts else "Removed:"
+    campaigns = named("campaign", done.campaigns)
+    click.echo(f"{what} study {study}, {campaigns}; {_mb(freed)} are free.")
     for sentence in done.losses():
         click.echo(f"- {sentence}")
     click.echo("- Archives made by `contextcliff export`, and backups, still hold everything.")
@@ -243,7 +244,7 @@ def _agree(plan: PrunePlan, *, yes: bool) -> None:
     """
     if yes:
         return
-    what = f"study {plan.study}, campaign(s) {', '.join(plan.campaigns)}"
+    what = f"study {plan.study}, {named('campaign', plan.campaigns)}"
     what = f"the texts of {what}" if plan.texts else what
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise StoreError(

@@ -52,7 +52,7 @@ def _list_models(as_json: bool) -> None:
     click.echo(f"\nFrom {', '.join(str(path) for path in model_files())}.")
 
 
-@models.command("add")
+@models.command("add", short_help="Add a model to models.yaml.")
 @click.argument("name", required=False)
 @endpoint_options
 @common_options
@@ -63,7 +63,7 @@ def models_add(endpoint: EndpointOptions, name: str | None, as_json: bool) -> No
     add_model(endpoint, name, as_json=as_json)
 
 
-@models.command("diff")
+@models.command("diff", short_help="Show how the serving identities of two models differ.")
 @click.argument("a", metavar="A")
 @click.argument("b", metavar="B")
 @click.option(
@@ -175,7 +175,7 @@ def campaign() -> None:
     """Dated measurements of a study: begin another, or list them."""
 
 
-@campaign.command("new")
+@campaign.command("new", short_help="Begin a campaign: `profile` then measures everything again.")
 @click.argument("study", default=DEFAULT_STUDY)
 @click.option("--name", metavar="NAME", help="Name of the campaign (default: today's date).")
 @common_options

@@ -80,7 +80,7 @@ def policy(
     """Write the safe cap of STUDY into a file that a gateway can enforce; makes no call.
 
     One model gives one object, several an array. A verdict without a cap gives no policy. A cap in
-    FILE that an earlier version's method or scorers have found stays until --confirm.
+    FILE that was found by an earlier method or earlier scorers stays until --confirm.
     """
     from contextcliff_dagster.cli.campaign_lookup import profiled_campaign
     from contextcliff_dagster.studies import find_study

@@ -26,6 +26,7 @@ from contextcliff_dagster.web_guard.addresses import is_loopback
     default=8000,
     show_default=True,
     type=click.IntRange(0, 65535),
+    metavar="PORT",
     help="Port; 0: any free one.",
 )
 @allow_host_option
@@ -39,7 +40,13 @@ from contextcliff_dagster.web_guard.addresses import is_loopback
     type=click.Path(path_type=Path, dir_okay=False),
     help="One JSON line per request, kept at once.",
 )
-@click.option("--delay-ms", default=0.0, type=Finite(0, 3_600_000), help="Delay of every answer.")
+@click.option(
+    "--delay-ms",
+    default=0.0,
+    type=Finite(0, 3_600_000),
+    metavar="MS",
+    help="Delay of every answer.",
+)
 @common_options
 def serve(
     model: str,

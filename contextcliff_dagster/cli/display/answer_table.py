@@ -8,6 +8,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from contextcliff_dagster.contracts import UNSCORED_TAGS
+from contextcliff_dagster.reporting.wording.direction import (
+    columns_of,
+    isolated,
+    isolated_whole,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -32,17 +37,6 @@ def _escaped(character: str) -> str:
     return ascii(character)[1:-1]
 
 
-def columns_of(text: str) -> int:
-    """How many columns of a terminal ``text`` takes: wide characters two, combining ones none."""
-    return sum(map(_columns, text))
-
-
-def _columns(character: str) -> int:
-    if unicodedata.category(character) in ("Mn", "Me"):
-        return 0
-    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
-
-
 def shortened(text: str, columns: int) -> str:
     """``text`` made `visible`, on at most so many columns, with … where something is left out."""
     # A character takes up to ten columns and may take none; a text of a megabyte is not read.
@@ -52,7 +46,7 @@ def shortened(text: str, columns: int) -> str:
         return line
     kept, used = [], 1
     for character in line:
-        used += _columns(character)
+        used += columns_of(character)
         if used > columns:
             break
         kept.append(character)
@@ -173,15 +167,17 @@ class AnswerTable:
         cells = [self._cell(name, texts[name]) for name in self._heads]
         long = [self._cell(name, texts[name]) for name in _TEXTS]
         if self._one_line:
-            yield _GAP.join([*cells, *long]).rstrip()
+            yield _GAP.join([*map(isolated, cells), *long]).rstrip()
         else:
-            yield shortened(_GAP.join(cells).rstrip(), self._limit)
+            yield isolated(shortened(_GAP.join(cells).rstrip(), self._limit))
             yield (_GAP + _GAP.join(long)).rstrip()
 
     def _cell(self, name: str, text: str) -> str:
         width = self._width[name]
         line = shortened(text, width)
         pad = " " * (width - columns_of(line))
+        if name in _TEXTS:
+            return isolated_whole(line) + pad
         return pad + line if name in ("TOKENS", "AT", "SCORE", "#") else line + pad
 
 

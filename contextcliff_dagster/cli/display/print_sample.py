@@ -11,7 +11,13 @@ import click
 
 from contextcliff_dagster.cli.display.output import print_json, print_table
 from contextcliff_dagster.cli.display.progress import duration, money
-from contextcliff_dagster.cli.display.prompts import ShownPrompts, as_lines, as_object
+from contextcliff_dagster.cli.display.prompts import (
+    ShownPrompts,
+    as_lines,
+    as_object,
+    temperature_words,
+    without_temperature,
+)
 from contextcliff_dagster.reporting.wording.number_format import count
 from contextcliff_dagster.store import Store
 
@@ -29,14 +35,16 @@ def print_prepared(
 ) -> None:
     """The frozen sample bin by bin, what measuring it would take, and prompts, if asked for."""
     calls = prompts.calls(prepared, store) if prompts else []
+    omitting = without_temperature(prepared.study) if prompts else []
     if as_json:
-        shown = {"prompts": [as_object(call) for call in calls]} if prompts else {}
+        shown = {"prompts": [as_object(call, omitting) for call in calls]} if prompts else {}
         print_json({**_as_object(prepared, store), **shown})
         return
     _print_sample(prepared, store)
     for call in calls:
         whole = prompts is not None and prompts.whole
-        click.echo("\n" + "\n".join(as_lines(call, whole=whole)))
+        temperature = temperature_words(call, prepared.study.models, omitting)
+        click.echo("\n" + "\n".join(as_lines(call, temperature, whole=whole)))
 
 
 def _as_object(prepared: Prepared, store: Store) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from contextcliff_dagster.defs.run import Prepared
     from contextcliff_dagster.inference.requests.call_plan import PlannedCall
     from contextcliff_dagster.store import Store
+    from contextcliff_dagster.studies import Study
 
 _SHOWN = 400
 """Characters shown of each end of a document."""
@@ -65,9 +66,23 @@ def prompt_options(command: Callable[..., None]) -> Callable[..., None]:
     return _OPTIONS(gathered)
 
 
-def as_object(call: PlannedCall) -> dict[str, Any]:
+def without_temperature(study: Study) -> list[str]:
+    """The models of ``study`` whose servers are sent no temperature (their `quirks`)."""
+    from contextcliff_dagster.inference.models.engine_table import engine_spec
+    from contextcliff_dagster.inference.models.models_file import get_model, load_models
+
+    models = load_models()
+    entries = {name: get_model(name, models) for name in study.models}
+    return [
+        name
+        for name, entry in entries.items()
+        if entry.quirks.temperature == "omit" and engine_spec(entry.engine).remote
+    ]
+
+
+def as_object(call: PlannedCall, omitting: Sequence[str]) -> dict[str, Any]:
     """A prompt as a JSON object, nothing left out. ``sha256`` is the ``prompt_hash`` of the ledger
-    and of the predictions."""
+    and of the predictions; ``omitting`` are the models that get no temperature."""
     prompt, recipe = call.prompt(), call.recipe
     return {
         "bin": call.bin,
@@ -78,20 +93,21 @@ def as_object(call: PlannedCall) -> dict[str, Any]:
         "messages": prompt.as_dicts() or None,
         "prompt": prompt.text if prompt.mode == "completion" else None,
         "temperature": recipe.temperature,
+        "temperature_omitted_for": [*omitting],
         "max_output_tokens": recipe.max_output_tokens,
         "sha256": prompt.hash,
     }
 
 
-def as_lines(call: PlannedCall, *, whole: bool) -> Iterator[str]:
-    """A prompt for a terminal: each message under its role; ``whole``: with all of the document."""
+def as_lines(call: PlannedCall, temperature: str, *, whole: bool) -> Iterator[str]:
+    """A prompt for a terminal: each message under its role; ``whole``: with all of the document.
+    ``temperature``: `temperature_words`."""
     prompt, recipe = call.prompt(), call.recipe
     wording = f", wording {call.replicate + 1} of {recipe.replicates}" * (recipe.replicates > 1)
     yield (
         f"Prompt of {visible(call.example.example_id)}: bin {call.bin}, "
         f"{count(call.length_tokens, 'token')}, mode {prompt.mode}{wording}; "
-        f"at most {count(recipe.max_output_tokens, 'token')} of output, temperature "
-        f"{recipe.temperature:g}"
+        f"at most {count(recipe.max_output_tokens, 'token')} of output, {temperature}"
     )
     named = dict(enumerate(prompt.messages))
     for place, text in enumerate(prompt.contents()):
@@ -100,6 +116,16 @@ def as_lines(call: PlannedCall, *, whole: bool) -> Iterator[str]:
         for line in shown.split("\n"):
             yield visible(line)
     yield f"[end, sha256 {prompt.hash[:16]}...]"
+
+
+def temperature_words(call: PlannedCall, models: Sequence[str], omitting: Sequence[str]) -> str:
+    """What ``models`` are sent, of whom ``omitting`` get none."""
+    if not omitting:
+        return f"temperature {call.recipe.temperature:g}"
+    if len(omitting) == len(models):
+        return "no temperature (quirks in models.yaml)"
+    whom = ", ".join(map(visible, omitting))
+    return f"temperature {call.recipe.temperature:g} (none to {whom}: quirks in models.yaml)"
 
 
 def _without_middle(text: str, document: str) -> str:

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 @click.command()
 @endpoint_options
 @click.option(
-    "--model", metavar="NAME", help="Name in models.yaml; one that is there is taken as it is."
+    "--model", metavar="NAME", help="Name in models.yaml; an entry that exists is used as it is."
 )
 @click.option("--data", metavar="PATH|URL", help="A folder of documents, or a table of examples.")
 @click.option(
@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     help="Loss that is acceptable at the cap, e.g. 30%: up to 3 of 10 right answers lost.",
 )
 @click.option("--name", metavar="NAME", help="Name of the study (default: after the data).")
-@click.option("--yes", is_flag=True, help="Ask nothing; take what is usual.")
+@click.option("--yes", is_flag=True, help="Ask nothing; take the defaults.")
 @common_options
 def init(
     endpoint: EndpointOptions,
@@ -73,8 +73,8 @@ def init(
 ) -> None:
     """Set up a measurement: an endpoint in models.yaml, and a study of your documents.
 
-    Asks on a terminal; elsewhere, or with --yes, options say it all. Both files are written at the
-    end, after one small call has shown that the model answers.
+    On a terminal it asks; elsewhere, or with --yes, it takes options and defaults. Both files are
+    written at the end, after one small call has shown that the model answers.
     """
     asking = can_ask() and not yes
     wishes = StudyWishes(data, questions, tolerance, name)

@@ -76,6 +76,17 @@ _VLLM = EngineSpec(
     needs_devices=True,
     ignores=("attention", "threads"),
 )
+_READERS = "contextcliff_dagster.experiments.utilization.readers.engine"
+_READER = EngineSpec(
+    "utilization-perfect",
+    load=f"{_READERS}:PerfectReader",
+    declared_identity=f"{_READERS}:reader_identity",
+    in_process=True,
+    serial=True,
+    ignores=("weights", "dtype", "quantization", "kv_cache_dtype", "rope_scaling", *_LOCAL_ONLY),
+    call_s=0.05,
+    prompt_token_s=2e-6,
+)
 BUILT_IN: Mapping[str, EngineSpec] = {
     spec.name: spec
     for spec in (
@@ -128,6 +139,9 @@ BUILT_IN: Mapping[str, EngineSpec] = {
         ),
         _VLLM,
         replace(_VLLM, name="vllm_server", load=f"{_ENGINES}.vllm.managed_server:VllmServerEngine"),
+        _READER,
+        replace(_READER, name="utilization-guess", load=f"{_READERS}:GuessingReader"),
+        replace(_READER, name="utilization-planted", load=f"{_READERS}:PlantedReader"),
     )
 }
 

@@ -40,6 +40,7 @@ LINES = {
     "export": "export quick out.zip",
     "import": "import out.zip",
     "gallery": "gallery out.zip",
+    "utilization": "utilization --model reference-short --benchmark ledger --scale 1k",
 }
 _NUMBERS = ("abc", "", "nan", "inf", "-1", "1e400", "1" * 30, "1" * 5_000, "0x10", "1,5")
 # An option that may go without a value takes -1 for another option.
@@ -65,6 +66,23 @@ _CALLBACKS = {
     "models add mine --preset": ("nosuch", "", "OpenAI ", "\x00"),
     "init --preset": ("nosuch", "x" * 5_000),
     "profile quick --controls": ("x", "", "no_context,,oracle", "\x00"),
+    **{
+        f"utilization --model reference-short --tokenizer tiktoken:o200k_base {option}": values
+        for option, values in {
+            "--scale": ("", ",", "x", "0", "-1", "20", "200", "100M", "8k-1k", "1e9", "1k,1000"),
+            "--benchmark": ("", "x", "ledger,warehouse", "\x00", "ledger,x"),
+            "--formats": ("", "yaml", "jsonl,structured", "x" * 5_000),
+            "--evidence": ("", "x", "fixed,fixed"),
+            "--verbosity": ("", "x"),
+            "--order": ("", "x", "random"),
+            "--corruption": ("", "x", "1", "-.1", "nan", "5%:x", "200%", "0,0"),
+            "--thought": ("", "maybe"),
+            "--question-place": ("", "x"),
+            "--match": ("", "x"),
+            "--margin": ("0", "1", "nan"),
+            "--tokenizer": ("x", "tiktoken:x", "file:nosuch.json"),
+        }.items()
+    },
     "policy quick --expires": ("0", "-1", "2026-13-45", "x", "", "99999", "1" * 5_000),
 }
 _NAMES = {

@@ -170,6 +170,7 @@ def test_pruned_texts_are_nowhere_in_the_store_and_the_report_stands(store: Path
     study, text = study_of(store), a_document(store).encode()
     reports = {p: p.read_bytes() for p in (store / study / "report").rglob("*") if p.is_file()}
     ended = call("ledger", "prune", study, "--texts", "--yes", "--store", str(store))
+    assert f"Texts removed from study {study}, campaign 20" in ended.out
     assert ended.code == 0, ended.err
     assert "Archives made by `contextcliff export`" in ended.out
     for path in (p for p in store.rglob("*") if p.is_file()):

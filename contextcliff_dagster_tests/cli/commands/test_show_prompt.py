@@ -57,11 +57,12 @@ def study(folder: Path, prompt: dict[str, Any]) -> str:
     return str(path)
 
 
-def models(folder: Path, url: str) -> dict[str, str]:
+def models(folder: Path, url: str, **quirks: str) -> dict[str, str]:
     entry = {"engine": "openai", "model_id": "m", "base_url": url, "window_tokens": 100_000}
     entry["price"] = {"input_usd_per_mtok": 0, "output_usd_per_mtok": 0}
+    entries = {"mine": {**entry, "quirks": quirks}, "plain": entry}
     path = folder / "models.yaml"
-    path.write_text(yaml.safe_dump({"models": {"mine": entry}}), encoding="utf-8")
+    path.write_text(yaml.safe_dump({"models": entries}), encoding="utf-8")
     return {"CONTEXTCLIFF_MODELS": str(path)}
 
 
@@ -87,6 +88,7 @@ def test_what_is_shown_is_what_is_sent(name: str, folder: Path, contextcliff_hom
         assert body["temperature"] == prompt["temperature"]
         limit = body.get("max_tokens", body.get("max_completion_tokens"))
         assert limit == prompt["max_output_tokens"]
+        assert prompt["temperature_omitted_for"] == []
     with Ledger.open(Store(contextcliff_home).ledger) as ledger:
         hashes = {row[0] for row in ledger.read("SELECT prompt_hash FROM calls")}
     assert {prompt["sha256"] for prompt in prompts} == hashes
@@ -141,3 +143,21 @@ def test_options_that_do_not_fit_are_a_sentence(folder: Path) -> None:
     for value in ("0", "many"):
         ended = call("prepare", path, "--show-prompt", value, env=env)
         assert_one_sentence(ended, "--show-prompt")
+
+
+def test_a_temperature_that_is_not_sent_is_not_shown_as_sent(folder: Path) -> None:
+    server = FaultyServer(["ok"], folder / "sent.jsonl")
+    with on_a_thread(server.handle) as url:
+        env, path = models(folder, url, temperature="omit"), study(folder, PROMPTS["chat"])
+        of_one = call("prepare", path, "--show-prompt", env=env)
+        assert "of output, no temperature (quirks in models.yaml)\n" in of_one.out
+        text = Path(path).read_text("utf-8").replace("- mine", "- mine\n- plain")
+        Path(path).write_text(text, encoding="utf-8")
+        of_two = call("prepare", path, "--show-prompt", env=env)
+        assert "temperature 0 (none to mine: quirks in models.yaml)\n" in of_two.out
+        shown = json.loads(call("prepare", path, "--show-prompt", "--json", env=env).out)
+        assert shown["prompts"][0]["temperature_omitted_for"] == ["mine"]
+        assert call("profile", path, "--yes", env=env).code == 0
+    sent = [json.loads(line)["body"] for line in (folder / "sent.jsonl").read_text().splitlines()]
+    without = ["temperature" not in body for body in sent if "messages" in body]
+    assert without.count(True) == without.count(False) > 0
