@@ -19,6 +19,8 @@ from contextcliff_dagster.experiments.utilization.rendering.render import render
 
 TOLERANCE = 0.02
 """Share by which a document's tokens may miss the scale."""
+_SHORTEST, _HALF_A_RECORD = 1_000, 25
+"""Tokens below which a document may miss its scale by half a record, and the tokens of that."""
 _SMALL, _LARGE = (40.0, 400.0), (400.0, 4_000.0)
 """Records of the documents from which tokens per record are known, for short and long ones."""
 _SHORT_TOKENS = 40_000
@@ -58,7 +60,7 @@ class ScaleSolver:
     _points: dict[tuple[object, ...], tuple[float, int] | None] = field(default_factory=dict)
 
     def solve(self, wish: Wish) -> Solved:
-        """Return data whose rendering has the tokens of ``wish`` within `TOLERANCE`.
+        """Return data whose rendering has the tokens of ``wish`` within `most_off`.
 
         The number of records comes from the tokens of two documents of fixed sizes, then from the
         secant between trials below and above.
@@ -73,7 +75,7 @@ class ScaleSolver:
         for _ in range(_TRIALS):
             solved = self._trial(wish, records)
             best = _nearer(best, solved, wish)
-            if solved is not None and _miss(solved, wish) <= TOLERANCE:
+            if solved is not None and _miss(solved, wish) <= most_off(wish.tokens):
                 return solved
             if solved is None or solved.tokens < wish.tokens:
                 below = (records, 0 if solved is None else solved.tokens)
@@ -94,7 +96,7 @@ class ScaleSolver:
                 share = step / _STEPS
                 records = below[0] - 2.0 + share * (above[0] - below[0] + 4.0)
                 best = _nearer(best, self._trial(wish, max(1.0, records)), wish)
-            if best is not None and _miss(best, wish) <= TOLERANCE:
+            if best is not None and _miss(best, wish) <= most_off(wish.tokens):
                 return best
         raise _out_of_reach(wish, best)
 
@@ -134,8 +136,13 @@ class ScaleSolver:
         return Solved(data, text, self.count(text))
 
 
-def _miss(solved: Solved, wish: Wish) -> float:
-    return abs(solved.tokens / wish.tokens - 1.0)
+def most_off(tokens: int) -> float:
+    """Tokens by which a document of a scale may miss it: 2%; below 1,000, half a record."""
+    return _HALF_A_RECORD if tokens < _SHORTEST else TOLERANCE * tokens
+
+
+def _miss(solved: Solved, wish: Wish) -> int:
+    return abs(solved.tokens - wish.tokens)
 
 
 def _nearer(best: Solved | None, other: Solved | None, wish: Wish) -> Solved | None:
@@ -152,5 +159,5 @@ def _out_of_reach(wish: Wish, best: Solved | None) -> StudyError:
         )
     return StudyError(
         f"{what} is out of reach: the nearest one (seed {wish.seed}) has {best.tokens:,}, and "
-        f"{TOLERANCE:.0%} is the most that it may be off; take another scale, 1k or more."
+        f"{most_off(wish.tokens):,.0f} is the most that it may be off; take another scale, 1k or more."
     )

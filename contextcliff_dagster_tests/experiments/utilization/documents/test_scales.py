@@ -37,6 +37,11 @@ def test_any_scale_from_1k_on_is_met(
     assert solved.data.seed == seed
 
 
+@given(st.integers(0, 200), st.sampled_from(["jsonl", "prose"]))
+def test_half_a_thousand_is_met_within_half_a_record(seed: int, format: Format) -> None:
+    assert abs(SOLVER.solve(Wish("warehouse", 500, seed, format=format)).tokens - 500) <= 25
+
+
 @pytest.mark.parametrize("benchmark", BENCHMARKS)
 def test_a_long_document_takes_few_trials(benchmark: BenchmarkName) -> None:
     solver = ScaleSolver(COUNT)
