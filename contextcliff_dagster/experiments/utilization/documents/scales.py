@@ -158,6 +158,6 @@ def _out_of_reach(wish: Wish, best: Solved | None) -> StudyError:
             f"{what} cannot hold {wish.questions} questions; lower `questions` or raise `scales`."
         )
     return StudyError(
-        f"{what} is out of reach: the nearest one (seed {wish.seed}) has {best.tokens:,}, and "
-        f"{most_off(wish.tokens):,.0f} is the most that it may be off; take another scale, 1k or more."
+        f"{what} is out of reach: the nearest one (seed {wish.seed}) has {best.tokens:,}, and it "
+        f"may be off by {most_off(wish.tokens):,.0f} at most; take another scale, 1k or more."
     )
