@@ -46,16 +46,14 @@ from numpy.typing import NDArray
 
 from contextcliff_dagster.analysis.comparison.difference_tests import student
 from contextcliff_dagster.analysis.records.settings import AnalysisSettings
+from contextcliff_dagster.analysis.statistics.proportions import band_quantile
+from contextcliff_dagster.analysis.statistics.sign_flips import sign_flip_p_value
 from contextcliff_dagster.experiments.utilization.analysis.asked import Question, Scale
 from contextcliff_dagster.experiments.utilization.analysis.divergence import locate_divergence
-from contextcliff_dagster.experiments.utilization.analysis.exact_tests import (
-    bootstrap_weights,
-    sign_flip_p_value,
-)
+from contextcliff_dagster.experiments.utilization.analysis.exact_tests import bootstrap_weights
 from contextcliff_dagster.experiments.utilization.analysis.matching import Matched, Side
 from contextcliff_dagster.experiments.utilization.analysis.sample_size import seeds_needed
 from contextcliff_dagster.experiments.utilization.analysis.score_intervals import (
-    band_quantile,
     difference_limits,
     difference_z,
     likeness_of,

@@ -2,55 +2,24 @@
 
 from __future__ import annotations
 
-from itertools import product
-
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import optimize, stats
 
+from contextcliff_dagster.analysis.statistics.proportions import newcombe_limits
 from contextcliff_dagster.experiments.utilization.analysis.exact_tests import (
     binomial_p_value,
     bootstrap_weights,
-    holm,
     paired_t_test,
-    sign_flip_p_value,
 )
 from contextcliff_dagster.experiments.utilization.analysis.score_intervals import (
-    newcombe_limits,
     newcombe_z,
     tango_z,
 )
 
 whole = st.lists(st.integers(-4, 4), max_size=10).map(np.array)
-broken = st.lists(st.floats(-1, 1).map(lambda x: round(x, 3)), max_size=9).map(np.array)
-chances = st.lists(st.none() | st.floats(0, 1), max_size=12)
-
-
-def over_all_signs(change: np.ndarray) -> float:
-    signs = np.array(list(product((-1.0, 1.0), repeat=len(change))))
-    return float((np.abs(signs @ change) >= abs(change.sum()) - 1e-9).mean())
-
-
-@given(whole | broken)
-def test_a_sign_flip_p_value_is_the_share_of_all_signs(change: np.ndarray) -> None:
-    change = change.astype(np.float64)
-    p_value, exact = sign_flip_p_value(change, 99, np.random.default_rng(0))
-    assert exact
-    assert p_value == pytest.approx(over_all_signs(change), abs=1e-12)
-    assert sign_flip_p_value(-change, 99, np.random.default_rng(0))[0] == p_value
-
-
-def test_many_broken_differences_are_drawn_and_never_give_zero() -> None:
-    change = np.linspace(0.101, 0.9, 40)
-    p_value, exact = sign_flip_p_value(change, 999, np.random.default_rng(1))
-    assert not exact
-    assert p_value == 1 / 1000
-    mixed = change * np.where(np.arange(40) % 2, 1, -1)
-    drawn, _ = sign_flip_p_value(mixed, 20_000, np.random.default_rng(1))
-    known = stats.norm.sf(abs(mixed.sum()) / np.sqrt((mixed**2).sum())) * 2
-    assert drawn == pytest.approx(known, abs=0.02)
 
 
 @given(st.integers(0, 30), st.integers(0, 30))
@@ -73,21 +42,6 @@ def test_a_t_test_without_spread_has_no_p_value() -> None:
     assert found is not None
     assert (found.t, found.p_value, found.degrees) == (None, None, 4)
     assert paired_t_test(np.ones(1)) is None
-
-
-@given(chances)
-def test_holm_keeps_the_order_and_only_raises(p_values: list[float | None]) -> None:
-    adjusted = holm(p_values)
-    known = [(p, q) for p, q in zip(p_values, adjusted, strict=True) if p is not None]
-    assert [p is None for p in p_values] == [q is None for q in adjusted]
-    for p, q in known:
-        assert q is not None
-        assert p <= q <= 1.0
-    assert sorted(known) == sorted(known, key=lambda pair: (pair[0], pair[1]))
-    least = min((p for p, _ in known), default=None)
-    if least is not None:
-        smallest = min(q for _, q in known if q is not None)
-        assert smallest == pytest.approx(min(least * len(known), 1.0))
 
 
 counts = st.tuples(st.integers(0, 12), st.integers(0, 12), st.integers(0, 40)).filter(any)

@@ -8,17 +8,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from contextcliff_dagster.analysis.statistics.proportions import band_quantile
+from contextcliff_dagster.analysis.statistics.sign_flips import holm
 from contextcliff_dagster.experiments.utilization.analysis.differences import (
     difference_test,
     estimate_difference,
 )
 from contextcliff_dagster.experiments.utilization.analysis.divergence import locate_divergence
-from contextcliff_dagster.experiments.utilization.analysis.exact_tests import holm
 from contextcliff_dagster.experiments.utilization.analysis.sample_size import seeds_needed
-from contextcliff_dagster.experiments.utilization.analysis.score_intervals import (
-    band_quantile,
-    likeness_of,
-)
+from contextcliff_dagster.experiments.utilization.analysis.score_intervals import likeness_of
 from contextcliff_dagster.experiments.utilization.analysis.wording import format_name
 from contextcliff_dagster.experiments.utilization.results import (
     DifferenceTest,

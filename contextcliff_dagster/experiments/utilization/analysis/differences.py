@@ -8,18 +8,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from contextcliff_dagster.analysis.comparison.difference_tests import difference_interval
+from contextcliff_dagster.analysis.statistics.proportions import band_quantile
+from contextcliff_dagster.analysis.statistics.sign_flips import sign_flip_p_value
 from contextcliff_dagster.contracts.results.fields import nulls
 from contextcliff_dagster.experiments.utilization.analysis.exact_tests import (
     bootstrap_weights,
     exchange_p_value,
     mcnemar_test,
     paired_t_test,
-    sign_flip_p_value,
 )
-from contextcliff_dagster.experiments.utilization.analysis.score_intervals import (
-    band_quantile,
-    difference_limits,
-)
+from contextcliff_dagster.experiments.utilization.analysis.score_intervals import difference_limits
 from contextcliff_dagster.experiments.utilization.results import DifferenceTest
 
 if TYPE_CHECKING:

@@ -11,14 +11,15 @@ both were alike before (benchmarks/utilization_error_rates.py).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from contextcliff_dagster.analysis.curves.crossing import Crossing, crossing_of
 from contextcliff_dagster.analysis.curves.falling_paths import draw_curves
 from contextcliff_dagster.analysis.curves.falling_process import falling_posterior
-from contextcliff_dagster.experiments.utilization.analysis.score_intervals import design_effect
+from contextcliff_dagster.analysis.statistics.proportions import design_effect
 from contextcliff_dagster.experiments.utilization.analysis.wording import divergence_sentence
 from contextcliff_dagster.experiments.utilization.rendering.formats import FORMATS
 from contextcliff_dagster.experiments.utilization.results import Divergence, DivergenceStatus
@@ -33,19 +34,6 @@ _DRAWS = 2_000
 TAIL = 1.0
 """Of the error rate, beyond each end of the interval, which is rounded outwards to scales: so
 intervals of planted readers held the truth in .955 to 1.000 of data sets."""
-
-
-@dataclass(frozen=True, slots=True)
-class Crossing:
-    """Length (tokens) at which a difference first exceeds the margin, with its interval.
-
-    ``tokens`` is None before the smallest or beyond the largest scale, ``low`` before the smallest,
-    ``high`` beyond the largest.
-    """
-
-    tokens: int | None
-    low: int | None
-    high: int | None
 
 
 def first_crossing(
@@ -65,29 +53,6 @@ def first_crossing(
     drawn = _draws(matched.a, likeness.a, len(scales), seeds[0])
     drawn -= _draws(matched.b, likeness.b, len(scales), seeds[1])
     return crossing_of(drawn, scales, margin, TAIL * (1.0 - confidence))
-
-
-def crossing_of(drawn: Floats, scales: Sequence[int], margin: float, tail: float) -> Crossing:
-    """The crossing of drawn differences (draws, scales); ``tail`` of them lie beyond either end."""
-    count = len(scales)
-    beyond = drawn > margin
-    index = np.where(beyond.any(axis=1), beyond.argmax(axis=1), count)
-    reached = np.cumsum(np.bincount(index, minlength=count + 1)) / len(index)
-    first = int(np.searchsorted(reached, tail, side="right"))
-    last = int(np.searchsorted(reached, 1.0 - tail))
-    x = np.log(scales)
-    inside = np.flatnonzero((index > 0) & (index < count))
-    at, now = index[inside], drawn[inside, index[inside]]
-    before = drawn[inside, at - 1]
-    place = np.full(len(drawn), -np.inf)
-    place[index == count] = np.inf
-    place[inside] = x[at - 1] + (x[at] - x[at - 1]) * (margin - before) / (now - before)
-    middle = float(np.quantile(place, 0.5, method="inverted_cdf"))
-    return Crossing(
-        round(float(np.exp(middle))) if np.isfinite(middle) else None,
-        scales[first - 1] if first > 0 else None,
-        scales[last] if last < count else None,
-    )
 
 
 def _draws(side: Side, correlation: float, scales: int, seed: int) -> Floats:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from contextcliff_dagster.analysis.statistics.sign_flips import holm
 from contextcliff_dagster.contracts.results.fields import nulls
 from contextcliff_dagster.experiments.utilization.analysis.answers import BASE
 from contextcliff_dagster.experiments.utilization.analysis.differences import estimate_difference
-from contextcliff_dagster.experiments.utilization.analysis.exact_tests import holm
 from contextcliff_dagster.experiments.utilization.analysis.matching import Matched, match_rows
 from contextcliff_dagster.experiments.utilization.analysis.score_intervals import likeness_of
 from contextcliff_dagster.experiments.utilization.results import Effect

@@ -1,9 +1,7 @@
-"""Tests of whole documents: sign flips, exchanges, McNemar, Student; and Holm's adjustment."""
+"""Tests of whole documents next to sign flips: exchanges, McNemar, Student; and resamples."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import product
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,45 +12,10 @@ if TYPE_CHECKING:
     from contextcliff_dagster.contracts.arrays import Floats, Ints
     from contextcliff_dagster.experiments.utilization.analysis.matching import Matched, Side
 
-MOST_FLIPS = 2**16
-_AT_ONCE = 2_000_000
-_MOST_WHOLE = 100_000
 ASSUMES = (
     "Means of documents' differences are normal with one variance; with 0/1 answers and few "
     "documents that holds only roughly, so the exact tests decide."
 )
-
-
-def sign_flip_p_value(
-    change: Floats, permutations: int, rng: np.random.Generator
-) -> tuple[float, bool]:
-    """Two-sided p-value of a sum of differences, one a document (D); whether it is exact.
-
-    Where formats are alike, a document's difference is as likely to have the other sign (Fisher
-    1935, The Design of Experiments). Exact for whole numbers, by the distribution of their sum,
-    and for up to 16 documents that differ, over all signs; else by ``permutations`` drawn ones,
-    (1 + reached) / (1 + drawn), of which the observed one is never missing.
-    """
-    size, observed = np.sort(np.abs(change[change != 0.0])), abs(float(change.sum())) - 1e-9
-    if (size == np.round(size)).all() and size.sum() <= _MOST_WHOLE:
-        whole = size.astype(np.int64)
-        total = int(whole.sum())
-        chance = np.zeros(2 * total + 1)
-        chance[total] = 1.0
-        for step in whole:
-            chance = 0.5 * (np.roll(chance, step) + np.roll(chance, -step))
-        reached = np.abs(np.arange(-total, total + 1)) >= observed
-        return min(float(chance[reached].sum()), 1.0), True
-    if 2 ** len(size) <= MOST_FLIPS:
-        signs = np.array(list(product((-1.0, 1.0), repeat=len(size))))
-        return float((np.abs(signs @ size) >= observed).mean()), True
-    reached_by = 0
-    step = max(1, _AT_ONCE // len(size))
-    for first in range(0, permutations, step):
-        rows = min(step, permutations - first)
-        drawn = (2.0 * rng.integers(0, 2, size=(rows, len(size))) - 1.0) @ size
-        reached_by += int((np.abs(drawn) >= observed).sum())
-    return (1.0 + reached_by) / (1.0 + permutations), False
 
 
 def exchange_p_value(
@@ -126,21 +89,6 @@ def paired_t_test(change: Floats) -> PairedT | None:
     t = float(change.mean()) / (spread / len(change) ** 0.5)
     p_value = min(2.0 * float(stdtr(degrees, -abs(t))), 1.0)
     return PairedT(t=t, degrees=degrees, p_value=p_value, assumes=ASSUMES)
-
-
-def holm(p_values: Sequence[float | None]) -> list[float | None]:
-    """Holm's adjusted p-values (1979, Scandinavian Journal of Statistics 6, 65-70); None stays.
-
-    >>> holm([0.01, None, 0.04, 0.03])
-    [0.03, None, 0.06, 0.06]
-    """
-    known = sorted((p, i) for i, p in enumerate(p_values) if p is not None)
-    adjusted: list[float | None] = [None] * len(p_values)
-    least = 0.0
-    for rank, (p, i) in enumerate(known):
-        least = max(least, min((len(known) - rank) * p, 1.0))
-        adjusted[i] = least
-    return adjusted
 
 
 def bootstrap_weights(strata: Ints, resamples: int, rng: np.random.Generator) -> Floats:

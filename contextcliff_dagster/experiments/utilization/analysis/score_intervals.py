@@ -10,12 +10,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from statistics import NormalDist
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from contextcliff_dagster.analysis.statistics.intraclass_correlation import intraclass_correlation
+from contextcliff_dagster.analysis.statistics.proportions import (
+    design_effect,
+    newcombe_limits,
+    wilson_limits,
+)
 
 if TYPE_CHECKING:
     from contextcliff_dagster.contracts.arrays import Floats, Ints
@@ -72,20 +76,6 @@ def _correlation(document: Ints, score: Floats, stratum: Ints, differ: float) ->
     return known / (differ + _ASSUMED_WEIGHT), False
 
 
-def band_quantile(confidence: float, members: int) -> float:
-    """Normal quantile of each of ``members`` two-sided intervals that hold at once (Bonferroni).
-
-    >>> round(band_quantile(0.95, 9), 2)
-    2.77
-    """
-    return NormalDist().inv_cdf(1.0 - 0.5 * (1.0 - confidence) / members)
-
-
-def design_effect(n: Ints, correlation: float) -> float:
-    """How many dependent questions are worth one independent one; ``n`` of each document (D)."""
-    return float(1.0 + ((n**2).sum() / max(n.sum(), 1) - 1.0) * correlation)
-
-
 def mean_limits(score: Floats, n: Ints, correlation: float, z: float) -> tuple[float, float]:
     """Limits of a mean score: Wilson's (1927), of the effective number of questions.
 
@@ -97,7 +87,7 @@ def mean_limits(score: Floats, n: Ints, correlation: float, z: float) -> tuple[f
     >>> round(low, 2), round(high, 2)
     (0.87, 1.0)
     """
-    low, high = _wilson(float(score.mean()), len(score) / design_effect(n, correlation), z)
+    low, high = wilson_limits(float(score.mean()), len(score) / design_effect(n, correlation), z)
     return max(low, 0.0), min(high, 1.0)
 
 
@@ -174,23 +164,6 @@ def _effective(matched: Matched, likeness: Likeness) -> list[tuple[float, float]
         )
         for side, correlation in sides
     ]
-
-
-def _wilson(share: float, n: float, z: float) -> tuple[float, float]:
-    middle = (share + z**2 / (2.0 * n)) / (1.0 + z**2 / n)
-    half = z * (share * (1.0 - share) / n + (z / (2.0 * n)) ** 2) ** 0.5 / (1.0 + z**2 / n)
-    return middle - half, middle + half
-
-
-def newcombe_limits(
-    a: tuple[float, float], b: tuple[float, float], z: float
-) -> tuple[float, float]:
-    """Limits of the difference of two shares, each with its effective number of questions."""
-    (low_a, high_a), (low_b, high_b) = _wilson(*a, z), _wilson(*b, z)
-    difference = a[0] - b[0]
-    below = ((a[0] - low_a) ** 2 + (high_b - b[0]) ** 2) ** 0.5
-    above = ((high_a - a[0]) ** 2 + (b[0] - low_b) ** 2) ** 0.5
-    return max(difference - below, -1.0), min(difference + above, 1.0)
 
 
 def newcombe_z(a: tuple[float, float], b: tuple[float, float], difference: float) -> float:
