@@ -45,9 +45,13 @@ _COMMANDS = {
     ),
     "calibrate": ("calibrate", "calibrate", "Simulate a design: false alarms, unsafe caps, power."),
     "baseline": ("baseline", "baseline", "Pin a campaign, and compare later ones with it."),
-    "policy": ("policy", "policy", "Write the safe cap into a file that a gateway enforces."),
-    "guard": ("policy", "guard", "Check whether a call is within the policy's cap."),
-    "card": ("card", "card", "Write a block for a model card, JSON-LD and a badge."),
+    "policy": (
+        "sharing.policy",
+        "policy",
+        "Write the safe cap into a file that a gateway enforces.",
+    ),
+    "guard": ("sharing.policy", "guard", "Check whether a call is within the policy's cap."),
+    "card": ("sharing.card", "card", "Write a block for a model card, JSON-LD and a badge."),
     "models": ("listings", "models", "List the models, add one, or compare two."),
     "studies": ("listings", "studies", "List the studies."),
     "tokenizers": ("listings", "tokenizers", "List the tokenizers that count lengths."),
@@ -60,9 +64,13 @@ _COMMANDS = {
     "doctor": ("doctor", "doctor", "Check what is installed, reachable and writable."),
     "serve": ("serve", "serve", "Serve a model as an OpenAI-compatible endpoint."),
     "ui": ("ui", "ui", "Open the Dagster UI with the assets loaded."),
-    "export": ("archive", "export", "Write a study with its sample and its calls into one file."),
-    "import": ("archive", "import_", "Bring an exported study into this store."),
-    "gallery": ("gallery", "gallery", "Make a static site of exported studies."),
+    "export": (
+        "sharing.archive",
+        "export",
+        "Write a study with its sample and its calls into one file.",
+    ),
+    "import": ("sharing.archive", "import_", "Bring an exported study into this store."),
+    "gallery": ("sharing.gallery", "gallery", "Make a static site of exported studies."),
 }
 _OWN_OPTIONS = ("-h", "--help", "--version")
 
