@@ -25,7 +25,7 @@ SOURCES := pyproject.toml $(LOCK)
 PINNED  = $(if $(LOCK),--constraint $(BIN)/.pinned)
 
 .DEFAULT_GOAL := help
-.PHONY: help profile profile-local test test-durations ui lint types layers check audit lock local-model reference-models schemas docs install install-dev install-reference install-log-tools install-gateway-tools install-axe clean
+.PHONY: help profile profile-local test test-durations ui lint types layers check audit lock local-model prose reference-models schemas docs install install-dev install-reference install-log-tools install-gateway-tools install-axe clean
 
 help:  ## this list
 	@echo "make TARGET, where TARGET is one of"
@@ -87,6 +87,9 @@ lock: $(BIN)/.python  ## write requirements.lock anew for pyproject.toml (ARGS=-
 local-model: $(BIN)/.local  ## fetch a small real language model (98 MB) into data/models, and what runs it
 	@$(BIN)/python -m tools.fetch_local_model
 
+prose: $(BIN)/.prose  ## fetch six public-domain novels (3.9 MB, with apt-get) into data/prose
+	@$(BIN)/python -m tools.fetch_prose
+
 reference-models: $(BIN)/.reference  ## train the reference models again and measure them (torch; up to an hour)
 	$(BIN)/python -m tools.reference_models.train $(ARGS)
 	$(BIN)/python -m tools.reference_models.measure
@@ -133,10 +136,11 @@ $(BIN)/.test: extra = [test]
 $(BIN)/.dev: extra = [dev]
 $(BIN)/.reference: extra = [reference]
 $(BIN)/.local: extra = [local]
+$(BIN)/.prose: extra = [prose]
 
-$(BIN)/.test $(BIN)/.dev $(BIN)/.reference $(BIN)/.local: $(BIN)/.base
+$(BIN)/.test $(BIN)/.dev $(BIN)/.reference $(BIN)/.local $(BIN)/.prose: $(BIN)/.base
 
-$(BIN)/.base $(BIN)/.test $(BIN)/.dev $(BIN)/.reference $(BIN)/.local: $(SOURCES) | $(BIN)/.python
+$(BIN)/.base $(BIN)/.test $(BIN)/.dev $(BIN)/.reference $(BIN)/.local $(BIN)/.prose: $(SOURCES) | $(BIN)/.python
 	@start=$$(date +%s); \
 	echo "Installing contextcliff-dagster$(extra) into $(VENV) ..."; \
 	. $(BIN)/.python; \

@@ -1,0 +1,133 @@
+"""Embeddings of sentences: by a server, else by a small table of word pieces on this machine."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from contextcliff_dagster.contracts import EngineError
+from contextcliff_dagster.retry import QUESTIONS, TransientError, retry, retry_after_s
+
+_BATCH = 64
+_WEIGHTS = "weights/l2_supercat_256.safetensors"
+_TOKENIZER = "tokenizers/l2_supercat_tokenizer_config.json"
+
+
+class Embedder(Protocol):
+    """Something that embeds sentences; ``name`` goes into results."""
+
+    @property
+    def name(self) -> str: ...
+
+    def embed(self, sentences: Sequence[str]) -> NDArray[np.floating[Any]]:
+        """A row for each sentence. Raises EngineError where they cannot be had."""
+        ...
+
+
+class StaticEmbedder:
+    """The mean of the vectors of a sentence's word pieces, of the package wordllama (MIT).
+
+    32,000 pieces, 256 dimensions. Its two files are read directly; none of its code runs.
+    """
+
+    name = "wordllama l2_supercat_256"
+
+    def __init__(self, folder: Path) -> None:
+        from safetensors.numpy import load_file
+        from tokenizers import Tokenizer
+
+        self._vectors = load_file(folder / _WEIGHTS)["embedding.weight"].astype(np.float32)
+        self._tokenizer = Tokenizer.from_file(str(folder / _TOKENIZER))
+
+    def embed(self, sentences: Sequence[str]) -> NDArray[np.floating[Any]]:
+        """As `Embedder.embed`; sentences without a piece have zeros."""
+        rows = np.zeros((len(sentences), self._vectors.shape[1]), np.float32)
+        encoded = self._tokenizer.encode_batch(list(sentences), add_special_tokens=False)
+        for row, one in zip(rows, encoded, strict=True):
+            if one.ids:
+                row[:] = self._vectors[one.ids].mean(axis=0)
+        return rows
+
+
+def local_embedder() -> StaticEmbedder | None:
+    """The embedder of this machine; None without the extra ``embeddings``."""
+    spec = importlib.util.find_spec("wordllama")
+    if spec is None or spec.origin is None:
+        return None
+    folder = Path(spec.origin).parent
+    if not (folder / _WEIGHTS).is_file() or not (folder / _TOKENIZER).is_file():
+        return None
+    return StaticEmbedder(folder)
+
+
+class EndpointEmbedder:
+    """An OpenAI-compatible ``/embeddings``; ``base_url`` ends in ``/v1``."""
+
+    def __init__(
+        self, base_url: str, model: str, key: str | None = None, timeout_s: float = 120.0
+    ) -> None:
+        self._base_url, self._model, self._timeout_s = base_url, model, timeout_s
+        self._headers = {"Authorization": f"Bearer {key}"} if key else {}
+
+    @property
+    def name(self) -> str:
+        return self._model
+
+    def embed(self, sentences: Sequence[str]) -> NDArray[np.floating[Any]]:
+        """As `Embedder.embed`, in batches of 64."""
+        return asyncio.run(self._embed(sentences))
+
+    async def _embed(self, sentences: Sequence[str]) -> NDArray[np.floating[Any]]:
+        from contextcliff_dagster.inference.engines.openai.http_client import Endpoint
+
+        endpoint = Endpoint(self._base_url, self._headers, timeout_s=self._timeout_s, connections=1)
+        try:
+            rows: list[Any] = []
+            for start in range(0, len(sentences), _BATCH):
+                batch = list(sentences[start : start + _BATCH])
+                rows += await retry(lambda batch=batch: self._ask(endpoint, batch), QUESTIONS)  # type: ignore[misc]
+        except TransientError as error:
+            raise self._failed(str(error)) from None
+        finally:
+            await endpoint.close()
+        return np.array(rows, np.float32)
+
+    async def _ask(self, endpoint: Any, batch: list[str]) -> list[Any]:
+        import aiohttp
+        import orjson
+
+        from contextcliff_dagster.inference.engines.openai.http_client import OversizedError
+
+        body = orjson.dumps({"model": self._model, "input": batch})
+        try:
+            reply = await endpoint.ask("/embeddings", [body], within_s=self._timeout_s)
+        except (aiohttp.ClientError, TimeoutError) as error:
+            raise TransientError(type(error).__name__) from None
+        except OversizedError as error:
+            raise self._failed(str(error)) from None
+        if reply.status == 429 or reply.status >= 500:
+            wait = retry_after_s(reply.headers)
+            raise TransientError(f"status {reply.status}", status=reply.status, retry_after_s=wait)
+        if reply.status != 200:
+            raise self._failed(f"status {reply.status}")
+        try:
+            items = sorted(reply.json()["data"], key=lambda item: item["index"])
+            rows = [item["embedding"] for item in items]
+            whole = np.isfinite(np.array(rows, np.float64)).all() and len(rows) == len(batch)
+        except (KeyError, TypeError, ValueError):
+            whole = False
+        if not whole:
+            raise self._failed("the answer has not one vector for each sentence")
+        return rows
+
+    def _failed(self, problem: str) -> EngineError:
+        return EngineError(
+            f"Embeddings by {self._model!r} cannot be had ({problem}); see to its server, name "
+            "another, or measure without embeddings."
+        )

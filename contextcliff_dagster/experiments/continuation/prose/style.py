@@ -1,0 +1,72 @@
+"""Style: punctuation, quotation and kinds of words, as rates per 100 words or as shares."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from contextcliff_dagster.experiments.continuation.prose.language import ENGLISH_ARTICLES
+from contextcliff_dagster.experiments.continuation.prose.words import Prose
+
+_COMMA = re.compile(r"[,،、，](?!\d)")
+_SEMICOLON = re.compile(r"[;؛；]|[:：](?!\d)")
+_QUOTE = re.compile(r"'+")
+_PRONOUNS = frozenset(
+    "i me my mine myself we us our ours ourselves you your yours yourself yourselves he him his "
+    "himself she her hers herself it its itself they them their theirs themselves".split()
+)
+_LEAST_ARTICLES = 5
+
+
+class MarkRates(NamedTuple):
+    """Marks per 100 words."""
+
+    commas: float
+    semicolons: float
+    questions: float
+    exclamations: float
+    dashes: float
+    quotation_marks: float
+
+
+def mark_rates(prose: Prose) -> MarkRates | None:
+    """Rates of marks per 100 words; colons count as semicolons. None without words."""
+    if not prose.words:
+        return None
+    text, scale = prose.text, 100.0 / len(prose.words)
+    quotes = sum(
+        not (_is_letter(text, one.start() - 1) and _is_letter(text, one.end()))
+        for one in _QUOTE.finditer(text)
+    )
+    return MarkRates(
+        scale * len(_COMMA.findall(text)),
+        scale * len(_SEMICOLON.findall(text)),
+        scale * sum(map(text.count, "?？؟")),
+        scale * sum(map(text.count, "!！")),
+        scale * text.count("—"),
+        scale * quotes,
+    )
+
+
+def pronoun_share(prose: Prose) -> float | None:
+    """Share of English personal and possessive pronouns; None without words."""
+    if not prose.words:
+        return None
+    return sum(word.split("'")[0] in _PRONOUNS for word in prose.words) / len(prose.words)
+
+
+def broken_articles(prose: Prose, function: NDArray[np.bool_]) -> float | None:
+    """Share of English articles before a function word: near 0 where words are in their order.
+
+    ``function``: which words are function words. None below five articles.
+    """
+    articles = np.array([word in ENGLISH_ARTICLES for word in prose.words[:-1]], np.bool_)
+    count = int(articles.sum())
+    return float(function[1:][articles].mean()) if count >= _LEAST_ARTICLES else None
+
+
+def _is_letter(text: str, at: int) -> bool:
+    return 0 <= at < len(text) and text[at].isalnum()
