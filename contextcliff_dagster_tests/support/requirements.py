@@ -188,6 +188,15 @@ def published_file(name: str) -> Path:
     pytest.skip(f"{folder} has no published {name}")
 
 
+def novels() -> dict[str, str]:
+    """Name -> text of the novels in the folder `CONTEXTCLIFF_PROSE`; skips without them."""
+    folder = os.environ.get("CONTEXTCLIFF_PROSE", "")
+    texts = {p.stem: p.read_text("utf-8") for p in sorted(Path(folder or "/nowhere").glob("*.txt"))}
+    if not texts:
+        pytest.skip("needs novels: make prose, then set CONTEXTCLIFF_PROSE=data/prose")
+    return texts
+
+
 def _leave(name: str, reason: str) -> NoReturn:
     if required(name):
         pytest.fail(f"{name} is required here ({REQUIRE_VARIABLE}) but {reason}", pytrace=False)

@@ -50,7 +50,7 @@ class ProseMetrics:
         word_length: mean letters of a word.
         long_words: share of words of more than six letters.
         function_words: share of English function words.
-        broken_articles: share of English articles before a function word.
+        broken_articles: share of English articles and possessives before a mark or function word.
         pronouns: share of English personal and possessive pronouns.
         sentence_length: mean words of a sentence.
         sentence_variation: standard deviation of the logarithms of sentence lengths.

@@ -18,6 +18,8 @@ _PRONOUNS = frozenset(
     "i me my mine myself we us our ours ourselves you your yours yourself yourselves he him his "
     "himself she her hers herself it its itself they them their theirs themselves".split()
 )
+_BEFORE_NOUNS = ENGLISH_ARTICLES | {"my", "your", "our", "their", "every"}
+_MARK = re.compile(r"[.,;:!?]")
 _LEAST_ARTICLES = 5
 
 
@@ -59,13 +61,17 @@ def pronoun_share(prose: Prose) -> float | None:
 
 
 def broken_articles(prose: Prose, function: NDArray[np.bool_]) -> float | None:
-    """Share of English articles before a function word: near 0 where words are in their order.
+    """Share of English articles and possessives with a mark or a function word after them.
 
-    ``function``: which words are function words. None below five articles.
+    Near 0 where words are in their order. ``function``: which words are function words. None below
+    five of them.
     """
-    articles = np.array([word in ENGLISH_ARTICLES for word in prose.words[:-1]], np.bool_)
-    count = int(articles.sum())
-    return float(function[1:][articles].mean()) if count >= _LEAST_ARTICLES else None
+    at = [i for i, word in enumerate(prose.words[:-1]) if word in _BEFORE_NOUNS]
+    if len(at) < _LEAST_ARTICLES:
+        return None
+    ends = prose.starts + np.fromiter(map(len, prose.words), np.int64, len(prose.words))
+    marked = (_MARK.search(prose.text, ends[i], prose.starts[i + 1]) is not None for i in at)
+    return sum(one or bool(function[i + 1]) for i, one in zip(at, marked, strict=True)) / len(at)
 
 
 def _is_letter(text: str, at: int) -> bool:
