@@ -13,6 +13,7 @@ from contextcliff_dagster.inference.models.identity import Identity
 from contextcliff_dagster.inference.models.models_file import ModelEntry
 from contextcliff_dagster.inference.requests.outcome import Scalar
 from contextcliff_dagster.inference.requests.recipe import Prompt
+from contextcliff_dagster.inference.requests.sampling import Sampling
 from contextcliff_dagster.retry import TransientError
 
 if TYPE_CHECKING:
@@ -92,12 +93,16 @@ class Delta:
 
 @dataclass(frozen=True, slots=True)
 class Decoding:
-    """How to generate the answer; ``prefix_cache`` False: reuse nothing of earlier calls, where
-    the engine has a switch for it."""
+    """How to generate the answer.
+
+    ``prefix_cache`` False: reuse nothing of earlier calls, where the engine has a switch for it.
+    ``sampling``: draw the tokens so, in one round, whose seed it is; None: take the likeliest.
+    """
 
     max_output_tokens: int
     temperature: float = 0.0
     prefix_cache: bool = True
+    sampling: Sampling | None = None
 
 
 class TransportError(TransientError):

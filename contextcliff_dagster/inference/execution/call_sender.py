@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from contextcliff_dagster.contracts import EngineError
 from contextcliff_dagster.inference.engines.base import (
@@ -164,7 +164,11 @@ class CallSender:
         size, price = sending.size, self._entry.price
         total, recipe = self._counters.total, call.recipe
         total.sent += 1
-        decoding = Decoding(recipe.max_output_tokens, recipe.temperature, recipe.prefix_cache)
+        drawn = recipe.sampling
+        if drawn is not None:
+            drawn = replace(drawn, seed=drawn.seed_of(call.replicate), rounds=1)
+        limit, temperature = recipe.max_output_tokens, recipe.temperature
+        decoding = Decoding(limit, temperature, recipe.prefix_cache, drawn)
         span = self._trace.request(call, attempts.sent)
         wait_s = None
         started = time.perf_counter()

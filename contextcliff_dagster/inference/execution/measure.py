@@ -21,6 +21,7 @@ from contextcliff_dagster.inference.ledger.campaigns import (
     recorded_identity,
 )
 from contextcliff_dagster.inference.ledger.ledger import Ledger, Scope
+from contextcliff_dagster.inference.models.engine_table import engine_spec
 from contextcliff_dagster.inference.models.identity import Identity
 from contextcliff_dagster.inference.models.models_file import ModelEntry
 from contextcliff_dagster.inference.requests.call_plan import CallPlan
@@ -79,6 +80,7 @@ def measure(
             orphans_usd=sum(orphan.reserved_usd for orphan in lost),
         )
 
+    _require_sampling(plan, entry)
     entry, budget = priced(entry), with_day_limit(control.budget or Budget())
     require_price(entry, budget)
     control = replace(control, budget=budget)
@@ -108,6 +110,15 @@ def measure(
         if not control.stop_requested:
             raise out_of_time(unsent) from None
         return RunSummary(planned=unsent, stopped=True)
+
+
+def _require_sampling(plan: CallPlan, entry: ModelEntry) -> None:
+    if plan.recipe.sampling is None or engine_spec(entry.engine).samples:
+        return
+    raise EngineError(
+        f"Model {entry.name!r}: the engine {entry.engine!r} gives the likeliest tokens alone and "
+        "draws none at random; take a model of another engine, or one behind an endpoint."
+    )
 
 
 def _pass_on_notes(engine: Engine, control: RunControl) -> None:

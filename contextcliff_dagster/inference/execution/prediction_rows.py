@@ -61,7 +61,7 @@ def prediction_rows(plan: CallPlan, model: str, ledger: Ledger) -> list[dict[str
                 "task": example.task,
                 "bin": call.bin,
                 "replicate": call.replicate,
-                "instruction": call.recipe.instructions[call.replicate],
+                "instruction": call.recipe.instruction(call.replicate),
                 "length_tokens": call.length_tokens,
                 "call_key": call.call_key,
                 **{name: example.metadata.get(name) for name in _EVIDENCE},

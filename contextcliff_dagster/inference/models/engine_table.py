@@ -42,6 +42,7 @@ class EngineSpec:
         needs_devices: it is leased a GPU where the machine has one, unless the model says `gpus`.
         serial: one call at a time unless the model says `concurrency`: a second would take
             processor time from the first, and spoil its times.
+        samples: it can draw tokens at random; others give the likeliest alone.
         ignores: settings of a model that have no effect on it. They are refused, or one would
             believe that they were measured.
         call_s, prompt_token_s: seconds a call and seconds a prompt token, for the cost estimate of
@@ -59,6 +60,7 @@ class EngineSpec:
     needs_weights: bool = False
     needs_devices: bool = False
     serial: bool = False
+    samples: bool = False
     ignores: tuple[str, ...] = ()
     call_s: float = 1.0
     prompt_token_s: float = 2e-4
@@ -74,6 +76,7 @@ _VLLM = EngineSpec(
     extra="vllm",
     use="serves models on this machine",
     needs_devices=True,
+    samples=True,
     ignores=("attention", "threads"),
 )
 _READERS = "contextcliff_dagster.experiments.utilization.readers.engine"
@@ -105,6 +108,7 @@ BUILT_IN: Mapping[str, EngineSpec] = {
             load=f"{_ENGINES}.openai.engine:OpenAIEngine",
             declared_identity=f"{_ENGINES}.openai.engine:declared_openai_identity",
             remote=True,
+            samples=True,
             ignores=("weights", *_LOCAL_ONLY),
         ),
         EngineSpec(
@@ -117,6 +121,7 @@ BUILT_IN: Mapping[str, EngineSpec] = {
             in_process=True,
             needs_weights=True,
             serial=True,
+            samples=True,
             ignores=("dtype", "quantization", "attention", "vllm"),
             # 135M parameters on two cores.
             call_s=0.5,

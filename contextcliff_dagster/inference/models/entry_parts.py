@@ -83,6 +83,12 @@ class Quirks(Strict):
     temperature: Literal["send", "omit"] = Field(
         default="send", description="omit: for models that refuse a temperature of 0"
     )
+    top_k: Literal["send", "omit"] = Field(
+        default="send", description="omit: for endpoints that refuse `top_k`, as OpenAI's does"
+    )
+    seed: Literal["send", "omit"] = Field(
+        default="send", description="omit: for endpoints that refuse `seed`"
+    )
     max_tokens_parameter: Literal["max_tokens", "max_completion_tokens"] = Field(
         default="max_tokens", description="The name under which the output limit is sent"
     )

@@ -11,11 +11,12 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
 from contextcliff_dagster.contracts import PromptMode, StudyError
+from contextcliff_dagster.inference.requests.sampling import Sampling
 from contextcliff_dagster.inference.requests.shared_document import MARK, SharedText
 
 DEFAULT_TEMPLATE = "{document}\n{question}"
@@ -23,6 +24,7 @@ DEFAULT_INSTRUCTION = "{question}"
 """The wording of a replicate; ``{question}`` is the place of the example's question."""
 
 Role = Literal["system", "user", "assistant"]
+_HOTTEST = 2.0
 _FIELD = re.compile(r"\{(document|question)\}")
 
 
@@ -110,6 +112,9 @@ class Recipe:
     calls of one document are far apart, and an engine that can reuses nothing that it has read. The
     prompt stays as it is; to the ledger, too, such a call is another one.
 
+    ``sampling``: tokens are drawn at ``temperature``, and the replicates are its rounds, all with
+    the one instruction; None: the likeliest tokens.
+
     Raises:
         StudyError: a placeholder is missing or doubled, or a mode lacks what it needs.
     """
@@ -123,6 +128,7 @@ class Recipe:
     temperature: float = 0.0
     output_schema: Mapping[str, Any] | None = field(default=None)
     prefix_cache: bool = True
+    sampling: Sampling | None = None
 
     def __post_init__(self) -> None:
         check_template(self.template)
@@ -132,6 +138,12 @@ class Recipe:
             raise StudyError(
                 "Two replicates have the same instruction; at temperature 0 that buys the same "
                 "answer twice, so give each its own wording."
+            )
+        if self.sampling and len(self.instructions) > 1:
+            raise StudyError("Rounds of sampling have one instruction; leave out `replicates`.")
+        if not 0 <= self.temperature <= _HOTTEST:
+            raise StudyError(
+                f"The temperature is {self.temperature:g}; it should be from 0 to {_HOTTEST:g}."
             )
         if self.mode == "chat_prefill" and not self.answer_prefix:
             raise StudyError(
@@ -152,14 +164,20 @@ class Recipe:
 
     @property
     def replicates(self) -> int:
-        """Calls per example: one per instruction."""
-        return len(self.instructions)
+        """Calls per example: one per instruction, or per round of sampling."""
+        return self.sampling.rounds if self.sampling else len(self.instructions)
+
+    def instruction(self, replicate: int) -> str:
+        """The wording of a replicate."""
+        return self.instructions[0 if self.sampling else replicate]
 
     def _scaffold(self) -> dict[str, Any]:
         # Named only where it is off: the calls of recipes that never knew it stay paid.
         cache = {} if self.prefix_cache else {"prefix_cache": False}
+        drawn = {"sampling": self.sampling.of_all_rounds()} if self.sampling else {}
         return {
             **cache,
+            **drawn,
             "mode": self.mode,
             "template": self.template,
             "system": self.system,
@@ -171,12 +189,16 @@ class Recipe:
 
     def to_dict(self) -> dict[str, Any]:
         """All of the recipe, JSON-ready; `from_dict` is its inverse."""
-        return {**self._scaffold(), "instructions": list(self.instructions)}
+        whole = {"sampling": asdict(self.sampling)} if self.sampling else {}
+        return {**self._scaffold(), **whole, "instructions": list(self.instructions)}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Recipe:
         """The recipe that `to_dict` described."""
-        return cls(**{**data, "instructions": tuple(data["instructions"])})
+        given = {**data, "instructions": tuple(data["instructions"])}
+        if drawn := data.get("sampling"):
+            given["sampling"] = Sampling(**drawn)
+        return cls(**given)
 
     @cached_property
     def body(self) -> str:
@@ -189,8 +211,11 @@ class Recipe:
         return stable_hash(self.to_dict())
 
     def replicate_hash(self, replicate: int) -> str:
-        """Hash of what one replicate asks: adding a wording later leaves the others' calls paid."""
-        return stable_hash({**self._scaffold(), "instruction": self.instructions[replicate]})
+        """Hash of what one replicate asks: adding a wording or a round later leaves the
+        others' calls paid."""
+        seed = {"seed": self.sampling.seed_of(replicate)} if self.sampling else {}
+        asked = {**self._scaffold(), **seed, "instruction": self.instruction(replicate)}
+        return stable_hash(asked)
 
     def render(
         self,
@@ -210,7 +235,7 @@ class Recipe:
             outline = self.render(MARK, question, replicate, turns)
             return replace(whole, document=document, outline=outline)
         first, *later = [*(turn.question for turn in turns), question]
-        instruction = self.instructions[replicate]
+        instruction = self.instruction(replicate)
         if "{question}" in instruction:
             worded = instruction.replace("{question}", first)
         else:

@@ -79,6 +79,7 @@ ERRORS = {
     "422_positive": (422, "Input validation error: `temperature` must be strictly positive", ""),
     "400_too_many": (400, "max_tokens is too large: 8. At most 4 completion tokens.", ""),
     "400_stream_options": (400, "Unrecognized request argument supplied: stream_options", ""),
+    "400_top_k": (400, "Unrecognized request argument supplied: top_k", ""),
     "400_a_quote": (
         400,
         "Content policy: 'it must be hot; what is the mean daily temperature in the cabin of a van"

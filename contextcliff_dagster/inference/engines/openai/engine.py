@@ -77,6 +77,8 @@ def declared_openai_identity(entry: ModelEntry) -> dict[str, Any]:
         "declared_window_tokens": entry.window_tokens,
         # Only where they are not as usual: these two change what is answered.
         "temperature": "omitted" if entry.quirks.temperature == "omit" else None,
+        "top_k": "omitted" if entry.quirks.top_k == "omit" else None,
+        "seed": "omitted" if entry.quirks.seed == "omit" else None,
         "prefill": entry.quirks.prefill if entry.quirks.prefill == "last_message" else None,
         "revision": entry.revision or None,
         # Where it is not known which weights are behind the address, the address is all there is

@@ -46,6 +46,8 @@ _UNKNOWN = (
 _REFUSED = rf"{_UNKNOWN}|invalid|must be|may only|can only|only the|only \S+ is|strictly|cannot"
 _QUIRKS: Mapping[str, tuple[str, str, str]] = {
     "temperature": ("temperature", "omit", _REFUSED),
+    "top_k": ("top_k", "omit", _REFUSED),
+    "seed": ("seed", "omit", _UNKNOWN),
     "max_tokens": ("max_tokens_parameter", "max_completion_tokens", _UNKNOWN),
     "max_completion_tokens": ("max_tokens_parameter", "max_tokens", _UNKNOWN),
     "stream_options": ("stream_usage", "omit", _REFUSED),

@@ -27,6 +27,7 @@ def request(
     """Path and body of a streamed request; the body in pieces, the document encoded only once."""
     path = "/completions" if prompt.mode == "completion" else "/chat/completions"
     more = {} if decoding.prefix_cache else _reuse_nothing(dialect)
+    more |= _sampling(entry, decoding, dialect)
     return path, encoded(prompt, lambda part: {**_body(entry, part, decoding), **more})
 
 
@@ -38,6 +39,24 @@ def _reuse_nothing(dialect: str) -> dict[str, Any]:
     if dialect == "vllm":
         return {"cache_salt": uuid.uuid4().hex}
     return {"cache_prompt": False} if dialect == "llamacpp" else {}
+
+
+def _sampling(entry: ModelEntry, decoding: Decoding, dialect: str) -> dict[str, Any]:
+    """How the tokens are drawn, in full: servers have defaults of their own for what is left out
+    (KoboldCpp a ``top_p`` of 0.92, llama.cpp a ``min_p`` of 0.05)."""
+    if (drawn := decoding.sampling) is None:
+        return {}
+    body: dict[str, Any] = {"top_p": drawn.top_p}
+    if entry.quirks.seed == "send":
+        body["seed"] = drawn.seed
+    known = dialect in _KNOW_MIN_P
+    if entry.quirks.top_k == "send" and (drawn.top_k or known):
+        body["top_k"] = drawn.top_k or _ALL_TOKENS[dialect]
+    return {**body, "min_p": 0.0} if known else body
+
+
+_ALL_TOKENS = {"vllm": -1, "llamacpp": 0, "koboldcpp": 0}
+_KNOW_MIN_P = frozenset(_ALL_TOKENS)
 
 
 def encoded(prompt: Prompt, body: Callable[[Prompt], Any]) -> list[bytes]:

@@ -144,7 +144,11 @@ class VllmEngine(NoEmbeddings):
 
         sampling = SamplingParams(
             temperature=decoding.temperature,
-            seed=0,
+            **(
+                {"seed": 0}
+                if (drawn := decoding.sampling) is None
+                else {"seed": drawn.seed, "top_k": drawn.top_k or -1, "top_p": drawn.top_p}
+            ),
             max_tokens=decoding.max_output_tokens,
             **({} if decoding.prefix_cache else {"skip_reading_prefix_cache": True}),
             output_kind=RequestOutputKind.DELTA,

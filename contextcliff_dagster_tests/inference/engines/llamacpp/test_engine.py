@@ -19,6 +19,7 @@ from contextcliff_dagster.inference.engines.llamacpp.engine import LlamaCppEngin
 from contextcliff_dagster.inference.execution.single_request import ask
 from contextcliff_dagster.inference.models.models_file import ModelEntry
 from contextcliff_dagster.inference.requests.recipe import Recipe
+from contextcliff_dagster.inference.requests.sampling import Sampling
 from contextcliff_dagster.inference.weights.files import LOCAL_MODEL_FILE
 from contextcliff_dagster_tests.support.files.source_lines import source_documents
 
@@ -256,3 +257,15 @@ def test_ctrl_c_in_the_middle_of_an_answer_ends_the_process_and_its_own_output_i
     assert out == ""
     assert "KeyboardInterrupt" in err
     assert "srv " not in err, "llama.cpp's own log is silent"
+
+
+def test_a_seed_draws_the_same_tokens_again_and_another_seed_others() -> None:
+    prompt = Recipe().render("Once upon a time", "Go on with the story.")
+    seeds = (1, 2, 1)
+
+    async def work(engine: LlamaCppEngine) -> list[str]:
+        drawn = [Decoding(16, 1.0, sampling=Sampling(top_k=100, seed=seed)) for seed in seeds]
+        return [(await ask(engine, prompt, decoding)).text for decoding in drawn]
+
+    first, other, again = with_engine(work)
+    assert first == again != other
