@@ -168,9 +168,10 @@ def _levels(key: str, value: str) -> list[Any]:
 
 def _sentence(error: ValidationError) -> StudyError:
     first = error.errors(include_url=False)[0]
-    places = [str(place) for place in first["loc"]]
-    key = next((place for place in places if place in _KEYS), places[0] if places else "")
     what = str(first["msg"]).removeprefix("Value error, ")
+    places = [str(place) for place in first["loc"]]
+    named = (*places, *re.findall(r"'(\w+)'", what))  # of several keys: in the sentence
+    key = next((place for place in named if place in _KEYS), places[0] if places else "")
     what = re.sub(r"^Input should be ", "should be ", what)
     given = first.get("input")
     shown = f" {given!r}" if isinstance(given, str) and given not in what else ""

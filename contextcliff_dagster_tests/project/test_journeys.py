@@ -114,7 +114,15 @@ BEFORE: Mapping[str, tuple[str, ...]] = {
 
 SLOW = {
     f"docs/{name}.md"
-    for name in ("calibration", "cli", "corpora", "method", "regression", "results/README")
+    for name in (
+        "calibration",
+        "cli",
+        "corpora",
+        "method",
+        "regression",
+        "results/README",
+        "utilization",
+    )
 }
 """Pages of more than some seconds."""
 

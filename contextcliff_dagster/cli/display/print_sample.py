@@ -70,6 +70,7 @@ def _print_sample(prepared: Prepared, store: Store) -> None:
 
     study, manifest = prepared.study, prepared.manifest
     if manifest is None:
+        _print_too_long(prepared)
         click.echo(estimate_sentence(prepared))
         return
     sources = _sources(manifest)
@@ -93,14 +94,7 @@ def _print_sample(prepared: Prepared, store: Store) -> None:
     account = manifest.header["corpus"].get("account", {})
     if summary := account.get("summary"):
         click.echo(f"\nCorpus: {summary}")
-    too_long: Counter[str] = Counter()  # the controls' calls included
-    for line in prepared.estimate.lines:
-        too_long[line.model] += line.too_long
-    for model, calls in (+too_long).items():
-        click.echo(
-            f"Too long for {model}, so not sent: {count(calls, 'call')}, "
-            "by the study's token count."
-        )
+    _print_too_long(prepared)
     if lost := _answers_not_in_text(manifest):
         click.echo(lost["sentence"])
     if prepared.kept and (files := file_list(study, store, account)):
@@ -114,6 +108,17 @@ def _print_sample(prepared: Prepared, store: Store) -> None:
         click.echo(f"Manifest: {path} ({digest})")
     else:
         click.echo(f"This sample ({digest}) is not kept: `prepare` and `profile` freeze it.")
+
+
+def _print_too_long(prepared: Prepared) -> None:
+    too_long: Counter[str] = Counter()  # the controls' calls included
+    for line in prepared.estimate.lines:
+        too_long[line.model] += line.too_long
+    for model, calls in (+too_long).items():
+        click.echo(
+            f"Too long for {model}, so not sent: {count(calls, 'call')}, "
+            "by the study's token count."
+        )
 
 
 def _few(manifest: Manifest, drawn: Counter[str], study: Study) -> str:
@@ -185,6 +190,8 @@ def estimate_sentence(prepared: Prepared) -> str:
     """What measuring would take: calls, tokens, money, time."""
     e = prepared.estimate
     if not e.calls:
+        if any(line.overflow for line in e.lines):
+            return "Nothing to send: the prompts left to measure are too long for their model."
         return "Nothing new to measure: every call has its outcome in the ledger."
     parts = [count(e.calls, "call"), f"about {e.tokens:,} tokens"]
     if e.usd:

@@ -4,7 +4,8 @@
     benchmark.generate()
     run_benchmark("smollm2-135m", benchmark)
 
-For a single look. A study keeps answers, resumes, counts money and has intervals (docs).
+For a single look. A study keeps answers, resumes, counts money and has intervals
+(docs/utilization.md).
 """
 
 from __future__ import annotations

@@ -62,6 +62,18 @@ def test_a_dry_run_prices_and_keeps_nothing(capsys: Capsys, contextcliff_home: P
     assert not list(contextcliff_home.glob("utilization*"))
 
 
+def test_a_dry_run_says_what_is_longer_than_the_window(
+    capsys: Capsys, contextcliff_home: Path
+) -> None:
+    assert run("--model", "reference-short", "--dry-run", "--scale", "1k") == 0
+    assert "Too long" not in capsys.readouterr().out
+    assert run("--model", "reference-short", "--dry-run", "--scale", "16k") == 0
+    out = capsys.readouterr().out
+    assert "Too long for reference-short, so not sent: 16 calls" in out
+    assert "Nothing to send" in out
+    assert "in the ledger" not in out
+
+
 def test_every_combination_is_refused_with_its_price(
     capsys: Capsys, contextcliff_home: Path
 ) -> None:
@@ -89,6 +101,7 @@ def test_every_combination_is_refused_with_its_price(
             ("tiktoken has no encoding 'x'",),
         ),
         (("--model", "gpt-4o-mini", "--budget-usd", "nan"), ("not an amount",)),
+        (("--model", "reader-perfect", "--formats", "prose,prose"), ("--formats: ", "twice")),
     ],
 )
 def test_bad_input_is_one_sentence(
