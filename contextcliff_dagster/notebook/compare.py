@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from contextcliff_dagster.cli.commands.compare import Ref, ScoreFile
     from contextcliff_dagster.contracts import LengthBin
     from contextcliff_dagster.contracts.results import Cliffs, Comparison
+    from contextcliff_dagster.defs.archived_study import ArchivedStudy
     from contextcliff_dagster.reporting.comparison import ComparisonFiles
     from contextcliff_dagster.store import Store
 
@@ -111,7 +112,8 @@ def compare(a: Side, b: Side, *, names: tuple[str, str] | None = None) -> Compar
     from contextcliff_dagster.cli.commands.compare import notes_on
 
     with TemporaryDirectory(prefix="contextcliff-") as folder:
-        sources = [_source(side, Path(folder) / name) for side, name in ((a, "a"), (b, "b"))]
+        archives = _Archives(Path(folder))
+        sources = [_source(side, archives) for side in (a, b)]
         refs = [ref for ref, _ in sources]
         given = names or _names(refs)
         sides = [
@@ -125,8 +127,30 @@ def compare(a: Side, b: Side, *, names: tuple[str, str] | None = None) -> Compar
     return ComparisonResult(comparison, (one.cliffs, other.cliffs))
 
 
-def _source(side: Side, folder: Path) -> tuple[Source, Store]:
-    """What ``side`` names, and the store that it is in; ``folder``: for what is unpacked.
+@dataclass(frozen=True, slots=True)
+class _Archives:
+    """Archives, each unpacked once into a store of its own below ``folder``."""
+
+    folder: Path
+    _unpacked: dict[Path, ArchivedStudy] = field(default_factory=dict)
+
+    def unpack(self, file: Path) -> ArchivedStudy:
+        """Return what ``file`` holds.
+
+        Raises:
+            ContextCliffError: it cannot be read.
+        """
+        from contextcliff_dagster.defs.archived_study import rebuild_archive
+
+        key = file.resolve()
+        if key not in self._unpacked:
+            target = self.folder / str(len(self._unpacked))
+            self._unpacked[key] = rebuild_archive(file, target)
+        return self._unpacked[key]
+
+
+def _source(side: Side, archives: _Archives) -> tuple[Source, Store]:
+    """What ``side`` names, and the store that it is in.
 
     Raises:
         ContextCliffError: it names nothing that can be compared.
@@ -151,23 +175,22 @@ def _source(side: Side, folder: Path) -> tuple[Source, Store]:
     path, _, model = text.partition(":")
     for file, asked in ((Path(text), None), (Path(path), model or None)):
         if is_archive(file):
-            return _of_archive(file, asked, folder)
+            return _of_archive(file, asked, archives)
     if (named := _of_result_file(Path(text))) is not None:
         return resolve(named, store, DEFAULT_STUDY, None), store
     return score_file(text, LogOptions()) or resolve(text, store, DEFAULT_STUDY, None), store
 
 
-def _of_archive(file: Path, model: str | None, folder: Path) -> tuple[Ref, Store]:
-    """The model of an archive, in a store of its own below ``folder``.
+def _of_archive(file: Path, model: str | None, archives: _Archives) -> tuple[Ref, Store]:
+    """The model of an archive, in the store that it was unpacked into.
 
     Raises:
         DataError: it holds several models and none is named.
         ContextCliffError: it cannot be read.
     """
     from contextcliff_dagster.cli.commands.compare import Ref
-    from contextcliff_dagster.defs.archived_study import rebuild_archive
 
-    _, done, store = rebuild_archive(file, folder)
+    _, done, store = archives.unpack(file)
     models = [cliffs.model for cliffs in done.cliffs]
     if model is None and len(models) == 1:
         (model,) = models

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pandas as pd
 import pytest
@@ -12,6 +13,8 @@ import pytest
 from contextcliff_dagster import analyze, compare, profile
 from contextcliff_dagster.contracts import ContextCliffError, DataError
 from contextcliff_dagster.contracts.results import Comparison, from_json, to_json
+from contextcliff_dagster.defs import archived_study
+from contextcliff_dagster.defs.archived_study import rebuild_archive
 from contextcliff_dagster.notebook.profile import StudyResults
 from contextcliff_dagster.notebook.results import Result
 from contextcliff_dagster_tests.support.measured_stores import copy_of_quick
@@ -122,10 +125,17 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return copy_of_quick(tmp_path_factory)
 
 
+@pytest.fixture(scope="module")
+def profiled(measured: Path) -> StudyResults:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CONTEXTCLIFF_HOME", str(measured))
+        return profile("quick")
+
+
 @pytest.fixture
-def quick(measured: Path, monkeypatch: pytest.MonkeyPatch) -> StudyResults:
+def quick(profiled: StudyResults, measured: Path, monkeypatch: pytest.MonkeyPatch) -> StudyResults:
     monkeypatch.setenv("CONTEXTCLIFF_HOME", str(measured))
-    return profile("quick")
+    return profiled
 
 
 def test_a_measured_study_is_compared_as_on_the_command_line(
@@ -153,7 +163,9 @@ def test_an_archive_is_compared_without_entering_the_store(
     archive = tmp_path / "quick.zip"
     assert call("export", "quick", str(archive), "--store", str(measured)).code == 0
     monkeypatch.setenv("CONTEXTCLIFF_HOME", str(tmp_path / "store"))
-    found = compare(f"{archive}:reference-short", f"{archive}:reference-long").comparison
+    with mock.patch.object(archived_study, "rebuild_archive", wraps=rebuild_archive) as rebuilt:
+        found = compare(f"{archive}:reference-short", f"{archive}:reference-long").comparison
+    rebuilt.assert_called_once()
     assert found.overall == compare(*quick.values()).comparison.overall
     assert not (tmp_path / "store").exists()
     with pytest.raises(DataError, match=r"several models: .*; name one as .*quick\.zip:reference"):
