@@ -17,6 +17,7 @@ import click
 import pytest
 
 from contextcliff_dagster.cli.app import app
+from contextcliff_dagster.corpora.python_source import corpus as python_source
 from contextcliff_dagster_tests.support.journeys import (
     PAGES,
     Command,
@@ -75,6 +76,7 @@ MORE = {
     "profile": "--samples-per-bin 2",
     "profile --data contracts --model my-model": "--samples-per-bin 2",
     "profile quick": "--samples-per-bin 2",
+    "profile quick --json": "--samples-per-bin 2",
     "profile quick --controls no_context": "--samples-per-bin 2",
     "profile reference": "--samples-per-bin 2",
     "profile reference-two-hop": "--samples-per-bin 2",
@@ -183,6 +185,8 @@ def test_a_reader_can_type_what_a_page_prints(
 ) -> None:
     folder, url, variables = world
     monkeypatch.chdir(folder)
+    # Of this machine's Python files; reading 2,000 takes half a minute.
+    monkeypatch.setitem(python_source._NUMBERS, "files", (150, 1))
     name = page.relative_to(CHECKOUT).as_posix()
     for line in BEFORE.get(name, ()):
         ended = call(*line.split(), env=variables)
