@@ -40,7 +40,7 @@ def test_a_folder_of_thirty_documents_becomes_a_report(
         words = [url if word == ADDRESS else word for word in init]
         assert url in words
         for command in (words, profile):
-            done = run(*command, cwd=tmp_path)
+            done = run(*command, cwd=tmp_path, fresh=questions is None)
             assert done.code == 0, done.err
     store = Path(str(re.search(r"Report: +(\S+)", done.out)[1]))  # type: ignore[index]
     assert store.name == "report.html"

@@ -7,7 +7,7 @@ import os
 import pty
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +15,7 @@ from unittest import mock
 
 from contextcliff_dagster.cli import main
 from contextcliff_dagster_tests.support.dagster_memory import runs_in_memory
+from contextcliff_dagster_tests.support.forked_process import forked
 
 COMMAND = (sys.executable, "-m", "contextcliff_dagster.cli")
 
@@ -35,20 +36,22 @@ class Ended:
 
 
 def run(
-    *args: str, env: Mapping[str, str] | None = None, cwd: Path | None = None, timeout: float = 180
+    *args: str,
+    env: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+    timeout: float = 180,
+    fresh: bool = False,
 ) -> Ended:
-    """Run `contextcliff ARGS` to its end, not on a terminal."""
-    done = subprocess.run(
-        [*COMMAND, *args],
-        capture_output=True,
-        text=True,
-        env={**os.environ, **(env or {})},
-        cwd=cwd,
-        timeout=timeout,
-        stdin=subprocess.DEVNULL,
-        check=False,
-    )
-    return Ended(done.returncode, done.stdout, done.stderr)
+    """Run `contextcliff ARGS` to its end in a process of its own, not on a terminal.
+
+    ``fresh``: a new interpreter, for claims about what importing does; else a `ForkedProcess`.
+    """
+    with _started(args, env, cwd=cwd, fresh=fresh) as process:
+        try:
+            out, err = process.communicate(timeout=timeout)
+        finally:
+            process.kill()
+    return Ended(process.returncode, out, err)
 
 
 def call(*args: str, env: Mapping[str, str] | None = None, recorded: bool = False) -> Ended:
@@ -72,21 +75,33 @@ def call(*args: str, env: Mapping[str, str] | None = None, recorded: bool = Fals
 
 def start(*args: str, env: Mapping[str, str] | None = None) -> subprocess.Popen[str]:
     """Start `contextcliff ARGS` and leave it running."""
-    return subprocess.Popen(
+    return _started(args, env)
+
+
+def _started(
+    args: Sequence[str],
+    env: Mapping[str, str] | None,
+    *,
+    cwd: Path | None = None,
+    fresh: bool = False,
+) -> subprocess.Popen[str]:
+    whole = {**os.environ, **(env or {})}
+    return (subprocess.Popen if fresh else forked(whole))(
         [*COMMAND, *args],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         stdin=subprocess.DEVNULL,
         text=True,
-        env={**os.environ, **(env or {})},
+        env=whole,
+        cwd=cwd,
     )
 
 
 def on_terminal(*args: str, typed: str) -> Ended:
     """`contextcliff ARGS` on a terminal at which ``typed`` was entered; ``err`` is its screen."""
     ours, theirs = pty.openpty()
-    process = subprocess.Popen(
-        [*COMMAND, *args], stdin=theirs, stderr=theirs, stdout=subprocess.DEVNULL
+    process = forked(os.environ)(
+        [*COMMAND, *args], stdin=theirs, stderr=theirs, stdout=subprocess.DEVNULL, env=os.environ
     )
     os.close(theirs)
     os.write(ours, typed.encode())

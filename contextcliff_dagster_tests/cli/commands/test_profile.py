@@ -103,7 +103,8 @@ def test_the_plans_own_line_in_small(tmp_path: Path) -> None:
 def test_the_plans_own_line_as_written(tmp_path: Path) -> None:
     with served("reference-short") as url:
         env = models_yaml(tmp_path, url, "Qwen2.5-7B", "reference-short")
-        ended = run(*"profile --model Qwen2.5-7B --task multi_hop_qa".split(), env=env, timeout=500)
+        line = "profile --model Qwen2.5-7B --task multi_hop_qa"
+        ended = run(*line.split(), env=env, timeout=500, fresh=True)
     # Off a terminal a good run writes nothing to stderr.
     assert (ended.code, ended.err) == (0, "")
     assert "FAILURE RISK REPORT" in ended.out
