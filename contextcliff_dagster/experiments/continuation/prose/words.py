@@ -142,6 +142,14 @@ def _is_mark(character: str) -> bool:
     return unicodedata.category(character).startswith("M")
 
 
+_STRAIGHT = str.maketrans(dict.fromkeys(_QUOTES, "'"))
+
+
+def sentence_ends(text: str) -> tuple[int, ...]:
+    """Return the characters before the end of each sentence of ``text`` as it is."""
+    return tuple(_sentence_ends(text.translate(_STRAIGHT)))
+
+
 def _sentence_ends(text: str) -> Iterator[int]:
     for mark in _END.finditer(text):
         ahead = _AHEAD.search(text, mark.end(), mark.end() + 12)
