@@ -9,8 +9,17 @@ from __future__ import annotations
 from statistics import NormalDist
 from typing import TYPE_CHECKING
 
+from contextcliff_dagster.analysis.statistics.intraclass_correlation import intraclass_correlation
+
 if TYPE_CHECKING:
-    from contextcliff_dagster.contracts.arrays import Ints
+    from contextcliff_dagster.contracts.arrays import Floats, Ints
+
+
+ASSUMED_CORRELATION = 0.2
+"""Of two outcomes of one unit, where too few answers differ to estimate it."""
+_ASSUMED_WEIGHT = 10.0
+"""Answers that differ from the rest which the assumption is worth. An estimate from one or two is
+near 0 or 1 by chance: with it alone, 39 right of 40 would have the narrower interval than 40."""
 
 
 def band_quantile(confidence: float, members: int) -> float:
@@ -46,3 +55,29 @@ def newcombe_limits(
     below = ((a[0] - low_a) ** 2 + (high_b - b[0]) ** 2) ** 0.5
     above = ((high_a - a[0]) ** 2 + (b[0] - low_b) ** 2) ** 0.5
     return max(difference - below, -1.0), min(difference + above, 1.0)
+
+
+def score_correlation(document: Ints, score: Floats, stratum: Ints) -> tuple[float, bool]:
+    """The correlation of two outcomes of one unit, and whether it is assumed.
+
+    Args:
+        document, score, stratum: of each outcome (N); a unit lies in one stratum.
+    """
+    return shrunk_correlation(
+        document, score, stratum, float(min(score.sum(), (1.0 - score).sum()))
+    )
+
+
+def shrunk_correlation(
+    document: Ints, score: Floats, stratum: Ints, differ: float
+) -> tuple[float, bool]:
+    """The intraclass correlation, shrunk towards the assumed one; and whether it is assumed.
+
+    Args:
+        differ: summed differences from the commoner outcome: what the estimate rests on.
+    """
+    found = intraclass_correlation(document, score, stratum) if len(document) else None
+    if found is None:
+        return ASSUMED_CORRELATION, True
+    known = differ * found.value + _ASSUMED_WEIGHT * ASSUMED_CORRELATION
+    return known / (differ + _ASSUMED_WEIGHT), False

@@ -13,13 +13,10 @@ from contextcliff_dagster.analysis.cliff.looks import caps_at
 from contextcliff_dagster.analysis.cliff.missing_answers import limited_cap, missing_by_length
 from contextcliff_dagster.analysis.curves.falling_curve import curve_points
 from contextcliff_dagster.analysis.records.samples import clean_records
-from contextcliff_dagster.analysis.statistics.proportions import band_quantile
+from contextcliff_dagster.analysis.statistics.proportions import band_quantile, score_correlation
 from contextcliff_dagster.contracts.results.fields import MeanScore
 from contextcliff_dagster.experiments.utilization.analysis.answers import missing_of
-from contextcliff_dagster.experiments.utilization.analysis.score_intervals import (
-    mean_limits,
-    score_correlation,
-)
+from contextcliff_dagster.experiments.utilization.analysis.score_intervals import mean_limits
 from contextcliff_dagster.experiments.utilization.benchmarks.data import BenchmarkName
 from contextcliff_dagster.experiments.utilization.curve_results import (
     Axis,

@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from contextcliff_dagster.analysis.statistics.intraclass_correlation import intraclass_correlation
 from contextcliff_dagster.analysis.statistics.proportions import (
     design_effect,
     newcombe_limits,
+    score_correlation,
+    shrunk_correlation,
     wilson_limits,
 )
 
@@ -25,11 +26,6 @@ if TYPE_CHECKING:
     from contextcliff_dagster.contracts.arrays import Floats, Ints
     from contextcliff_dagster.experiments.utilization.analysis.matching import Matched, Side
 
-ASSUMED_CORRELATION = 0.2
-"""Of two questions on one document, where too few answers differ to estimate it."""
-_ASSUMED_WEIGHT = 10.0
-"""Answers that differ from the rest which the assumption is worth. An estimate from one or two is
-near 0 or 1 by chance: with it alone, 39 right of 40 would have the narrower interval than 40."""
 _HALVINGS = 50
 
 
@@ -53,27 +49,10 @@ def likeness_of(matched: Matched) -> Likeness:
     if matched.paired:
         change = matched.a.score - matched.b.score
         differ = float(np.abs(change).sum())
-        pooled = _correlation(matched.a.document, change, matched.a.stratum, differ)
+        pooled = shrunk_correlation(matched.a.document, change, matched.a.stratum, differ)
     else:
         pooled = max(a[0], b[0]), a[1] or b[1]
     return Likeness(pooled[0], a[0], b[0], assumed=pooled[1])
-
-
-def score_correlation(document: Ints, score: Floats, stratum: Ints) -> tuple[float, bool]:
-    """The correlation of two questions' scores on one document, and whether it is assumed.
-
-    Args:
-        document, score, stratum: of each question (N); a document lies in one stratum.
-    """
-    return _correlation(document, score, stratum, float(min(score.sum(), (1.0 - score).sum())))
-
-
-def _correlation(document: Ints, score: Floats, stratum: Ints, differ: float) -> tuple[float, bool]:
-    found = intraclass_correlation(document, score, stratum) if len(document) else None
-    if found is None:
-        return ASSUMED_CORRELATION, True
-    known = differ * found.value + _ASSUMED_WEIGHT * ASSUMED_CORRELATION
-    return known / (differ + _ASSUMED_WEIGHT), False
 
 
 def mean_limits(score: Floats, n: Ints, correlation: float, z: float) -> tuple[float, float]:

@@ -1,0 +1,180 @@
+"""One arm: its tests with one adjustment over all of them, the verdict, where a loss lies."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from contextcliff_dagster.analysis.statistics.sign_flips import holm
+from contextcliff_dagster.experiments.continuation.analysis.decline import size_outcomes
+from contextcliff_dagster.experiments.continuation.analysis.intervals import ClusterBootstrap
+from contextcliff_dagster.experiments.continuation.analysis.location import locate_loss
+from contextcliff_dagster.experiments.continuation.analysis.planning import (
+    components_of,
+    plan_study,
+)
+from contextcliff_dagster.experiments.continuation.analysis.trend import trend_over_sizes
+from contextcliff_dagster.experiments.continuation.analysis.wording import (
+    declines,
+    first_significant,
+    floor_sentence,
+    location_sentence,
+    plan_sentence,
+    verdict_reason,
+)
+from contextcliff_dagster.experiments.continuation.results import (
+    ArmResult,
+    ContinuationVerdict,
+    Endpoint,
+    EndpointName,
+    LossLocation,
+)
+
+if TYPE_CHECKING:
+    from contextcliff_dagster.analysis.records.settings import AnalysisSettings
+    from contextcliff_dagster.experiments.continuation.analysis.outcomes import ArmOutcomes
+
+ROOM = 2.0
+"""Margins that the smallest size must score at least, or the absence of a decline says little."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Tested:
+    score: Endpoint
+    intact: Endpoint
+    tests: int
+    most: int
+    """Tests that the sizes allow, whether or not they can become significant here."""
+
+
+def analyse_arm(arm: ArmOutcomes, margin: float, settings: AnalysisSettings) -> ArmResult:
+    """The result of one arm. The error rate, 1 - confidence, is over all its one-sided tests."""
+    drawn = ClusterBootstrap(arm.clusters(), settings)
+    tested = _tests(arm, drawn, settings)
+    alpha = 1.0 - settings.confidence
+    endpoints = [
+        replace(one, location=_location(arm, one, settings))
+        for one in (tested.score, tested.intact)
+    ]
+    score, intact = endpoints
+    verdict, reason = _verdict(replace(tested, score=score, intact=intact), margin, alpha)
+    components = components_of(arm)
+    base = next((one.mean for one in score.sizes if one.mean is not None), None)
+    plan = []
+    if components is not None and base:
+        plan = plan_study(components, base, margin, tested.most, settings.confidence)
+    measured = arm.measured
+    result = ArmResult(
+        arm=arm.arm,
+        verdict=verdict,
+        reason=reason,
+        sentences=[],
+        n=int((~np.isnan(arm.intact)).sum()),
+        missing=arm.missing,
+        n_passages=int(measured.sum()),
+        n_texts=len(np.unique(arm.text[measured])),
+        clusters=arm.unit,
+        tests=tested.tests,
+        score=score,
+        intact=intact,
+        collapses=arm.collapses,
+        components=components,
+        plan=plan,
+    )
+    sentences = [location_sentence(one) for one in endpoints]
+    if verdict in ("undecided", "insufficient_data"):
+        sentences.append(plan_sentence(result, margin))
+    return replace(result, sentences=[one for one in sentences if one])
+
+
+def _tests(arm: ArmOutcomes, drawn: ClusterBootstrap, settings: AnalysisSettings) -> _Tested:
+    """Both endpoints with adjusted p-values.
+
+    A test that cannot become significant whatever the signs (no passage differs, or too few do) is
+    no member of the family (Tarone 1990, Biometrics 46, 515-522).
+    """
+    alpha = 1.0 - settings.confidence
+    names: tuple[EndpointName, ...] = ("score", "intact")
+    p_values: list[float | None] = []
+    most = 0
+    raw = []
+    for name in names:
+        found = size_outcomes(arm, name, drawn, settings)
+        rng = np.random.default_rng((settings.seed, 24, int(name == "intact")))
+        trend = trend_over_sizes(arm.means(name), arm.sizes, drawn, rng)
+        for one, least in zip(found.sizes, found.least, strict=True):
+            possible = least is not None and least <= alpha
+            p_values.append(one.decline.p_value if one.decline and possible else None)
+            most += one.decline is not None
+        p_values.append(None if trend is None else trend.p_value)
+        most += len(arm.sizes) > 2
+        raw.append((name, found.sizes, trend))
+    adjusted = iter(holm(p_values))
+    endpoints = []
+    for name, sizes, trend in raw:
+        rows = []
+        for one in sizes:
+            p = next(adjusted)
+            decline = None if one.decline is None else replace(one.decline, p_holm=p)
+            rows.append(replace(one, decline=decline))
+        p = next(adjusted)
+        uppers = [one.decline.upper for one in rows if one.decline is not None]
+        known = [upper for upper in uppers if upper is not None]
+        endpoints.append(
+            Endpoint(
+                name=name,
+                sizes=rows,
+                trend=None if trend is None else replace(trend, p_holm=p),
+                location=None,
+                excluded=max(known) if known and len(known) == len(uppers) else None,
+            )
+        )
+    tests = sum(p is not None for p in p_values)
+    return _Tested(endpoints[0], endpoints[1], tests, max(most, 1))
+
+
+def _location(
+    arm: ArmOutcomes, endpoint: Endpoint, settings: AnalysisSettings
+) -> LossLocation | None:
+    alpha = 1.0 - settings.confidence
+    if not declines(endpoint, alpha):
+        return None
+    return locate_loss(arm, endpoint.name, first_significant(endpoint, alpha), settings)
+
+
+def _verdict(tested: _Tested, margin: float, alpha: float) -> tuple[ContinuationVerdict, str]:
+    """The verdict, the first that applies:
+
+    - ``insufficient_data``: fewer than two sizes with outcomes, or so few passages that no single
+      size could become significant.
+    - ``collapse``, ``decline``: a size or the trend of the share without collapse, of the score.
+    - ``no_decline``: a greater one than the margin is excluded at every size, of both.
+    - ``undecided``.
+    """
+    score, intact = tested.score, tested.intact
+    passages = max((one.decline.n_passages for one in intact.sizes if one.decline), default=0)
+    if sum(one.mean is not None for one in intact.sizes) < 2:
+        return "insufficient_data", (
+            "Insufficient data: outcomes at two context sizes or more are needed."
+        )
+    tests = max(tested.tests, 1)
+    if 0.5**passages > alpha / tests:
+        needed = int(np.ceil(np.log2(tests / alpha)))
+        return "insufficient_data", (
+            f"Insufficient data: of {passages} passage{'' if passages == 1 else 's'} measured at "
+            f"several sizes no single size can become significant; at least {needed} are needed."
+        )
+    verdict: ContinuationVerdict = "undecided"
+    base = next((one.mean for one in score.sizes if one.mean is not None), None)
+    excluded = [one.excluded for one in (score, intact)]
+    if declines(intact, alpha):
+        verdict = "collapse"
+    elif declines(score, alpha):
+        verdict = "decline"
+    elif all(limit is not None and limit <= margin for limit in excluded):
+        if base is None or base < ROOM * margin:
+            return "undecided", f"Undecided: {floor_sentence(base or 0.0, margin)}"
+        verdict = "no_decline"
+    return verdict, verdict_reason(verdict, score, intact, margin, alpha)

@@ -1,0 +1,151 @@
+"""The report on continuations as data: the answer first, what carries it folded by question."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from contextcliff_dagster.experiments.continuation.report import tables
+from contextcliff_dagster.experiments.continuation.report.figures import plot_arms, plot_sizes
+from contextcliff_dagster.experiments.continuation.results import ArmResult, ContinuationResult
+from contextcliff_dagster.reporting.sections import (
+    Block,
+    Bullets,
+    Code,
+    Figure,
+    Fold,
+    Page,
+    Paragraph,
+    Section,
+)
+from contextcliff_dagster.reporting.wording.number_format import level, score
+from contextcliff_dagster.store import slug
+
+MEASURED = (
+    "The model continues texts from fixed points, with more and more of the text before them as "
+    "context. Its score is the share of pairs of human passages that are at least as far apart in "
+    "their prose as the continuation is from the author's own next passage: human prose scores 0.5 "
+    "on average. Whether it uses the context is not asked; the length profile measures that."
+)
+
+
+def continuation_page(
+    results: Sequence[ContinuationResult],
+    *,
+    title: str,
+    pictures: Mapping[str, bytes] | None = None,
+) -> Page:
+    """Return the page over one result a model; figures only of those in ``pictures``."""
+    there = pictures or {}
+    head = [Section(title, [Paragraph(MEASURED)], 1)]
+    for result in results:
+        name = [Code(result.model)] if len(results) > 1 else "Result"
+        head.append(Section(name, _answer(result, there)))
+    folds = [
+        Fold("At which size is what lost?", _each(results, _sizes)),
+        Fold("Do the arms differ?", _each(results, lambda one: _arms(one, there))),
+        Fold("How sure is it?", _each(results, _certainty)),
+        Fold("How was it measured?", _each(results, _method)),
+    ]
+    return Page(head, [fold for fold in folds if fold.sections])
+
+
+def draw_pictures(results: Sequence[ContinuationResult]) -> dict[str, bytes]:
+    """Return the pictures of each result as PNG, by the name of their file."""
+    drawn: dict[str, bytes] = {}
+    for result in results:
+        drawn[picture_file(result, "sizes")] = plot_sizes(result)
+        compared = plot_arms(result)
+        if compared is not None:
+            drawn[picture_file(result, "arms")] = compared
+    return drawn
+
+
+def picture_file(result: ContinuationResult, what: str) -> str:
+    """The file of a result's picture: ``sizes`` or ``arms``."""
+    return f"continuation-{what}-{slug(result.model)}.png"
+
+
+def _figure(
+    result: ContinuationResult, what: str, alt: str, there: Mapping[str, bytes]
+) -> list[Block]:
+    file = picture_file(result, what)
+    return [Figure(Path(file), alt)] if file in there else []
+
+
+def _answer(result: ContinuationResult, there: Mapping[str, bytes]) -> list[Block]:
+    return [
+        Bullets(list(result.headline)),
+        *_figure(result, "sizes", "Score and share without collapse over context size", there),
+        tables.arms(result),
+        *([Bullets(list(result.warnings))] if result.warnings else []),
+    ]
+
+
+def _each(
+    results: Sequence[ContinuationResult], make: Callable[[ContinuationResult], list[Section]]
+) -> list[Section]:
+    sections: list[Section] = []
+    for result in results:
+        made = make(result)
+        if made and len(results) > 1:
+            sections.append(Section([Code(result.model)], (), 3))
+            made = [Section(one.title, one.blocks, one.level + 1) for one in made]
+        sections += made
+    return sections
+
+
+def _sizes(result: ContinuationResult) -> list[Section]:
+    return [_of_arm(arm, result) for arm in result.arms]
+
+
+def _of_arm(arm: ArmResult, result: ContinuationResult) -> Section:
+    said = [arm.reason, *arm.sentences]
+    collapsed = tables.collapses(arm, result)
+    blocks: list[Block] = [Bullets(said), *tables.sizes(arm, result)]
+    return Section([Code(arm.arm)], [*blocks, *([collapsed] if collapsed else [])], 3)
+
+
+def _arms(result: ContinuationResult, there: Mapping[str, bytes]) -> list[Section]:
+    table = tables.differences(result)
+    if table is None:
+        return []
+    said = [one.sentence for one in result.comparisons]
+    figure = _figure(result, "arms", "Difference of each arm from the reference", there)
+    return [Section("Arms", [Bullets(said), *figure, table], 3)]
+
+
+def _certainty(result: ContinuationResult) -> list[Section]:
+    found = []
+    for arm in result.arms:
+        parts = arm.components
+        blocks: list[Block] = []
+        if parts is not None:
+            blocks.append(
+                Bullets(
+                    [
+                        f"SD of the score between passages: {score(parts.passage)}.",
+                        "SD of what sizes do to passages differently: "
+                        f"{score(parts.size_within_passage)}.",
+                        f"SD between rounds: {score(parts.round, 'not known, single rounds')}.",
+                    ]
+                )
+            )
+        planned = tables.plan(arm)
+        blocks += [planned] if planned else []
+        if blocks:
+            found.append(Section([Code(arm.arm)], blocks, 3))
+    return found
+
+
+def _method(result: ContinuationResult) -> list[Section]:
+    facts = [
+        f"{result.n:,} generations ({result.missing:,} without an outcome); a passage counts as "
+        "one unit, whatever its rounds, and is compared with itself at other sizes.",
+        f"Tests are one-sided permutations; the error rate of {level(1.0 - result.confidence)} is "
+        "over the score, the share without collapse and all sizes of an arm (Holm).",
+        f"A decline, or a difference of arms, of {result.margin:g} counts as one that matters; "
+        f"intervals are at {level(result.confidence)}; resampling seed {result.seed}.",
+        f"Tokens are counted by {result.tokenizer or 'an unnamed tokenizer'}.",
+    ]
+    return [Section("Method", [Bullets(facts)], 3)]
