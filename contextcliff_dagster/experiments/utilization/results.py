@@ -37,6 +37,7 @@ from contextcliff_dagster.experiments.utilization.curve_results import (
 from contextcliff_dagster.experiments.utilization.rendering.formats import Format
 
 FormatVerdict = Literal[
+    "floor",
     "structure_better",
     "prose_better",
     "first_better",
@@ -45,7 +46,8 @@ FormatVerdict = Literal[
     "task_dependent",
     "undecided",
 ]
-"""`first_better` and `second_better`: neither format of the pair is prose."""
+"""`floor`: almost nothing is right in either format. `first_better` and `second_better`: neither
+format of the pair is prose."""
 DivergenceStatus = Literal["parted", "at_smallest", "not_parted"]
 Limit = Annotated[Difference | None, "limit of the difference; null without one"]
 
@@ -166,7 +168,9 @@ class ScopeComparison:
     overall: Annotated[DifferenceTest, "over all scales that both formats have"]
     scales: Annotated[Sequence[ScaleDifference], "shortest first"]
     divergence: Annotated[Divergence, "where they part"]
-    equivalent: Annotated[bool, "the band lies within the margin at every scale compared"]
+    equivalent: Annotated[
+        bool, "the band lies within the margin at every scale compared; false at the floor"
+    ]
     excluded: Annotated[Share | None, "least difference that the band excludes at every scale"]
     kinds: Annotated[Sequence[KindDifference], "by kind of question"]
     seeds_needed: Annotated[Sequence[SeedsNeeded], "for differences of .1 and .2"]

@@ -24,12 +24,13 @@ def headline(records: pd.DataFrame) -> list[str]:
 
 
 def test_caps_of_both_formats_and_where_they_part_are_one_sentence() -> None:
-    first = headline(planted_records(LENGTHS, top=0.95, chance=0.05))[0]
+    first, *others = headline(planted_records(LENGTHS, top=0.95, chance=0.05))
     assert first == (
-        "The model keeps at least 70% of its score on short documents as JSON lines up to 16,009 "
-        "tokens, as prose up to 5,009 tokens (95% confidence); they part at about 4,300 tokens of "
-        "JSON [4,000 to 8,000]."
+        "As prose the model keeps at least 70% of its score on short documents up to 5,009 tokens, "
+        "as JSON lines up to 16,009 tokens (95% confidence); they part by more than 0.1 at about "
+        "4,300 tokens of JSON lines [4,000 to 8,000], JSON lines ahead."
     )
+    assert not [sentence for sentence in others if "begin to differ" in sentence]
 
 
 @pytest.mark.parametrize(
@@ -42,9 +43,10 @@ def test_caps_of_both_formats_and_where_they_part_are_one_sentence() -> None:
         ),
         (
             planted_records({"jsonl": np.inf, "prose": 0}, benchmarks=["network"]),
-            "The model keeps at least 70% of its score on short documents as JSON lines up to "
+            "As JSON lines the model keeps at least 70% of its score on short documents up to "
             "32,009 tokens, the longest measured (95% confidence). The model answers almost "
-            "nothing right as prose, so there is no score to lose.",
+            "nothing right as prose, so there is no score to lose. They part by more than 0.1 "
+            "already at the smallest scale, 1,000 tokens of JSON lines, JSON lines ahead.",
         ),
         (
             planted_records({"jsonl": np.inf, "prose": np.inf}, seeds=1, benchmarks=["network"]),
@@ -62,7 +64,54 @@ def test_formats_that_part_without_a_cap_have_a_sentence_of_their_own() -> None:
                               benchmarks=["network"])  # fmt: skip
     first = headline(records)[0]
     assert first.startswith("Too few documents")
-    assert "(add seeds). They part at about 2,100 tokens of JSON [2,000 to 4,000]." in first
+    assert "(add seeds). They part by more than 0.1 at about 2,100 tokens of JSON lines" in first
+
+
+@pytest.mark.parametrize("chance", [0.0, 0.03])
+def test_formats_at_the_floor_are_neither_alike_nor_different(chance: float) -> None:
+    result = analyse_model(planted_records({"jsonl": 0, "prose": 0}, chance=chance))
+    assert result.verdict == "floor"
+    assert all(curve.tokens and curve.tokens.cap is None for curve in result.curves)
+    (pair,) = result.comparisons
+    for scope in (pair.pooled, *pair.benchmarks):
+        assert not scope.equivalent
+        assert scope.divergence.status == "not_parted"
+        assert scope.divergence.low_tokens is None
+        assert scope.divergence.sentence.startswith("At the floor: the mean score is 0.0")
+    text = " ".join([*result.headline, *pair.sentences])
+    assert "no score to lose" in text
+    assert "differ by" not in text
+    assert "alike" not in text
+    assert not result.warnings
+
+
+def test_a_difference_shown_near_the_floor_is_still_a_difference() -> None:
+    records = planted_records({"jsonl": 0, "prose": 0}, seeds=30)
+    at_zero = records["score"].to_numpy() * 0.0
+    records["score"] = np.where(
+        (records["format"] == "jsonl") & (records["seed"] % 3 == 0) & (records["question"] == 0),
+        1.0,
+        at_zero,
+    )
+    assert analyse_model(records).verdict == "structure_better"
+
+
+def test_one_benchmark_at_the_floor_is_a_warning() -> None:
+    lost = {"jsonl/network": 0.0, "prose/network": 0.0, "jsonl": np.inf, "prose": np.inf}
+    result = analyse_model(planted_records(lost))
+    assert result.verdict == "no_difference"
+    assert any("almost nothing is answered right in network" in w.lower() for w in result.warnings)
+    assert not any("if they do" in sentence for sentence in result.headline)
+
+
+def test_where_it_depends_on_the_benchmark_each_has_its_parting() -> None:
+    lost = {"jsonl/warehouse": 4e3, "prose/network": 4e3, "jsonl": np.inf, "prose": np.inf}
+    result = analyse_model(planted_records(lost))
+    assert result.verdict == "task_dependent"
+    partings = [sentence for sentence in result.headline if sentence.startswith("In ")]
+    assert len(partings) == 2
+    assert "prose ahead" in partings[0]
+    assert "JSON lines ahead" in partings[1]
 
 
 def test_numbers_in_sentences_are_spelled_as_in_tables() -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import combinations
 from typing import TYPE_CHECKING, Literal
 
 from contextcliff_dagster.analysis.profile.context import ProfileContext
 from contextcliff_dagster.analysis.records.settings import AnalysisSettings
 from contextcliff_dagster.contracts import ContextCliffError
+from contextcliff_dagster.contracts.values import Verdict
 from contextcliff_dagster.experiments.utilization.analysis.answers import (
     BASE,
     clean_answers,
@@ -26,13 +28,18 @@ from contextcliff_dagster.experiments.utilization.analysis.matching import match
 from contextcliff_dagster.experiments.utilization.analysis.verdict import verdict_of
 from contextcliff_dagster.experiments.utilization.analysis.wording import (
     cap_sentence,
+    comparison_sentences,
+    floor_sentence,
     format_name,
-    verdict_sentence,
+    listed,
+    parting_clause,
+    shown_direction,
 )
 from contextcliff_dagster.experiments.utilization.benchmarks.data import BENCHMARKS, Evidence
 from contextcliff_dagster.experiments.utilization.rendering.formats import FORMATS, Format
 from contextcliff_dagster.experiments.utilization.results import (
     FormatComparison,
+    ScopeComparison,
     UtilizationResult,
 )
 
@@ -104,7 +111,7 @@ def analyse_model(
         for format in formats
     ]
     comparisons = [
-        _compare(base, pair, scopes, scales, margin, settings, paired=paired)
+        _compare(base, pair, curves, scales, margin, settings, paired=paired)
         for pair in combinations(formats, 2)
     ]
     with_prose = [one for one in comparisons if "prose" in (one.a, one.b)]
@@ -129,10 +136,7 @@ def analyse_model(
         n=int(rows["score"].notna().sum()),
         missing=missing_of(rows),
         verdict=first.verdict if first else "undecided",
-        headline=[
-            _caps(curves, first, settings),
-            *(first.sentences if first else ("A single format was asked: nothing is compared.",)),
-        ],
+        headline=_headline(curves, first, margin, settings),
         curves=curves,
         comparisons=comparisons,
         effects=effects_of(
@@ -140,7 +144,11 @@ def analyse_model(
         ),
         positions=position_scores(base, formats, settings),
         tokens_per_record=tokens_per_record(base, formats),
-        warnings=[*context.warnings, *_warnings(base, formats, names, scales)],
+        warnings=[
+            *context.warnings,
+            *_warnings(base, formats, names, scales),
+            *_floors(curves, names),
+        ],
     )
 
 
@@ -155,23 +163,26 @@ def _scope(rows: pd.DataFrame, benchmark: BenchmarkName | None) -> pd.DataFrame:
 def _compare(
     base: pd.DataFrame,
     pair: tuple[Format, Format],
-    scopes: Sequence[BenchmarkName | None],
+    curves: Sequence[FormatCurve],
     scales: Sequence[Scale],
     margin: float,
     settings: AnalysisSettings,
     *,
     paired: bool,
 ) -> FormatComparison:
+    """Compare ``pair`` over all benchmarks and in each, as ``curves`` have them apart."""
     a, b = pair
     tokens = [scale.tokens for scale in scales]
-    found = []
-    for scope in scopes:
+    compared = []
+    for scope in dict.fromkeys(curve.benchmark for curve in curves):
         rows = _scope(base, scope)
         sides = [rows[rows["format"] == one] for one in pair]
         matched = match_rows(sides[0], sides[1], tokens, paired=paired)
-        found.append(compare_scope(matched, Question(a, b, scope, scales, margin, settings)))
-    pooled, benchmarks = found[0], found[1:]
-    verdict, better = verdict_of(pooled, benchmarks, a, b)
+        one = compare_scope(matched, Question(a, b, scope, scales, margin, settings))
+        compared.append(_at_floor(one, pair) if _begins_at_floor(curves, scope, pair) else one)
+    pooled, benchmarks = compared[0], compared[1:]
+    floor = _begins_at_floor(curves, None, pair)
+    verdict, better = verdict_of(pooled, benchmarks, a, b, floor=floor)
     return FormatComparison(
         a=a,
         b=b,
@@ -181,23 +192,48 @@ def _compare(
         better=better,
         pooled=pooled,
         benchmarks=benchmarks,
-        sentences=[
-            verdict_sentence(verdict, better, pooled, benchmarks, pair, margin),
-            pooled.divergence.sentence,
-        ],
+        sentences=comparison_sentences(verdict, better, pooled, benchmarks, pair, margin),
     )
 
 
-def _caps(
-    curves: Sequence[FormatCurve], first: FormatComparison | None, settings: AnalysisSettings
-) -> str:
+def _begins_at_floor(
+    curves: Sequence[FormatCurve], scope: BenchmarkName | None, pair: tuple[Format, Format]
+) -> bool:
+    """Whether both formats have a baseline near 0, from which nothing can be lost."""
+    verdicts = [
+        curve.tokens and curve.tokens.verdict
+        for curve in curves
+        if curve.benchmark == scope and curve.format in pair
+    ]
+    return verdicts == [Verdict.FLOOR] * 2
+
+
+def _at_floor(scope: ScopeComparison, pair: tuple[Format, Format]) -> ScopeComparison:
+    """Without a claim that formats are alike: two formats that fail alike tell nothing."""
+    if shown_direction(scope):
+        return scope
+    nowhere = replace(scope.divergence, low_tokens=None, sentence=floor_sentence(scope, pair))
+    return replace(scope, equivalent=False, divergence=nowhere)
+
+
+def _headline(
+    curves: Sequence[FormatCurve],
+    first: FormatComparison | None,
+    margin: float,
+    settings: AnalysisSettings,
+) -> list[str]:
     shown = [
         (curve.format, curve.tokens)
         for curve in curves
         if curve.benchmark is None and (first is None or curve.format in (first.a, first.b))
     ]
-    parted = None if first is None else first.pooled.divergence
-    return cap_sentence(shown, settings.tolerance, settings.confidence, parted)
+    parting = None if first is None else parting_clause(first.pooled.divergence, margin)
+    caps = cap_sentence(shown, settings.tolerance, settings.confidence, parting)
+    if first is None:
+        return [caps, "A single format was asked: nothing is compared."]
+    if parting is None:
+        return [caps, *first.sentences]
+    return [caps, *(one for one in first.sentences if one != first.pooled.divergence.sentence)]
 
 
 def _warnings(
@@ -224,3 +260,19 @@ def _warnings(
                 else sentence + ": all benchmarks together are the others there."
             )
     return found
+
+
+def _floors(curves: Sequence[FormatCurve], benchmarks: Sequence[BenchmarkName]) -> list[str]:
+    """Which benchmarks are at the floor in every format, while all of them together are not."""
+    floors = [
+        name
+        for name in benchmarks
+        if {c.tokens and c.tokens.verdict for c in curves if c.benchmark == name} == {Verdict.FLOOR}
+    ]
+    whole = {c.tokens and c.tokens.verdict for c in curves if c.benchmark is None}
+    if not floors or whole == {Verdict.FLOOR}:
+        return []
+    return [
+        f"Almost nothing is answered right in {listed(floors)}, in any format: "
+        "that shows no difference of formats, and lowers the scores of all benchmarks together."
+    ]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from contextcliff_dagster.contracts.values import Verdict
 from contextcliff_dagster.experiments.utilization.rendering.formats import Format
-from contextcliff_dagster.reporting.wording.number_format import difference, level
+from contextcliff_dagster.reporting.wording.number_format import difference, level, score
 
 if TYPE_CHECKING:
     from contextcliff_dagster.experiments.utilization.curve_results import AxisProfile
@@ -59,26 +59,36 @@ def divergence_sentence(
         return f"{both} have no scale in common."
     apart = f"differ by more than {share(margin)}"
     if found.better is None:
-        sentence = f"{both} are not shown to {apart} up to {largest:,} JSON tokens"
-        sentence += ", the largest scale"
+        sentence = f"{both} are not shown to {apart} up to {largest:,} tokens of "
+        sentence += "JSON lines, the largest scale"
         if found.low_tokens is not None:
             where = f"not before {found.low_tokens:,}"
             sentence += (
                 f"; if they do, it is {'beyond that' if found.low_tokens == largest else where}"
             )
         return sentence + "."
+    place = _place(found)
+    verb = apart if place.startswith("already") else f"begin to {apart}"
+    return f"{both} {verb} {place}: {format_name(found.better)} ahead."
+
+
+def parting_clause(found: Divergence, margin: float) -> str | None:
+    """Where two formats part, to follow on their caps; None where that is not shown."""
+    if found.better is None:
+        return None
     ahead = f"{format_name(found.better)} ahead"
+    return f"they part by more than {share(margin)} {_place(found)}, {ahead}"
+
+
+def _place(found: Divergence) -> str:
     if found.status == "at_smallest":
-        return (
-            f"{both} {apart} already at the smallest scale, {found.shown_at_tokens:,} JSON tokens: "
-            f"{ahead}."
-        )
+        return f"already at the smallest scale, {found.shown_at_tokens:,} tokens of JSON lines"
     low = "before the smallest scale" if found.low_tokens is None else f"{found.low_tokens:,}"
     high = "beyond the largest scale" if found.high_tokens is None else f"{found.high_tokens:,}"
     at = f"by {found.shown_at_tokens:,}"
     if found.tokens is not None:
         at = f"at about {two_digits(found.tokens):,}"
-    return f"{both} begin to {apart} {at} JSON tokens [{low} to {high}]: {ahead}."
+    return f"{at} tokens of JSON lines [{low} to {high}]"
 
 
 def verdict_sentence(
@@ -96,6 +106,8 @@ def verdict_sentence(
         return f"Undecided: no question has an answer as {a} and as {b}."
     span = f"[{difference(test.ci_low)}, {difference(test.ci_high)}]"
     average = f"{a} less {b}: {difference(test.difference)} on average {span}"
+    if verdict == "floor":
+        return floor_sentence(pooled, formats)
     if verdict == "no_difference":
         return (
             f"No difference: as {a} and as {b} the model scores alike within {share(margin)} at "
@@ -113,6 +125,8 @@ def verdict_sentence(
         ahead, other = (a, b) if better == formats[0] else (b, a)
         where = [s.scale for s in pooled.scales if beyond_zero(s.test.band_low, s.test.band_high)]
         at = f"shown at {listed(where)}" if where else "shown over all scales together"
+        if 1 < len(where) == len(pooled.scales):
+            at = "shown at every scale"
         return f"As {ahead} the model scores higher than as {other}, {at} ({average})."
     if shown_direction(pooled) == 2:
         return (
@@ -122,6 +136,35 @@ def verdict_sentence(
     return (
         f"Undecided: neither a difference between {a} and {b} nor its absence within "
         f"{share(margin)} is shown ({average})."
+    )
+
+
+def comparison_sentences(
+    verdict: FormatVerdict,
+    better: Format | None,
+    pooled: ScopeComparison,
+    benchmarks: Sequence[ScopeComparison],
+    formats: tuple[Format, Format],
+    margin: float,
+) -> list[str]:
+    """The verdict, and where the formats part: in each benchmark where it depends on that."""
+    said = verdict_sentence(verdict, better, pooled, benchmarks, formats, margin)
+    if verdict in ("floor", "no_difference"):
+        return [said]
+    if verdict != "task_dependent":
+        return [said, pooled.divergence.sentence]
+    shown = [scope for scope in benchmarks if scope.divergence.better is not None]
+    return [said, *(f"In {scope.benchmark}, {scope.divergence.sentence}" for scope in shown)]
+
+
+def floor_sentence(scope: ScopeComparison, formats: tuple[Format, Format]) -> str:
+    """Of two formats in neither of which the model answers anything to speak of."""
+    test = scope.overall
+    means = zip(formats, (test.mean_a, test.mean_b), strict=True)
+    scores = listed([f"{score(mean)} as {format_name(name)}" for name, mean in means])
+    return (
+        f"At the floor: the mean score is {scores}. Where nothing is answered right, neither a "
+        "difference between formats nor its absence can be shown."
     )
 
 
@@ -144,32 +187,31 @@ def cap_sentence(
     caps: Sequence[tuple[Format, AxisProfile | None]],
     tolerance: float,
     confidence: float,
-    divergence: Divergence | None = None,
+    parting: str | None = None,
 ) -> str:
-    """How far each format keeps its score, why another has no cap, and where the first two part."""
-    kept = [(name, one, one.cap) for name, one in caps if one and one.cap is not None]
-    spans = [
-        f"as {format_name(name)} up to {cap:,} tokens"
-        + (", the longest measured" if cap == one.longest else "")
-        for name, one, cap in kept
-    ]
+    """How far each format keeps its score, the shortest cap first, why another has no cap, and
+    where the first two part (`parting_clause`)."""
+    kept = [(one.cap, name, one.longest) for name, one in caps if one and one.cap is not None]
+    kept.sort(key=lambda one: one[0])
+    whole = len(kept) > 1 and all(cap == longest for cap, _, longest in kept)
+    spans = []
+    for place, (cap, name, longest) in enumerate(kept):
+        of_short = "of its score on short documents " if place == 0 else ""
+        keeps = f" the model keeps at least {level(1.0 - tolerance)} {of_short}up to"
+        span = f"as {format_name(name)}{keeps if place == 0 else ' up to'} {cap:,} tokens"
+        spans.append(span + (", the longest measured" if cap == longest and not whole else ""))
     sentences = []
     if kept:
-        keeps = f"The model keeps at least {level(1.0 - tolerance)} of its score on short documents"
-        joint = "; " if any("longest" in span for span in spans) else ", "
-        sentences.append(f"{keeps} {joint.join(spans)} ({level(confidence)} confidence)")
+        joint = "; " if any("longest" in span for span in spans[:-1]) else ", "
+        words = joint.join(spans) + (", the longest measured of each" if whole else "")
+        sentences.append(f"{capitalised(words)} ({level(confidence)} confidence)")
     for why, names in _without_cap(caps, tolerance).items():
         either = " or ".join(f"as {format_name(name)}" for name in names)
         sentences.append(why.format(either))
-    found = divergence
-    if found and found.tokens is not None:
-        low = "below the smallest scale" if found.low_tokens is None else f"{found.low_tokens:,}"
-        high = "beyond the largest" if found.high_tokens is None else f"{found.high_tokens:,}"
-        at = f"they part at about {two_digits(found.tokens):,} tokens of JSON [{low} to {high}]"
-        if kept and len(sentences) == 1:
-            sentences[0] += f"; {at}"
-        else:
-            sentences.append(capitalised(at))
+    if parting and kept and len(sentences) == 1:
+        sentences[0] += f"; {parting}"
+    elif parting:
+        sentences.append(capitalised(parting))
     return ". ".join(sentences) + "."
 
 
@@ -177,7 +219,7 @@ def _without_cap(
     caps: Sequence[tuple[Format, AxisProfile | None]], tolerance: float
 ) -> dict[str, list[Format]]:
     """The formats without a cap, by the reason: a sentence with a place for them."""
-    found: dict[str, list[Format]] = {}
+    reasons: dict[str, list[Format]] = {}
     for name, profile in caps:
         if profile is None:
             why = "The model gave no answer {}"
@@ -189,5 +231,5 @@ def _without_cap(
             why = "Too few documents to say how far the model keeps its score {} (add seeds)"
         else:
             why = f"No length {{}} is known to be safe from a loss of {level(tolerance)}"
-        found.setdefault(why, []).append(name)
-    return found
+        reasons.setdefault(why, []).append(name)
+    return reasons
