@@ -54,7 +54,9 @@ def write_page(
     title = str(first.title)
     html = blocks_html(first.blocks, pictures) + sections_html(others, pictures)
     md, machine_file, html_file = (directory / f"report.{kind}" for kind in ("md", "json", "html"))
-    machine = {"title": title, "sections": as_json(flat[1:] if markdown is not None else flat)}
+    # The title is a field of its own: a section with nothing else in it is left out.
+    sections = flat[1:] if markdown is not None and not flat[0].blocks else flat
+    machine = {"title": title, "sections": as_json(sections)}
     if results:
         machine["results"] = redact(list(results))
     text = json.dumps(machine, indent=1, ensure_ascii=False, default=str)

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from contextcliff_dagster.experiments.common.study_run import StudyRun
+    from contextcliff_dagster.experiments.utilization.report.answers import WrongAnswer
     from contextcliff_dagster.inference.requests.recipe import Recipe
     from contextcliff_dagster.reporting.report_files import ReportFiles
     from contextcliff_dagster.reporting.sections import Section
@@ -157,12 +158,17 @@ class Utilization(Experiment):
         return not study.has_corpus
 
     def write_report(self, run: StudyRun, others: Sequence[Section]) -> ReportFiles:
-        from contextcliff_dagster.experiments.common.measurement import sources_of
-        from contextcliff_dagster.experiments.common.records import examples_of
         from contextcliff_dagster.experiments.utilization.report.writing import (
             write_utilization_report,
-            wrong_answers,
         )
+
+        wrong = self._wrong_answers(run) if run.with_answers else None
+        return write_utilization_report(run, self.read_results(run), wrong, others)
+
+    def _wrong_answers(self, run: StudyRun) -> Sequence[WrongAnswer]:
+        from contextcliff_dagster.experiments.common.measurement import sources_of
+        from contextcliff_dagster.experiments.common.records import examples_of
+        from contextcliff_dagster.experiments.utilization.report.answers import wrong_answers
 
         cells = self.cells(run.study)
         examples = {
@@ -170,8 +176,7 @@ class Utilization(Experiment):
             for source in sources_of(run, self)
             for name, example in examples_of(source, cells).items()
         }
-        wrong = wrong_answers(self.read_records(run), examples)
-        return write_utilization_report(run, self.read_results(run), wrong, others)
+        return wrong_answers(self.read_records(run), examples)
 
     def depends_on(self, study: Study, step: Step) -> Mapping[str, Any]:
         if step == "predictions":

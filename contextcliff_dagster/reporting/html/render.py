@@ -77,7 +77,11 @@ def _block(block: Block, pictures: Pictures) -> str:
         case Figure(file, alt):
             if (png := pictures.get(file.name)) is None:
                 return ""
-            return f'<p class="picture"><img alt="{text(alt)}" src="{data_url(png)}"></p>'
+            image = f'<img alt="{text(alt)}" src="{data_url(png)}">'
+            # On a phone it scrolls, as a table does: its words would be too small to read.
+            return (
+                f'<div class="picture" role="group" tabindex="0" aria-label="Picture">{image}</div>'
+            )
 
 
 def data_url(png: bytes) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import textwrap
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -52,26 +53,61 @@ def as_markdown(sections: Sequence[Section]) -> list[str]:
     return lines
 
 
-def as_text(sections: Sequence[Section]) -> list[str]:
-    """Return the lines of ``sections`` for a terminal: tables in columns, no markup."""
+def as_text(sections: Sequence[Section], width: int = 80) -> list[str]:
+    """Return the lines of ``sections`` for a terminal of ``width`` columns, without markup.
+
+    Tables are in columns; a line is longer only where a single word is.
+    """
     lines: list[str] = []
     for section in sections:
-        lines += [*([""] if lines else []), _words(section.title).upper()]
+        title = "".join(
+            s.upper() if isinstance(s, str) else one_line(s.text) for s in spans(section.title)
+        )
+        lines += [*([""] if lines else []), title]
         for block in section.blocks:
             match block:
                 case Paragraph(text):
-                    lines += ["", _printed(text)]
+                    lines += ["", *_wrapped(_words(text), width)]
                 case Lines(items):
-                    lines += ["", *map(_printed, items)]
+                    lines += ["", *(line for i in items for line in _wrapped(_words(i), width))]
                 case Bullets(items):
-                    lines += ["", *_bullets(items, _printed)]
+                    bullets = _bullets(items, _words)
+                    lines += ["", *(line for one in bullets for line in _wrapped(one, width))]
                 case DataTable(columns, rows, caption):
-                    cells = [
-                        [isolated(_cell(cell, _words)) for cell in row] for row in (columns, *rows)
-                    ]
-                    widths = [max(map(columns_of, column)) for column in zip(*cells, strict=True)]
-                    lines += ["", *([caption] if caption else ())]
-                    lines += ["  ".join(map(padded, row, widths)).rstrip() for row in cells]
+                    lines += ["", *(_wrapped(caption, width) if caption else ())]
+                    cells = [[_cell(cell, _words) for cell in row] for row in (columns, *rows)]
+                    lines += _in_columns(cells, width)
+    return lines
+
+
+def _wrapped(text: str, width: int) -> list[str]:
+    """``text`` in lines; those after a bullet's first begin below its words."""
+    indent = len(text) - len(text.lstrip(" -")) if text.lstrip().startswith("- ") else 0
+    lines = textwrap.wrap(
+        text, width, subsequent_indent=" " * indent, break_long_words=False, break_on_hyphens=False
+    )
+    return [isolated(line) for line in lines]
+
+
+def _in_columns(cells: Sequence[Sequence[str]], width: int) -> list[str]:
+    """Rows of a table, cells broken between words where they do not fit ``width``."""
+    columns = list(zip(*cells, strict=True))
+    least = [max(columns_of(w) for c in column for w in c.split() or [""]) for column in columns]
+    widths = [max(1, *map(columns_of, column)) for column in columns]
+    while sum(widths) + 2 * (len(widths) - 1) > width:
+        room = [(wide, i) for i, wide in enumerate(widths) if wide > least[i]]
+        if not room:
+            break
+        widths[max(room)[1]] -= 1
+    lines = []
+    for row in cells:
+        parts = [
+            textwrap.wrap(cell, wide, break_long_words=False, break_on_hyphens=False)
+            for cell, wide in zip(row, widths, strict=True)
+        ]
+        for place in range(max(map(len, parts), default=0)):
+            line = [isolated(part[place]) if place < len(part) else "" for part in parts]
+            lines.append("  ".join(map(padded, line, widths)).rstrip())
     return lines
 
 
@@ -166,10 +202,6 @@ def _span(span: Span) -> str:
 
 def _words(text: Text) -> str:
     return "".join(s if isinstance(s, str) else one_line(s.text) for s in spans(text))
-
-
-def _printed(text: Text) -> str:
-    return isolated(_words(text))
 
 
 def _is_number(value: Cell) -> bool:

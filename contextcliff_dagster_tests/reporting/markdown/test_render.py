@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from contextcliff_dagster.reporting.length_profile.page import report_page
 from contextcliff_dagster.reporting.markdown.render import as_json, as_markdown, as_page, as_text
@@ -50,7 +52,7 @@ def test_markdown_escapes_what_is_no_span() -> None:
 
 def test_a_terminal_shows_the_same_words_without_markup() -> None:
     assert as_text(SECTIONS) == [
-        "ABOUT M|1",
+        "ABOUT m|1",
         "",
         "m: no *drop* at 0.9 [0.8, 1.0]",
         "",
@@ -64,6 +66,41 @@ def test_a_terminal_shows_the_same_words_without_markup() -> None:
         "bin   n",
         "b0|0  1,200",
         "0.98  –",
+    ]
+
+
+NAMES = st.text(st.sampled_from("ab- "), max_size=40)
+
+
+@given(
+    st.lists(st.tuples(NAMES, NAMES, NAMES), min_size=1, max_size=4),
+    st.lists(NAMES, max_size=3),
+    st.integers(50, 100),
+)
+def test_no_line_is_longer_than_the_terminal_and_no_word_is_lost(
+    rows: list[tuple[str, str, str]], sentences: list[str], width: int
+) -> None:
+    blocks = [DataTable(("one", "two", "three"), rows, "A caption"), Bullets(sentences)]
+    lines = as_text([Section("Title", blocks)], width)
+    longest = max((len(word) for row in rows for cell in row for word in cell.split()), default=0)
+    if longest * 3 + 4 <= width:
+        assert max(map(len, lines)) <= width
+    given_words = [word for row in rows for cell in row for word in cell.split()]
+    given_words += [word for sentence in sentences for word in sentence.split()]
+    shown = " ".join(lines).split()
+    for word in set(given_words):
+        assert shown.count(word) >= given_words.count(word)
+
+
+def test_cells_that_do_not_fit_are_broken_between_words() -> None:
+    row = ["JSON lines", "warehouse (ledger)", "at the floor from the start", 8_027]
+    assert as_text([Section("T", [DataTable(("format", "of", "verdict", "cap"), [row])])], 44) == [
+        "T",
+        "",
+        "format      of            verdict      cap",
+        "JSON lines  warehouse     at the       8,027",
+        "            (ledger)      floor from",
+        "                          the start",
     ]
 
 
@@ -106,7 +143,8 @@ def test_a_bracketed_span_is_as_strict_about_all_that_is_no_interval(outside: st
 
 
 def test_the_length_profile_is_shown_in_a_terminal_too() -> None:
-    text = "\n".join(as_text(report_page(results_of(sample_pair()[0]), title="Study").flat()))
+    page = report_page(results_of(sample_pair()[0]), title="Study")
+    text = "\n".join(as_text(page.flat(), width=1_000))
     assert text.startswith("STUDY\n\n- reference-short: cliff; keep documents at or below 382")
     assert "**" not in text
     assert "\\[" not in text

@@ -11,10 +11,12 @@ from contextcliff_dagster.analysis.cliff.baseline import baseline_of
 from contextcliff_dagster.analysis.cliff.conclusion import conclude
 from contextcliff_dagster.analysis.cliff.looks import caps_at
 from contextcliff_dagster.analysis.cliff.missing_answers import limited_cap, missing_by_length
+from contextcliff_dagster.analysis.cliff.verdict import FLOOR
 from contextcliff_dagster.analysis.curves.falling_curve import curve_points
 from contextcliff_dagster.analysis.records.samples import clean_records
 from contextcliff_dagster.analysis.statistics.proportions import band_quantile, score_correlation
 from contextcliff_dagster.contracts.results.fields import MeanScore
+from contextcliff_dagster.contracts.values import Verdict
 from contextcliff_dagster.experiments.utilization.analysis.answers import missing_of
 from contextcliff_dagster.experiments.utilization.analysis.score_intervals import mean_limits
 from contextcliff_dagster.experiments.utilization.benchmarks.data import BenchmarkName
@@ -70,6 +72,13 @@ def format_curve(
     )
 
 
+def at_floor(curve: FormatCurve) -> bool:
+    """Whether almost nothing is right, at the shortest scale or at any: nothing can be lost."""
+    means = [one.mean for one in curve.scales if one.mean is not None]
+    begins_there = curve.tokens is not None and curve.tokens.verdict == Verdict.FLOOR
+    return bool(means) and (begins_there or max(means) < FLOOR)
+
+
 def correlation_of(rows: pd.DataFrame) -> float:
     """Of the scores of two questions on one document, pooled over benchmarks and scales."""
     answered = rows[rows["score"].notna()]
@@ -118,17 +127,22 @@ def _at_scale(
 
 
 def _profile(rows: pd.DataFrame, axis: Axis, settings: AnalysisSettings) -> AxisProfile | None:
-    """Verdict and cap over ``axis``; None without an answer, or where the axis is not known."""
+    """Verdict and cap over ``axis``; None without an answer, or where the axis is not known.
+
+    Documents of a scale are made to the same length: they have its mean, so that the baseline is
+    the whole of the shortest scale, not those documents of it that came out a little shorter.
+    """
     import pandas as pd
 
-    lengths = rows["length_tokens" if axis == "tokens" else "records"]
-    rows = rows[lengths.notna()]
+    column = "length_tokens" if axis == "tokens" else "records"
+    rows = rows[rows[column].notna()]
+    lengths = rows.groupby(["benchmark", "scale_tokens"])[column].transform("mean").round()
     if not rows["score"].notna().any():
         return None
     sample = clean_records(
         pd.DataFrame(
             {
-                "length_tokens": lengths[lengths.notna()].astype(np.int64),
+                "length_tokens": lengths.astype(np.int64),
                 "score": rows["score"],
                 "document_id": rows["document_key"],
                 "example_id": rows["document_key"].astype(str) + "#" + rows["question"].astype(str),

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Literal
 from contextcliff_dagster.analysis.profile.context import ProfileContext
 from contextcliff_dagster.analysis.records.settings import AnalysisSettings
 from contextcliff_dagster.contracts import ContextCliffError
-from contextcliff_dagster.contracts.values import Verdict
 from contextcliff_dagster.experiments.utilization.analysis.answers import (
     BASE,
     clean_answers,
@@ -22,7 +21,7 @@ from contextcliff_dagster.experiments.utilization.analysis.confounds import (
     position_scores,
     tokens_per_record,
 )
-from contextcliff_dagster.experiments.utilization.analysis.curves import format_curve
+from contextcliff_dagster.experiments.utilization.analysis.curves import at_floor, format_curve
 from contextcliff_dagster.experiments.utilization.analysis.effects import effects_of
 from contextcliff_dagster.experiments.utilization.analysis.matching import match_rows
 from contextcliff_dagster.experiments.utilization.analysis.verdict import verdict_of
@@ -179,9 +178,9 @@ def _compare(
         sides = [rows[rows["format"] == one] for one in pair]
         matched = match_rows(sides[0], sides[1], tokens, paired=paired)
         one = compare_scope(matched, Question(a, b, scope, scales, margin, settings))
-        compared.append(_at_floor(one, pair) if _begins_at_floor(curves, scope, pair) else one)
+        compared.append(_at_floor(one, pair) if _both_at_floor(curves, scope, pair) else one)
     pooled, benchmarks = compared[0], compared[1:]
-    floor = _begins_at_floor(curves, None, pair)
+    floor = _both_at_floor(curves, None, pair)
     verdict, better = verdict_of(pooled, benchmarks, a, b, floor=floor)
     return FormatComparison(
         a=a,
@@ -196,16 +195,11 @@ def _compare(
     )
 
 
-def _begins_at_floor(
+def _both_at_floor(
     curves: Sequence[FormatCurve], scope: BenchmarkName | None, pair: tuple[Format, Format]
 ) -> bool:
-    """Whether both formats have a baseline near 0, from which nothing can be lost."""
-    verdicts = [
-        curve.tokens and curve.tokens.verdict
-        for curve in curves
-        if curve.benchmark == scope and curve.format in pair
-    ]
-    return verdicts == [Verdict.FLOOR] * 2
+    mine = [curve for curve in curves if curve.benchmark == scope and curve.format in pair]
+    return len(mine) == 2 and all(map(at_floor, mine))
 
 
 def _at_floor(scope: ScopeComparison, pair: tuple[Format, Format]) -> ScopeComparison:
@@ -223,7 +217,7 @@ def _headline(
     settings: AnalysisSettings,
 ) -> list[str]:
     shown = [
-        (curve.format, curve.tokens)
+        (curve.format, curve.tokens, at_floor(curve))
         for curve in curves
         if curve.benchmark is None and (first is None or curve.format in (first.a, first.b))
     ]
@@ -267,10 +261,9 @@ def _floors(curves: Sequence[FormatCurve], benchmarks: Sequence[BenchmarkName]) 
     floors = [
         name
         for name in benchmarks
-        if {c.tokens and c.tokens.verdict for c in curves if c.benchmark == name} == {Verdict.FLOOR}
+        if all(at_floor(curve) for curve in curves if curve.benchmark == name)
     ]
-    whole = {c.tokens and c.tokens.verdict for c in curves if c.benchmark is None}
-    if not floors or whole == {Verdict.FLOOR}:
+    if len(benchmarks) < 2 or not floors or all(at_floor(c) for c in curves if not c.benchmark):
         return []
     return [
         f"Almost nothing is answered right in {listed(floors)}, in any format: "

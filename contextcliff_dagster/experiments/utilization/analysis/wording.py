@@ -163,8 +163,8 @@ def floor_sentence(scope: ScopeComparison, formats: tuple[Format, Format]) -> st
     means = zip(formats, (test.mean_a, test.mean_b), strict=True)
     scores = listed([f"{score(mean)} as {format_name(name)}" for name, mean in means])
     return (
-        f"At the floor: the mean score is {scores}. Where nothing is answered right, neither a "
-        "difference between formats nor its absence can be shown."
+        f"At the floor: the mean score is {scores}. Where almost nothing is answered right, "
+        "neither a difference between formats nor its absence can be shown."
     )
 
 
@@ -184,14 +184,17 @@ def shown_direction(scope: ScopeComparison) -> int:
 
 
 def cap_sentence(
-    caps: Sequence[tuple[Format, AxisProfile | None]],
+    caps: Sequence[tuple[Format, AxisProfile | None, bool]],
     tolerance: float,
     confidence: float,
     parting: str | None = None,
 ) -> str:
     """How far each format keeps its score, the shortest cap first, why another has no cap, and
-    where the first two part (`parting_clause`)."""
-    kept = [(one.cap, name, one.longest) for name, one in caps if one and one.cap is not None]
+    where the first two part (`parting_clause`).
+
+    ``caps``: format, its profile over tokens, and whether it is at the floor.
+    """
+    kept = [(one.cap, name, one.longest) for name, one, _ in caps if one and one.cap is not None]
     kept.sort(key=lambda one: one[0])
     whole = len(kept) > 1 and all(cap == longest for cap, _, longest in kept)
     spans = []
@@ -216,16 +219,16 @@ def cap_sentence(
 
 
 def _without_cap(
-    caps: Sequence[tuple[Format, AxisProfile | None]], tolerance: float
+    caps: Sequence[tuple[Format, AxisProfile | None, bool]], tolerance: float
 ) -> dict[str, list[Format]]:
     """The formats without a cap, by the reason: a sentence with a place for them."""
     reasons: dict[str, list[Format]] = {}
-    for name, profile in caps:
+    for name, profile, floor in caps:
         if profile is None:
             why = "The model gave no answer {}"
         elif profile.cap is not None:
             continue
-        elif profile.verdict == Verdict.FLOOR:
+        elif floor:
             why = "The model answers almost nothing right {}, so there is no score to lose"
         elif profile.verdict == Verdict.INSUFFICIENT_DATA:
             why = "Too few documents to say how far the model keeps its score {} (add seeds)"

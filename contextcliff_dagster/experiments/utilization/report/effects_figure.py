@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from contextcliff_dagster.experiments.utilization.report.names import FORMAT_NAMES
+from contextcliff_dagster.experiments.utilization.analysis.wording import format_name
 from contextcliff_dagster.reporting.figures.style import (
+    FAINT,
     INK,
     SOFT_INK,
     blank_page,
@@ -19,6 +20,8 @@ from contextcliff_dagster.reporting.figures.style import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from contextcliff_dagster.experiments.utilization.results import Effect, UtilizationResult
 
 
@@ -36,7 +39,7 @@ def plot_effects(result: UtilizationResult) -> bytes | None:
     figure = blank_page(tall + 2.0)
     axes = panel(figure, 4.1, 0.85, 7.1, tall)
     axes.set_ylim(len(effects) - 0.5, -0.5)
-    axes.set_yticks(range(len(effects)), [_label(one) for one in effects])
+    axes.set_yticks(range(len(effects)), _labels(effects))
     axes.tick_params(axis="y", length=0, labelsize=10)
     axes.axvline(0, color=SOFT_INK, lw=1.0, zorder=1)
     axes.grid(axis="x")
@@ -45,14 +48,16 @@ def plot_effects(result: UtilizationResult) -> bytes | None:
     axes.set_xlim(-most, most)
     axes.set_xlabel("difference of the mean score from the reference")
     for row, one in enumerate(effects):
+        if row and (one.factor, one.level) != (effects[row - 1].factor, effects[row - 1].level):
+            axes.axhline(row - 0.5, color=FAINT, lw=0.9, zorder=0)
         place = result.formats.index(one.format) if one.format in result.formats else None
         style = None if place is None else look(place)
         colour, marker = (INK, "o") if style is None else (style.colour, style.marker)
         if one.ci_low is not None and one.ci_high is not None:
             axes.plot([one.ci_low, one.ci_high], [row, row], color=colour, lw=1.6, zorder=2)
         sure = one.p_holm is not None and one.p_holm <= 1 - result.confidence
-        marks: dict[str, Any] = {"marker": marker, "ms": 7.5, "mew": 1.3, "zorder": 3}
-        draw_markers(axes, [one.difference], [row], colour, hollow=not sure, **marks)
+        marks: dict[str, Any] = {"marker": marker, "ms": 7.5, "mew": 1.3 if not sure else 0.8}
+        draw_markers(axes, [one.difference], [row], colour, hollow=not sure, zorder=3, **marks)
     title = f"What else changes the score: {shortened(result.model, 50)}"
     write(figure, 0.3, tall + 1.6, title, fontsize=14, fontweight="bold")
     note = (
@@ -63,7 +68,17 @@ def plot_effects(result: UtilizationResult) -> bytes | None:
     return png_bytes(figure, colours=64)
 
 
-def _label(effect: Effect) -> str:
-    reference = effect.reference.replace("other benchmarks", "others")  # room for a format's name
-    named = f"{effect.factor}: {effect.level} vs. {reference}"
-    return named if effect.format is None else f"{named} ({FORMAT_NAMES[effect.format]})"
+def _labels(effects: Sequence[Effect]) -> list[str]:
+    """The condition where it begins, below it the formats alone."""
+    labels: list[str] = []
+    before = None
+    for one in effects:
+        reference = one.reference.replace("other benchmarks", "others")  # room for a format's name
+        named = f"{one.factor}: {one.level} vs. {reference}"
+        name = None if one.format is None else format_name(one.format)
+        if (one.factor, one.level) == before and name is not None:
+            labels.append(name)
+        else:
+            labels.append(named if name is None else f"{named} ({name})")
+        before = one.factor, one.level
+    return labels

@@ -1,18 +1,11 @@
-"""How formats, benchmarks and conditions are called in reports."""
+"""How benchmarks are called in reports."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
 from contextcliff_dagster.experiments.utilization.benchmarks.data import BenchmarkName
-from contextcliff_dagster.experiments.utilization.rendering.formats import Format
 
-FORMAT_NAMES: Mapping[Format, str] = {
-    "jsonl": "JSON lines",
-    "prose": "prose",
-    "csv": "CSV",
-    "markdown": "Markdown table",
-}
 BENCHMARK_NAMES: Mapping[BenchmarkName, str] = {
     "warehouse": "warehouse (ledger)",
     "constraints": "constraints",

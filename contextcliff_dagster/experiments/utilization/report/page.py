@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
+from contextcliff_dagster.experiments.utilization.analysis.wording import capitalised, format_name
 from contextcliff_dagster.experiments.utilization.report import tables
+from contextcliff_dagster.experiments.utilization.report.difference_figure import plot_difference
 from contextcliff_dagster.experiments.utilization.report.effects_figure import plot_effects
-from contextcliff_dagster.experiments.utilization.report.figures import plot_formats
-from contextcliff_dagster.experiments.utilization.results import UtilizationResult
+from contextcliff_dagster.experiments.utilization.report.score_figure import plot_scores
 from contextcliff_dagster.reporting.sections import (
     Block,
+    Bracketed,
     Bullets,
     Code,
     Figure,
@@ -20,8 +23,14 @@ from contextcliff_dagster.reporting.sections import (
     Paragraph,
     Section,
 )
-from contextcliff_dagster.reporting.wording.number_format import level
+from contextcliff_dagster.reporting.wording.number_format import level, score
 from contextcliff_dagster.store import slug
+
+if TYPE_CHECKING:
+    from contextcliff_dagster.experiments.utilization.results import (
+        FormatComparison,
+        UtilizationResult,
+    )
 
 MADE = (
     "Lengths are made here, not natural: each document is generated to a number of tokens, from "
@@ -30,39 +39,29 @@ MADE = (
 )
 
 
-class WrongAnswer(NamedTuple):
-    """One answer that scored 0, as the report shows it."""
-
-    model: str
-    cell: str
-    question: str
-    expected: str
-    answer: str | None
-    failure: str | None
-    needed: int | None
-    evidence_position: float | None
-
-
 def utilization_page(
     results: Sequence[UtilizationResult],
-    wrong: Sequence[WrongAnswer] = (),
+    answers: Sequence[Section] = (),
     *,
     title: str,
     pictures: Mapping[str, bytes] | None = None,
 ) -> Page:
-    """Return the page over one result a model; figures only of those in ``pictures``."""
+    """Return the page over one result a model; figures only of those in ``pictures``.
+
+    ``answers``: sections of what was answered (`answers`).
+    """
     there = pictures or {}
-    head = [Section(title, [Paragraph(MADE), *_work(results)], 1)]
+    several = len(results) > 1
+    summary = [tables.models(results)] if several else []
+    head = [Section(title, [Paragraph(MADE), *_work(results), *summary], 1)]
     for result in results:
-        head.append(
-            Section([Code(result.model)] if len(results) > 1 else "Result", _answer(result, there))
-        )
+        head.append(Section([Code(result.model)] if several else "Result", _answer(result, there)))
     folds = [
-        Fold("Where do the formats part?", _each(results, _parting)),
-        Fold("Is it length?", _each(results, _length)),
+        Fold("Where do the formats part?", _each(results, lambda one: _parting(one, there))),
+        Fold("Is it length?", _each(results, tables.length_and_work)),
         Fold("What else changes the score?", _each(results, lambda one: _effects(one, there))),
         Fold("How sure is it?", _each(results, _certainty)),
-        Fold("What did it answer?", tables.wrong_answers(wrong)),
+        Fold("What did it answer?", answers),
         Fold("How was it measured?", _each(results, _method)),
     ]
     return Page(head, [fold for fold in folds if fold.sections])
@@ -72,7 +71,9 @@ def draw_pictures(results: Sequence[UtilizationResult]) -> dict[str, bytes]:
     """Return the pictures of each result as PNG, by the name of their file."""
     drawn: dict[str, bytes] = {}
     for result in results:
-        drawn[picture_file(result, "formats")] = plot_formats(result)
+        drawn[picture_file(result, "formats")] = plot_scores(result)
+        for pair in result.comparisons:
+            drawn[_difference_file(pair, result)] = plot_difference(pair, result)
         effects = plot_effects(result)
         if effects is not None:
             drawn[picture_file(result, "effects")] = effects
@@ -80,15 +81,42 @@ def draw_pictures(results: Sequence[UtilizationResult]) -> dict[str, bytes]:
 
 
 def picture_file(result: UtilizationResult, what: str) -> str:
-    """The file of a result's picture: ``formats`` or ``effects``."""
+    """The file of a result's picture: ``formats``, ``effects``, ``difference-jsonl-prose``."""
     return f"utilization-{what}-{slug(result.model)}.png"
 
 
-def _figure(
-    result: UtilizationResult, what: str, alt: str, there: Mapping[str, bytes]
-) -> list[Block]:
-    file = picture_file(result, what)
+def _difference_file(pair: FormatComparison, result: UtilizationResult) -> str:
+    return picture_file(result, f"difference-{pair.a}-{pair.b}")
+
+
+def _figure(file: str, alt: str, there: Mapping[str, bytes]) -> list[Block]:
     return [Figure(Path(file), alt)] if file in there else []
+
+
+def _scores(result: UtilizationResult, there: Mapping[str, bytes]) -> list[Block]:
+    spans = []
+    for curve in result.curves:
+        scored = [one for one in curve.scales if one.mean is not None]
+        if curve.benchmark is None and scored:
+            ends = " to ".join(
+                f"{score(one.mean)} at {one.scale}" for one in (scored[0], scored[-1])
+            )
+            spans.append(f"{format_name(curve.format)} from {ends}")
+    alt = (
+        "Mean score of each format over tokens of its text and over records, with fitted curves "
+        f"and bands. {capitalised('; '.join(spans))}."
+    )
+    return _figure(picture_file(result, "formats"), alt, there)
+
+
+def _difference(
+    pair: FormatComparison, result: UtilizationResult, there: Mapping[str, bytes]
+) -> list[Block]:
+    alt = (
+        f"{capitalised(format_name(pair.a))} less {format_name(pair.b)} over the scales, with a "
+        f"band for all scales at once and the margin. {pair.pooled.divergence.sentence}"
+    )
+    return _figure(_difference_file(pair, result), alt, there)
 
 
 def _work(results: Sequence[UtilizationResult]) -> list[Block]:
@@ -108,9 +136,11 @@ def _work(results: Sequence[UtilizationResult]) -> list[Block]:
 
 
 def _answer(result: UtilizationResult, there: Mapping[str, bytes]) -> list[Block]:
+    pair = tables.headline_pair(result)
     return [
-        Bullets(list(result.headline)),
-        *_figure(result, "formats", "Score of each format over length", there),
+        Bullets([Bracketed(sentence) for sentence in result.headline]),
+        *_scores(result, there),
+        *(_difference(pair, result, there) if pair else []),
         tables.formats(result),
         *([Bullets(list(result.warnings))] if result.warnings else []),
     ]
@@ -127,18 +157,24 @@ def _each(results: Sequence[UtilizationResult], make: Any) -> list[Section]:
     return sections
 
 
-def _parting(result: UtilizationResult) -> list[Section]:
-    return [section for pair in result.comparisons for section in tables.comparison(pair, result)]
-
-
-def _length(result: UtilizationResult) -> list[Section]:
-    return tables.length_and_work(result)
+def _parting(result: UtilizationResult, there: Mapping[str, bytes]) -> list[Section]:
+    sections = []
+    for pair in result.comparisons:
+        first, *others = tables.comparison(pair, result)
+        if pair is not tables.headline_pair(result):
+            first = replace(first, blocks=[*first.blocks, *_difference(pair, result, there)])
+        sections += [first, *others]
+    return sections
 
 
 def _effects(result: UtilizationResult, there: Mapping[str, bytes]) -> list[Section]:
     if not result.effects:
         return []
-    figure = _figure(result, "effects", "Effects of the other conditions", there)
+    alt = (
+        "The difference that each other condition makes to the mean score, with its interval, as "
+        "in the table below"
+    )
+    figure = _figure(picture_file(result, "effects"), alt, there)
     return [Section("Other conditions", [*figure, tables.effects(result)], 3)]
 
 

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from contextcliff_dagster.experiments.utilization.report.names import FORMAT_NAMES, scope_name
+from contextcliff_dagster.experiments.utilization.analysis.wording import (
+    beyond_zero,
+    capitalised,
+    format_name,
+    listed,
+    two_digits,
+)
+from contextcliff_dagster.experiments.utilization.report.names import scope_name
 from contextcliff_dagster.reporting.sections import (
+    Block,
     Bracketed,
     Bullets,
     Cell,
@@ -22,18 +31,18 @@ from contextcliff_dagster.reporting.wording.number_format import (
     score,
     tokens,
 )
+from contextcliff_dagster.reporting.wording.sentences import VERDICT_PHRASE
 
 if TYPE_CHECKING:
     from contextcliff_dagster.experiments.utilization.curve_results import AxisProfile
-    from contextcliff_dagster.experiments.utilization.report.page import WrongAnswer
+    from contextcliff_dagster.experiments.utilization.rendering.formats import Format
     from contextcliff_dagster.experiments.utilization.results import (
         DifferenceTest,
         FormatComparison,
+        FormatVerdict,
         ScopeComparison,
         UtilizationResult,
     )
-
-MOST_WRONG = 24
 
 
 def formats(result: UtilizationResult) -> DataTable:
@@ -43,11 +52,11 @@ def formats(result: UtilizationResult) -> DataTable:
         profile = curve.tokens
         rows.append(
             [
-                FORMAT_NAMES[curve.format],
+                format_name(curve.format),
                 scope_name(curve.benchmark, result.benchmarks),
                 f"{curve.n:,} ({curve.n_documents:,})",
                 Bracketed(estimate(curve.mean, curve.ci_low, curve.ci_high)),
-                profile.verdict if profile else "none",
+                VERDICT_PHRASE[profile.verdict] if profile else "no answer",
                 _cap(profile),
                 _drop(profile),
                 _cap(curve.records),
@@ -81,57 +90,137 @@ def _drop(profile: AxisProfile | None) -> Cell:
     return Bracketed(f"{tokens(profile.drop_at)} [{low}, {high}]")
 
 
+def models(results: Sequence[UtilizationResult]) -> DataTable:
+    """What is found of each model in a line."""
+    rows: list[list[Cell]] = [
+        [
+            Code(result.model),
+            _VERDICTS[result.verdict],
+            *(_cap(_pooled(result, name)) for name in results[0].formats),
+            _parting(result),
+        ]
+        for result in results
+    ]
+    caps = [f"safe cap as {format_name(name)}" for name in results[0].formats]
+    caption = "Each model; caps in tokens of that format, formats part at tokens of the JSON lines"
+    return DataTable(["model", "formats", *caps, "part at"], rows, caption, right=())
+
+
+_VERDICTS: Mapping[FormatVerdict, str] = {
+    "floor": "both at the floor",
+    "structure_better": "structure better",
+    "prose_better": "prose better",
+    "first_better": "first better",
+    "second_better": "second better",
+    "no_difference": "no difference",
+    "task_dependent": "depends on the benchmark",
+    "undecided": "undecided",
+}
+
+
+def _pooled(result: UtilizationResult, name: Format) -> AxisProfile | None:
+    curves = (one for one in result.curves if one.benchmark is None and one.format == name)
+    return next((one.tokens for one in curves), None)
+
+
+def _parting(result: UtilizationResult) -> Cell:
+    """Of the pair that the headline is about."""
+    pair = headline_pair(result)
+    if pair is None or (found := pair.pooled.divergence).better is None:
+        return None
+    if found.status == "at_smallest":
+        return f"{tokens(found.shown_at_tokens)} or less"
+    low, high = (tokens(end, "open") for end in (found.low_tokens, found.high_tokens))
+    at = found.tokens or found.shown_at_tokens or 0
+    return Bracketed(f"{tokens(two_digits(at))} [{low}, {high}]")
+
+
+def headline_pair(result: UtilizationResult) -> FormatComparison | None:
+    """The pair that the result's verdict is about."""
+    with_prose = (one for one in result.comparisons if "prose" in (one.a, one.b))
+    return next(with_prose, result.comparisons[0] if result.comparisons else None)
+
+
 def comparison(pair: FormatComparison, result: UtilizationResult) -> list[Section]:
     """Where the two formats of a pair part, for all benchmarks and each."""
-    title = f"{FORMAT_NAMES[pair.a]} and {FORMAT_NAMES[pair.b]}"
-    said = [*pair.sentences, *([pair.unpaired_reason] if pair.unpaired_reason else [])]
-    sections = [Section(title, [Bullets(said)], 3)]
+    title = capitalised(f"{format_name(pair.a)} and {format_name(pair.b)}")
+    unpaired = [pair.unpaired_reason] if pair.unpaired_reason else []
+    sections = [Section(title, [Bullets([Bracketed(pair.sentences[0]), *unpaired])], 3)]
+    caption = (
+        "Differences with the interval of that scale alone, and with the band that holds for all "
+        "scales at once; p-values of the permutation test, Holm-adjusted (last row: not adjusted)"
+    )
     for scoped in (pair.pooled, *pair.benchmarks):
         rows: list[list[Cell]] = [
             [
                 one.scale,
                 f"{tokens(one.tokens_a)} / {tokens(one.tokens_b)}",
-                one.test.n,
-                score(one.test.mean_a),
-                score(one.test.mean_b),
-                _difference(one.test),
-                _band(one.test),
+                *_row(one.test),
                 _p(one.test.p_holm),
             ]
             for one in scoped.scales
         ]
-        rows.append(
-            [
-                "all scales",
-                "",
-                scoped.overall.n,
-                score(scoped.overall.mean_a),
-                score(scoped.overall.mean_b),
-                _difference(scoped.overall),
-                _band(scoped.overall),
-                _p(scoped.overall.p_value),
-            ]
-        )
+        rows.append(["all scales", "", *_row(scoped.overall), _p(scoped.overall.p_value)])
         columns = [
             "scale",
             "mean tokens",
             "n",
-            FORMAT_NAMES[pair.a],
-            FORMAT_NAMES[pair.b],
+            format_name(pair.a),
+            format_name(pair.b),
             "difference",
             "band over all scales",
-            "p (Holm)",
+            "p",
         ]
         name = scope_name(scoped.benchmark, result.benchmarks)
-        parted = Paragraph(Bracketed(scoped.divergence.sentence))
-        table = DataTable(columns, rows, right=())
-        sections.append(Section(name[0].upper() + name[1:], [parted, table], 4))
+        blocks: list[Block] = [DataTable(columns, rows, caption, right=())]
+        if scoped.divergence.sentence not in pair.sentences[:1]:
+            blocks.insert(0, Paragraph(Bracketed(scoped.divergence.sentence)))
+        blocks += [Paragraph(text) for text in disagreements(scoped, result.confidence)]
+        sections.append(Section(capitalised(name), blocks, 4))
     return sections
+
+
+def _row(test: DifferenceTest) -> list[Cell]:
+    return [test.n, score(test.mean_a), score(test.mean_b), _difference(test), _band(test)]
+
+
+def disagreements(scoped: ScopeComparison, confidence: float) -> list[str]:
+    """Where the band and the adjusted tests of single scales do not say the same, and why."""
+    alpha = 1.0 - confidence
+    band_alone, test_alone, fewest = [], [], math.inf
+    for one in scoped.scales:
+        shown = beyond_zero(one.test.band_low, one.test.band_high) != 0
+        rejected = one.test.p_holm is not None and one.test.p_holm <= alpha
+        if shown and not rejected:
+            band_alone.append(one.scale)
+            fewest = min(fewest, one.test.n_documents)
+        elif rejected and not shown:
+            test_alone.append(one.scale)
+    sentences = []
+    if band_alone:
+        why = "the test exchanges whole documents, the band counts every question"
+        least = 2.0 ** (1 - fewest)
+        if scoped.overall.only_a is not None and least * len(scoped.scales) > alpha:
+            why = (
+                f"over {fewest:.0f} documents no p-value of this test is below {least:.2g} before "
+                "Holm's adjustment, so more seeds are needed for it"
+            )
+        sentences.append(
+            f"At {listed(band_alone)} the band excludes 0, and the adjusted permutation test does "
+            f"not reject (p > {alpha:.2g}): {why}. The verdict follows the band."
+        )
+    if test_alone:
+        sentences.append(
+            f"At {listed(test_alone)} the adjusted permutation test rejects (p <= {alpha:.2g}), "
+            "and the band includes 0: the band also holds for the size of the differences at every "
+            "scale and for their mean. The verdict follows the band."
+        )
+    return sentences
 
 
 def certainty(pair: FormatComparison, result: UtilizationResult) -> list[Section]:
     """The other tests of a pair's pooled differences, and the seeds that a difference needs."""
-    title = f"{FORMAT_NAMES[pair.a]} and {FORMAT_NAMES[pair.b]}"
+    title = f"{format_name(pair.a)} and {format_name(pair.b)}"
     scoped = pair.pooled
     rows: list[list[Cell]] = []
     for name, test in [
@@ -187,7 +276,7 @@ def length_and_work(result: UtilizationResult) -> list[Section]:
     sizes: list[list[Cell]] = [
         [
             scope_name(one.benchmark, result.benchmarks),
-            FORMAT_NAMES[one.format],
+            format_name(one.format),
             one.n_documents,
             f"{one.mean:.1f}",
             None if one.ratio is None else f"x {one.ratio:.2f}",
@@ -196,14 +285,14 @@ def length_and_work(result: UtilizationResult) -> list[Section]:
     ]
     positions: list[list[Cell]] = [
         [
-            FORMAT_NAMES[one.format],
+            format_name(one.format),
             one.third,
             one.n,
             Bracketed(estimate(one.mean, one.ci_low, one.ci_high)),
         ]
         for one in result.positions
     ]
-    first = FORMAT_NAMES[result.formats[0]] if result.formats else "the first format"
+    first = format_name(result.formats[0]) if result.formats else "the first format"
     sections = []
     if sizes:
         columns = ["benchmark", "format", "documents", "tokens a record", f"of {first}"]
@@ -222,7 +311,7 @@ def effects(result: UtilizationResult) -> DataTable:
         [
             one.factor,
             f"{one.level} vs. {one.reference}",
-            "all" if one.format is None else FORMAT_NAMES[one.format],
+            "all" if one.format is None else format_name(one.format),
             one.n,
             score(one.mean),
             score(one.mean_reference),
@@ -235,42 +324,6 @@ def effects(result: UtilizationResult) -> DataTable:
     ]
     columns = ["condition", "levels", "format", "n", "mean", "reference", "difference", "p (Holm)"]
     return DataTable(columns, rows, right=())
-
-
-def wrong_answers(wrong: Sequence[WrongAnswer]) -> list[Section]:
-    """Examples of answers that scored 0."""
-    if not wrong:
-        return []
-    rows: list[list[Cell]] = [
-        [
-            Code(one.model),
-            Code(one.cell),
-            one.question,
-            Code(one.expected),
-            None if one.answer is None else Code(_short(one.answer)),
-            one.failure,
-            one.needed,
-            None if one.evidence_position is None else f"{one.evidence_position:.2f}",
-        ]
-        for one in wrong[:MOST_WRONG]
-    ]
-    columns = [
-        "model",
-        "documents",
-        "question",
-        "right",
-        "answer",
-        "failure",
-        "records that matter",
-        "position",
-    ]
-    caption = f"{len(rows)} of {len(wrong):,} wrong answers, spread over formats and scales"
-    return [Section("Wrong answers", [DataTable(columns, rows, caption, right=())], 3)]
-
-
-def _short(answer: str, most: int = 160) -> str:
-    line = " ".join(answer.split())
-    return line if len(line) <= most else f"{line[: most - 1]}…"
 
 
 def _difference(test: DifferenceTest) -> Cell:

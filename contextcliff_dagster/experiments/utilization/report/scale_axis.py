@@ -1,0 +1,26 @@
+"""Length axes with a tick at each scale, named as the study names it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from contextcliff_dagster.experiments.utilization.scale_labels import scale_tokens
+from contextcliff_dagster.reporting.figures.style import token_limits, with_air
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from matplotlib.axes import Axes
+
+
+def scale_axis(axes: Axes, labels: Sequence[str], seen: Sequence[float], most: int) -> None:
+    """A log axis over ``seen`` lengths (tokens) with at most ``most`` of the scales as its ticks.
+
+    The largest scale is always among them.
+    """
+    axes.set_xscale("log", base=2)
+    axes.set_xlim(*with_air(*token_limits(seen)))
+    axes.minorticks_off()
+    step = -(-len(labels) // most)
+    shown = list(labels)[(len(labels) - 1) % step :: step]
+    axes.set_xticks([scale_tokens(label) for label in shown], shown)
