@@ -93,12 +93,17 @@ def _in_columns(cells: Sequence[Sequence[str]], width: int) -> list[str]:
     """Rows of a table, cells broken between words where they do not fit ``width``."""
     columns = list(zip(*cells, strict=True))
     least = [max(columns_of(w) for c in column for w in c.split() or [""]) for column in columns]
-    widths = [max(1, *map(columns_of, column)) for column in columns]
-    while sum(widths) + 2 * (len(widths) - 1) > width:
-        room = [(wide, i) for i, wide in enumerate(widths) if wide > least[i]]
-        if not room:
-            break
-        widths[max(room)[1]] -= 1
+    whole = [max(1, *map(columns_of, column)) for column in columns]
+    # The head is broken first, then the widest column, a column of the screen at a time.
+    widths = [
+        max(narrow, *map(columns_of, column[1:]), 1)
+        for narrow, column in zip(least, columns, strict=True)
+    ]
+    room = width - 2 * (len(widths) - 1)
+    while sum(widths) > room and (wider := [i for i, w in enumerate(widths) if w > least[i]]):
+        widths[max(wider, key=widths.__getitem__)] -= 1
+    while sum(widths) < room and (short := [i for i, w in enumerate(widths) if w < whole[i]]):
+        widths[max(short, key=lambda i: whole[i] / widths[i])] += 1
     lines = []
     for row in cells:
         parts = [

@@ -97,10 +97,10 @@ def test_cells_that_do_not_fit_are_broken_between_words() -> None:
     assert as_text([Section("T", [DataTable(("format", "of", "verdict", "cap"), [row])])], 44) == [
         "T",
         "",
-        "format      of            verdict      cap",
-        "JSON lines  warehouse     at the       8,027",
-        "            (ledger)      floor from",
-        "                          the start",
+        "format      of           verdict       cap",
+        "JSON lines  warehouse    at the floor  8,027",
+        "            (ledger)     from the",
+        "                         start",
     ]
 
 

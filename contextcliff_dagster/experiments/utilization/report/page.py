@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from contextcliff_dagster.experiments.utilization.analysis.wording import capitalised, format_name
-from contextcliff_dagster.experiments.utilization.report import tables
+from contextcliff_dagster.experiments.utilization.report import pair_tables, tables
 from contextcliff_dagster.experiments.utilization.report.difference_figure import plot_difference
 from contextcliff_dagster.experiments.utilization.report.effects_figure import plot_effects
 from contextcliff_dagster.experiments.utilization.report.score_figure import plot_scores
@@ -160,7 +160,7 @@ def _each(results: Sequence[UtilizationResult], make: Any) -> list[Section]:
 def _parting(result: UtilizationResult, there: Mapping[str, bytes]) -> list[Section]:
     sections = []
     for pair in result.comparisons:
-        first, *others = tables.comparison(pair, result)
+        first, *others = pair_tables.comparison(pair, result)
         if pair is not tables.headline_pair(result):
             first = replace(first, blocks=[*first.blocks, *_difference(pair, result, there)])
         sections += [first, *others]
@@ -179,7 +179,7 @@ def _effects(result: UtilizationResult, there: Mapping[str, bytes]) -> list[Sect
 
 
 def _certainty(result: UtilizationResult) -> list[Section]:
-    return [section for pair in result.comparisons for section in tables.certainty(pair, result)]
+    return [section for pair in result.comparisons for section in pair_tables.certainty(pair)]
 
 
 def _method(result: UtilizationResult) -> list[Section]:

@@ -1,27 +1,21 @@
-"""Tables of the report on utilization."""
+"""Tables of models, formats and other conditions."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from contextcliff_dagster.experiments.utilization.analysis.wording import (
-    beyond_zero,
     capitalised,
     format_name,
-    listed,
     two_digits,
 )
 from contextcliff_dagster.experiments.utilization.report.names import scope_name
 from contextcliff_dagster.reporting.sections import (
-    Block,
     Bracketed,
-    Bullets,
     Cell,
     Code,
     DataTable,
-    Paragraph,
     Section,
 )
 from contextcliff_dagster.reporting.wording.number_format import (
@@ -37,44 +31,43 @@ if TYPE_CHECKING:
     from contextcliff_dagster.experiments.utilization.curve_results import AxisProfile
     from contextcliff_dagster.experiments.utilization.rendering.formats import Format
     from contextcliff_dagster.experiments.utilization.results import (
-        DifferenceTest,
         FormatComparison,
         FormatVerdict,
-        ScopeComparison,
         UtilizationResult,
     )
 
 
 def formats(result: UtilizationResult) -> DataTable:
-    """Verdict, caps and mean of each format and benchmark."""
+    """Verdict, caps and mean of each format and benchmark; no column that would say nothing."""
+    scopes, found = [], []
     rows: list[list[Cell]] = []
     for curve in result.curves:
         profile = curve.tokens
+        scopes.append(scope_name(curve.benchmark, result.benchmarks))
+        found.append(_drop(profile))
         rows.append(
             [
                 format_name(curve.format),
-                scope_name(curve.benchmark, result.benchmarks),
                 f"{curve.n:,} ({curve.n_documents:,})",
                 Bracketed(estimate(curve.mean, curve.ci_low, curve.ci_high)),
                 VERDICT_PHRASE[profile.verdict] if profile else "no answer",
                 _cap(profile),
-                _drop(profile),
                 _cap(curve.records),
             ]
         )
-    columns = [
-        "format",
-        "benchmark",
-        "answers (documents)",
-        "mean score",
-        "verdict",
-        "safe cap, tokens",
-        "half of the drop at, tokens",
-        "safe cap, records",
-    ]
+    columns = ["format", "answers (documents)", "mean score", "verdict", "safe cap, tokens"]
+    columns.append("safe cap, records")
+    if any(found):
+        columns.append("half of the drop at, tokens")
+        rows = [[*row, drop] for row, drop in zip(rows, found, strict=True)]
+    if len(result.benchmarks) > 1:
+        columns.insert(1, "benchmark")
+        rows = [[row[0], scope, *row[1:]] for row, scope in zip(rows, scopes, strict=True)]
+    of = "" if len(result.benchmarks) > 1 else f"{scope_name(None, result.benchmarks)}. "
     caption = (
-        f"Caps: the longest length up to which a loss of {level(result.tolerance)} of the baseline "
-        f"is excluded at {level(result.confidence)}, in tokens of that format, and in records"
+        f"{capitalised(of)}Caps: the longest length up to which a loss of "
+        f"{level(result.tolerance)} of the baseline is excluded at {level(result.confidence)}, in "
+        "tokens of that format, and in records"
     )
     return DataTable(columns, rows, caption, right=())
 
@@ -101,8 +94,11 @@ def models(results: Sequence[UtilizationResult]) -> DataTable:
         ]
         for result in results
     ]
-    caps = [f"safe cap as {format_name(name)}" for name in results[0].formats]
-    caption = "Each model; caps in tokens of that format, formats part at tokens of the JSON lines"
+    caps = [f"cap, {format_name(name)}" for name in results[0].formats]
+    caption = (
+        "Each model: what is found of formats, the safe cap of each in its own tokens, and where "
+        "they part, in tokens of the JSON lines"
+    )
     return DataTable(["model", "formats", *caps, "part at"], rows, caption, right=())
 
 
@@ -141,136 +137,6 @@ def headline_pair(result: UtilizationResult) -> FormatComparison | None:
     return next(with_prose, result.comparisons[0] if result.comparisons else None)
 
 
-def comparison(pair: FormatComparison, result: UtilizationResult) -> list[Section]:
-    """Where the two formats of a pair part, for all benchmarks and each."""
-    title = capitalised(f"{format_name(pair.a)} and {format_name(pair.b)}")
-    unpaired = [pair.unpaired_reason] if pair.unpaired_reason else []
-    sections = [Section(title, [Bullets([Bracketed(pair.sentences[0]), *unpaired])], 3)]
-    caption = (
-        "Differences with the interval of that scale alone, and with the band that holds for all "
-        "scales at once; p-values of the permutation test, Holm-adjusted (last row: not adjusted)"
-    )
-    for scoped in (pair.pooled, *pair.benchmarks):
-        rows: list[list[Cell]] = [
-            [
-                one.scale,
-                f"{tokens(one.tokens_a)} / {tokens(one.tokens_b)}",
-                *_row(one.test),
-                _p(one.test.p_holm),
-            ]
-            for one in scoped.scales
-        ]
-        rows.append(["all scales", "", *_row(scoped.overall), _p(scoped.overall.p_value)])
-        columns = [
-            "scale",
-            "mean tokens",
-            "n",
-            format_name(pair.a),
-            format_name(pair.b),
-            "difference",
-            "band over all scales",
-            "p",
-        ]
-        name = scope_name(scoped.benchmark, result.benchmarks)
-        blocks: list[Block] = [DataTable(columns, rows, caption, right=())]
-        if scoped.divergence.sentence not in pair.sentences[:1]:
-            blocks.insert(0, Paragraph(Bracketed(scoped.divergence.sentence)))
-        blocks += [Paragraph(text) for text in disagreements(scoped, result.confidence)]
-        sections.append(Section(capitalised(name), blocks, 4))
-    return sections
-
-
-def _row(test: DifferenceTest) -> list[Cell]:
-    return [test.n, score(test.mean_a), score(test.mean_b), _difference(test), _band(test)]
-
-
-def disagreements(scoped: ScopeComparison, confidence: float) -> list[str]:
-    """Where the band and the adjusted tests of single scales do not say the same, and why."""
-    alpha = 1.0 - confidence
-    band_alone, test_alone, fewest = [], [], math.inf
-    for one in scoped.scales:
-        shown = beyond_zero(one.test.band_low, one.test.band_high) != 0
-        rejected = one.test.p_holm is not None and one.test.p_holm <= alpha
-        if shown and not rejected:
-            band_alone.append(one.scale)
-            fewest = min(fewest, one.test.n_documents)
-        elif rejected and not shown:
-            test_alone.append(one.scale)
-    sentences = []
-    if band_alone:
-        why = "the test exchanges whole documents, the band counts every question"
-        least = 2.0 ** (1 - fewest)
-        if scoped.overall.only_a is not None and least * len(scoped.scales) > alpha:
-            why = (
-                f"over {fewest:.0f} documents no p-value of this test is below {least:.2g} before "
-                "Holm's adjustment, so more seeds are needed for it"
-            )
-        sentences.append(
-            f"At {listed(band_alone)} the band excludes 0, and the adjusted permutation test does "
-            f"not reject (p > {alpha:.2g}): {why}. The verdict follows the band."
-        )
-    if test_alone:
-        sentences.append(
-            f"At {listed(test_alone)} the adjusted permutation test rejects (p <= {alpha:.2g}), "
-            "and the band includes 0: the band also holds for the size of the differences at every "
-            "scale and for their mean. The verdict follows the band."
-        )
-    return sentences
-
-
-def certainty(pair: FormatComparison, result: UtilizationResult) -> list[Section]:
-    """The other tests of a pair's pooled differences, and the seeds that a difference needs."""
-    title = f"{format_name(pair.a)} and {format_name(pair.b)}"
-    scoped = pair.pooled
-    rows: list[list[Cell]] = []
-    for name, test in [
-        *((one.scale, one.test) for one in scoped.scales),
-        ("all scales", scoped.overall),
-    ]:
-        discordant = "" if test.only_a is None else f"{test.only_a} / {test.only_b}"
-        mcnemar = test.mcnemar and f"{_p(test.mcnemar.p_value)} (n = {test.mcnemar.n})"
-        paired_t = test.t_test and _p(test.t_test.p_value)
-        p_values = _p(test.p_value), mcnemar or None, paired_t or None
-        resampled = test.bootstrap_low, test.bootstrap_high
-        bootstrap = None if None in resampled else Bracketed(_limits(*resampled))
-        rows.append([name, discordant, *p_values, bootstrap])
-    columns = [
-        "scale",
-        "right in one alone",
-        "permutation",
-        "McNemar, exact",
-        "paired t-test",
-        "bootstrap interval",
-    ]
-    caption = "p-values and bootstrap intervals of single scales, not adjusted"
-    blocks = [DataTable(columns, rows, caption, right=())]
-    assumed = {test.t_test.assumes for test in (s.test for s in scoped.scales) if test.t_test}
-    notes = [
-        "Permutation: formats exchanged for whole documents. McNemar: one question a document. "
-        "Bootstrap: documents resampled; none where all documents agree.",
-        *sorted(assumed),
-        *sorted({one.test.not_tested for one in scoped.scales if one.test.not_tested}),
-        _correlation(scoped),
-    ]
-    return [Section(title, [*blocks, Bullets(notes), _seeds(scoped, result)], 3)]
-
-
-def _correlation(scoped: ScopeComparison) -> str:
-    how = "assumed, as too few answers differ" if scoped.correlation_assumed else "estimated"
-    return (
-        f"The band takes differences within a document as correlated by {scoped.correlation:.2f} "
-        f"({how})."
-    )
-
-
-def _seeds(scoped: ScopeComparison, result: UtilizationResult) -> DataTable:
-    rows: list[list[Cell]] = [
-        [f"{one.difference:.2g}", one.one_scale, one.all_scales] for one in scoped.seeds_needed
-    ]
-    caption = "Seeds (documents of a scale and benchmark) that show a difference with power 0.8"
-    return DataTable(["difference", "at one scale", "with the band over all scales"], rows, caption)
-
-
 def length_and_work(result: UtilizationResult) -> list[Section]:
     """What else grows or differs with length: tokens a record, position of the evidence."""
     sizes: list[list[Cell]] = [
@@ -296,11 +162,11 @@ def length_and_work(result: UtilizationResult) -> list[Section]:
     sections = []
     if sizes:
         columns = ["benchmark", "format", "documents", "tokens a record", f"of {first}"]
-        sections.append(Section("Tokens a record", [DataTable(columns, sizes, right=(2,))], 3))
+        sections.append(Section("Tokens a record", [DataTable(columns, sizes, right=())], 3))
     if positions:
         columns = ["format", "third of the document", "n", "mean score"]
         sections.append(
-            Section("Position of the evidence", [DataTable(columns, positions, right=(2,))], 3)
+            Section("Position of the evidence", [DataTable(columns, positions, right=())], 3)
         )
     return sections
 
@@ -317,8 +183,8 @@ def effects(result: UtilizationResult) -> DataTable:
             score(one.mean_reference),
             "not measured"
             if one.difference is None
-            else Bracketed(f"{difference(one.difference)} {_limits(one.ci_low, one.ci_high)}"),
-            _p(one.p_holm),
+            else Bracketed(f"{difference(one.difference)} {limits(one.ci_low, one.ci_high)}"),
+            p_value(one.p_holm),
         ]
         for one in result.effects
     ]
@@ -326,23 +192,13 @@ def effects(result: UtilizationResult) -> DataTable:
     return DataTable(columns, rows, right=())
 
 
-def _difference(test: DifferenceTest) -> Cell:
-    if test.difference is None:
-        return "not measured"
-    return Bracketed(f"{difference(test.difference)} {_limits(test.ci_low, test.ci_high)}")
-
-
-def _band(test: DifferenceTest) -> Cell:
-    if test.band_low is None or test.band_high is None:
-        return None
-    return Bracketed(_limits(test.band_low, test.band_high))
-
-
-def _limits(low: float | None, high: float | None) -> str:
+def limits(low: float | None, high: float | None) -> str:
+    """The interval of a difference."""
     if low is None or high is None:
         return "(no interval)"
     return f"[{difference(low)}, {difference(high)}]"
 
 
-def _p(value: float | None) -> str:
+def p_value(value: float | None) -> str:
+    """A p-value to two digits; nothing where there is none."""
     return "" if value is None else f"{value:.2g}"

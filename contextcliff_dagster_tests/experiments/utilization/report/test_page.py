@@ -15,7 +15,7 @@ from PIL import Image
 
 from contextcliff_dagster.contracts.results import to_json
 from contextcliff_dagster.experiments.utilization.analysis.model import analyse_model
-from contextcliff_dagster.experiments.utilization.report import tables
+from contextcliff_dagster.experiments.utilization.report import pair_tables
 from contextcliff_dagster.experiments.utilization.report.answers import (
     WrongAnswer,
     examples_shown,
@@ -143,8 +143,8 @@ def test_without_leave_no_answer_is_on_the_page_and_a_command_is() -> None:
 
 def test_verdicts_are_words() -> None:
     few = planted_records({"jsonl": 9e9, "prose": 9e9}, benchmarks=("network",), seeds=1)
-    (_, *rows) = [cell.split("|") for cell in _table(analyse_model(few), "| format | benchmark")]
-    assert {row[5].strip() for row in rows[1:]} == {"too few data"}
+    (_, *rows) = [cell.split("|") for cell in _table(analyse_model(few), "| format | answers")]
+    assert {row[4].strip() for row in rows[1:]} == {"too few data"}
 
 
 def _table(result: UtilizationResult, head: str) -> list[str]:
@@ -156,7 +156,7 @@ def _table(result: UtilizationResult, head: str) -> list[str]:
 def test_band_and_tests_that_disagree_are_explained() -> None:
     few = planted_records({"jsonl": 9e9, "prose": 3_000}, benchmarks=("network",), seeds=4)
     (pair,) = analyse_model(few).comparisons
-    (sentence,) = tables.disagreements(pair.pooled, 0.95)
+    (sentence,) = pair_tables.disagreements(pair.pooled, 0.95)
     assert sentence == (
         "At 4k, 8k, 16k and 32k the band excludes 0, and the adjusted permutation test does not "
         "reject (p > 0.05): over 4 documents no p-value of this test is below 0.12 before Holm's "
@@ -164,7 +164,7 @@ def test_band_and_tests_that_disagree_are_explained() -> None:
     )
     many = planted_records({"jsonl": 9e9, "prose": 3_000}, benchmarks=("network",), seeds=12)
     (pair,) = analyse_model(many).comparisons
-    assert tables.disagreements(pair.pooled, 0.95) == []
+    assert pair_tables.disagreements(pair.pooled, 0.95) == []
 
 
 def test_models_at_the_floor_are_said_to_be_there(tmp_path: Path) -> None:
