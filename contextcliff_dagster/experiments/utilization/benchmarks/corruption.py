@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Literal
 
-from contextcliff_dagster.experiments.utilization.benchmarks.asking import Made
+from contextcliff_dagster.experiments.utilization.benchmarks.asking import Made, RetryError
 from contextcliff_dagster.experiments.utilization.benchmarks.constraints.corruption import (
     change_constraints,
 )
@@ -57,7 +57,10 @@ def corrupt(data: Benchmark, share: float, of: Corrupted, seed: int) -> Benchmar
         return data
     for attempt in range(_MOST_ATTEMPTS):
         draws = Draws("corruption", data.name, data.seed, seed, of, attempt)
-        change = _CHANGES[data.name](draws, data, count, of == "recomputed")
+        try:
+            change = _CHANGES[data.name](draws, data, count, of == "recomputed")
+        except RetryError:
+            continue
         places = [
             place
             for place, (one, other) in enumerate(zip(change.records, data.records, strict=True))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import repeat
 
 from contextcliff_dagster.experiments.utilization.benchmarks.asking import (
+    KINDS,
     Asked,
     Made,
     RetryError,
@@ -22,6 +24,7 @@ from contextcliff_dagster.experiments.utilization.benchmarks.data import (
 from contextcliff_dagster.experiments.utilization.benchmarks.draws import Draws
 from contextcliff_dagster.experiments.utilization.benchmarks.network.generator import make_network
 from contextcliff_dagster.experiments.utilization.benchmarks.sizes import (
+    most_questions,
     records_of,
     require_parameters,
 )
@@ -30,6 +33,7 @@ from contextcliff_dagster.experiments.utilization.benchmarks.warehouse.generator
 )
 
 _MOST_ATTEMPTS = 200
+_ATTEMPTS_WITH_LOOKUPS = 50
 
 _MAKERS: Mapping[
     BenchmarkName,
@@ -69,12 +73,17 @@ def generate(
         ValueError: parameters that no document has; kinds that the benchmark does not have.
     """
     require_parameters(name, parameters)
+    if questions > (most := most_questions(name, parameters)):
+        raise ValueError(
+            f"a {name} document of {records_of(name, parameters)} records holds {most} questions "
+            f"at most, not {questions}; choose a larger scale or fewer questions"
+        )
     asked = questions_to_ask(name, seed, kinds, hops, questions)
     make = _MAKERS[name]
-    for attempt in range(_MOST_ATTEMPTS):
+    for attempt, wanted in enumerate(_attempts(asked, len(set(kinds or KINDS[name])))):
         draws = Draws(name, seed, parameters.get("draw", 0), attempt)
         try:
-            records, found, notes = make(draws, parameters, evidence, asked)
+            records, found, notes = make(draws, parameters, evidence, wanted)
         except RetryError:
             continue
         return Benchmark(
@@ -84,3 +93,16 @@ def generate(
         f"a {name} document of {records_of(name, parameters)} records is too small for {questions} "
         "questions; choose a larger scale or fewer questions"
     )
+
+
+def _attempts(asked: Sequence[Asked], least: int) -> Iterator[Sequence[Asked]]:
+    """Yield what to ask in each attempt: as wished, then more and more lookups instead.
+
+    The first ``least`` questions stay: there is one of each kind among them.
+    """
+    yield from repeat(asked, _MOST_ATTEMPTS)
+    kept = len(asked)
+    while kept > least:
+        kept = max(least, kept // 2)
+        lookups = [one._replace(kind="lookup") for one in asked[kept:]]
+        yield from repeat([*asked[:kept], *lookups], _ATTEMPTS_WITH_LOOKUPS)

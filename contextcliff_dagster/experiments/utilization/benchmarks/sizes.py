@@ -53,6 +53,16 @@ def records_of(name: BenchmarkName, parameters: Mapping[str, int]) -> int:
     return sum(parameters[key] for key in DEFAULTS["network"])
 
 
+def most_questions(name: BenchmarkName, parameters: Mapping[str, int]) -> int:
+    """Return how many questions a document with these parameters holds, with any seed.
+
+    Of constraints only facts are looked up, and a sum needs two of them.
+    """
+    if name == "constraints":
+        return num_facts(parameters) - 1
+    return records_of(name, parameters) // 2
+
+
 def require_parameters(name: BenchmarkName, parameters: Mapping[str, int]) -> None:
     """Refuse parameters of no document.
 

@@ -77,3 +77,13 @@ def test_more_than_can_be_changed_is_refused(name: BenchmarkName) -> None:
     with pytest.raises(ValueError, match="not from 0 to below 1"):
         corrupt(data, 1.0, "distractors", 0)
     assert corrupt(data, 0, "distractors", 0) is data
+
+
+@pytest.mark.parametrize(("seed", "share"), [(494, 0.5), (727, 0.3), (727, 0.5)])
+def test_a_flow_that_no_record_alone_limits_any_more_is_drawn_again(
+    seed: int, share: float
+) -> None:
+    data = generate("network", seed, parameters_for("network", 30), kinds=("flow",), questions=2)
+    changed = corrupt(data, share, "recomputed", 0)
+
+    assert all(one.margin > 0 and one.evidence for one in changed.questions)

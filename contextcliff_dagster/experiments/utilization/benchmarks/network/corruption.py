@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 
-from contextcliff_dagster.experiments.utilization.benchmarks.asking import Made
+from contextcliff_dagster.experiments.utilization.benchmarks.asking import Made, RetryError
 from contextcliff_dagster.experiments.utilization.benchmarks.data import Benchmark, Record
 from contextcliff_dagster.experiments.utilization.benchmarks.draws import Draws
 from contextcliff_dagster.experiments.utilization.benchmarks.network.answers import Network
@@ -24,6 +24,9 @@ def change_network(draws: Draws, data: Benchmark, count: int, recompute: bool) -
 
     Where answers are to stay, no connection gets lighter at a time as of which paths or flows are
     asked: heavier ones open no shortcut, and what limits a flow is kept.
+
+    Raises:
+        RetryError: a question has no good answer any more.
     """
     records: list[Record] = list(data.records)
     network = Network(records)
@@ -57,7 +60,10 @@ def change_network(draws: Draws, data: Benchmark, count: int, recompute: bool) -
     questions = list(data.questions)
     if recompute:
         changed = Network(records)
-        questions = [changed.question(one.kind, one.about) for one in questions]
+        try:
+            questions = [changed.question(one.kind, one.about) for one in questions]
+        except ValueError as error:  # now no record alone limits a flow
+            raise RetryError from error
     return Made(records, questions, {})
 
 

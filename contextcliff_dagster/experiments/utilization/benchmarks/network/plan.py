@@ -24,6 +24,8 @@ _FACTORS = (0.5, 0.75, 1.25, 1.5, 2.0)
 _HEAVY = 300
 """Weights beyond it are brought down, so that they stay in sight of the others."""
 _DECOYS = 2
+_FEWEST_EVENTS = 2
+"""Of a connection that is asked about."""
 
 
 class Busy(NamedTuple):
@@ -82,10 +84,9 @@ class Plan:
         self._taken: set[int] = set()
         self.busy: list[Busy] = []
         kinds = [one.kind for one in asked if one.kind in ("aggregate", "as_of")]
-        kinds = kinds[: max(0, len(self._edges) - 1)]
-        room = (events if events < 24 else events * 3 // 4) // max(1, len(kinds))
-        if kinds and room < 2:
-            raise ValueError(f"{events} events are too few for these questions")
+        events = events if events < 24 else events * 3 // 4
+        kinds = kinds[: min(len(self._edges) - 1, events // _FEWEST_EVENTS)]
+        room = events // max(1, len(kinds))
         size = self._size + parameters["num_nodes"]
         needed = needed_records(size, evidence, parameters, room)
         edges = self._asked_edges(len(kinds))
@@ -95,7 +96,8 @@ class Plan:
         for edge in [edge[::-1] for edge in edges if edge[::-1] in known] + self._edges[:_DECOYS]:
             planned = {busy.edge for busy in self.busy}
             enough = self._size - len(self._taken) > 6 * needed + len(self._edges)
-            if edge not in planned and len(planned) < len(kinds) + _DECOYS and enough:
+            most = min(len(kinds) + _DECOYS, len(self._edges) - 1)
+            if edge not in planned and len(planned) < most and enough:
                 self._plan_busy(None, edge, needed, needed)
 
     def _asked_edges(self, count: int) -> list[Edge]:
