@@ -1,24 +1,40 @@
 """What measuring and judging continuations costs, and how often the conclusions are right.
 
     python benchmarks/continuation.py metrics [--generations 1000] [--jobs 2]
+    python benchmarks/continuation.py collapse [--prose FOLDER ...]
+    python benchmarks/continuation.py score [--passages 200]
 
 "metrics": seconds for all metrics of so many generations of 1,024 tokens, 770 words each, without
 embeddings: stretches of the novels in data/prose (`make prose`), else of random words.
+
+"collapse": how many human passages (of the .txt files in the folders; default data/prose) of 95,
+190 and 770 words are called a collapse, without and with another passage of their text as the
+author's, which tags they get, and the most extreme value of each sign; then how many of 200
+passages are called one after a collapse was planted in their second half.
+
+"score": of human passages against others of their text: mean, share below .05 and .25, and greatest
+distance from uniform (Kolmogorov-Smirnov), with 24 passages of one text and with half of all; then
+the mean score of passages that were broken in their second half or throughout.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import random
 import time
+from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
+from itertools import pairwise
+from pathlib import Path
 
 for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(variable, "1")
 
 import numpy as np
 
+ROOT = Path(__file__).resolve().parents[1]
 WORDS = 770
 
 
@@ -60,7 +76,156 @@ def show_metrics(given: argparse.Namespace) -> None:
     )
 
 
-PARTS: dict[str, Callable[[argparse.Namespace], None]] = {"metrics": show_metrics}
+def human_passages(folders: list[Path], words: int, most: int = 1 << 30) -> dict[str, list[str]]:
+    """Text -> consecutive passages of so many words."""
+    passages = {}
+    for path in sorted(one for folder in folders for one in folder.glob("*.txt")):
+        whole = path.read_text(encoding="utf-8").split()
+        starts = range(0, len(whole) - words, words)
+        passages[path.stem] = [" ".join(whole[at : at + words]) for at in starts][:most]
+    return passages
+
+
+def broken(text: str, how: str, seed: int) -> str:
+    """``text`` with its second half, or all of it, broken."""
+    rng = random.Random(seed)
+    words = text.split()
+    half = len(words) // 2
+    kept, rest = words[:half], words[half:]
+    if how == "looped":
+        rest = (rest[:12] * len(rest))[: len(rest)]
+    elif how == "one phrase":
+        rest = (rest[:2] * len(rest))[: len(rest)]
+    elif how == "drifting":
+        frame = rest[:12]
+        rest = [rng.choice(words) if at % 12 in (3, 9) else frame[at % 12] for at in range(half)]
+    elif how == "another language":
+        rest = [rng.choice(FRENCH) for _ in rest]
+    elif how == "no sentence ends":
+        kept, rest = [], [word.strip(".!?\"'") for word in words]
+    elif how == "symbols":
+        rest = ["".join(rng.choices("{}[]<>=#@$%^&|~", k=6)) for _ in rest]
+    elif how == "random words":
+        rest = ["".join(rng.choices("etaoinshrdlu", k=rng.randint(2, 9))) for _ in rest]
+    elif how == "half shuffled":
+        rng.shuffle(rest)
+    elif how == "shuffled":
+        kept, rest = [], rng.sample(words, len(words))
+    elif how == "simplified":
+        short = [word.strip(';,:"') for word in words]
+        kept, rest = [], [word + "." * (at % 8 == 7) for at, word in enumerate(short)]
+    return " ".join([*kept, *rest])
+
+
+FRENCH = "le la de et il elle que qui dans pas ne sur avec chien maison matin rue pain vie".split()
+COLLAPSES = (
+    "looped", "one phrase", "drifting", "another language", "no sentence ends", "symbols",
+    "random words",
+)  # fmt: skip
+
+
+def tag(pair: tuple[str, str | None]) -> str:
+    from contextcliff_dagster.experiments.continuation.prose.collapse import collapse_of
+
+    return collapse_of(*pair)
+
+
+def extremes(passages: list[str]) -> dict[str, float]:
+    """The value of each sign that is nearest to its limit, or furthest beyond."""
+    from contextcliff_dagster.experiments.continuation.prose.collapse import LIMITS, signs_of
+    from contextcliff_dagster.experiments.continuation.prose.words import read_prose
+
+    signs = [signs_of(read_prose(text), text, "English", None) for text in passages]
+    return {
+        name: (max if limit > 0 else min)(getattr(one, name) for one in signs)
+        for name, limit in LIMITS.items()
+    }
+
+
+def show_collapse(given: argparse.Namespace) -> None:
+    from contextcliff_dagster.experiments.continuation.prose.collapse import LIMITS
+
+    with ProcessPoolExecutor(given.jobs) as pool:
+        for words in (95, 190, 770):
+            texts = human_passages(given.prose, words)
+            alone = [(text, None) for of in texts.values() for text in of]
+            paired = [(a, b) for of in texts.values() for a, b in pairwise(of)]
+            for name, pairs in (("alone", alone), ("with the author's", paired)):
+                tags = Counter(pool.map(tag, pairs, chunksize=50))
+                wrong = len(pairs) - tags.pop("", 0)
+                print(
+                    f"collapse: {words} words, {name}: {wrong} of {len(pairs):,} human passages"
+                    f" ({wrong / len(pairs):.5f}) {dict(tags)}",
+                    flush=True,
+                )
+            found = list(pool.map(extremes, texts.values()))
+            print(
+                "  most extreme: "
+                + ", ".join(
+                    f"{name} {(max if limit > 0 else min)(one[name] for one in found):.3g}"
+                    f" (limit {abs(limit):g})"
+                    for name, limit in LIMITS.items()
+                )
+            )
+            first = [text for of in texts.values() for text in of][: 200 * 7 : 7]
+            for how in COLLAPSES:
+                planted = [(broken(text, how, at), first[0]) for at, text in enumerate(first)]
+                tags = Counter(pool.map(tag, planted, chunksize=20))
+                print(f"  {how:18} {len(planted) - tags['']:>4} of {len(planted)} {dict(tags)}")
+
+
+def described(scores: list[float | None]) -> str:
+    from scipy.stats import kstest
+
+    values = np.array([one for one in scores if one is not None], np.float64)
+    return (
+        f"n {len(values)}, mean {values.mean():.3f}, below .05: {(values < 0.05).mean():.3f},"
+        f" below .25: {(values < 0.25).mean():.3f},"
+        f" from uniform {kstest(values, 'uniform').statistic:.3f}"
+    )
+
+
+def show_score(given: argparse.Namespace) -> None:
+    from contextcliff_dagster.experiments.continuation.distance.human_noise import HumanNoise
+    from contextcliff_dagster.experiments.continuation.prose.metrics import prose_metrics
+
+    rng = random.Random(0)
+    with ProcessPoolExecutor(given.jobs) as pool:
+        for words in (95, 190, 770):
+            texts = human_passages(given.prose, words)
+            for of in texts.values():
+                rng.shuffle(of)
+                del of[given.passages :]
+            metrics = {
+                k: list(pool.map(prose_metrics, of, chunksize=20)) for k, of in texts.items()
+            }
+            noise = HumanNoise.fit({name: of[::2] for name, of in metrics.items()})
+            rest = {
+                name: list(zip(texts[name][1::2], of[1::2], strict=True))
+                for name, of in metrics.items()
+            }
+            pairs = [pair for of in rest.values() for pair in zip(of[::2], of[1::2], strict=False)]
+            human = [noise.score(a, b) for (_, a), (_, b) in pairs]
+            print(f"score: {words} words, half of all: {described(human)}", flush=True)
+            few = []
+            for of in metrics.values():
+                for at in range(0, len(of) - 40, 40):
+                    one = HumanNoise.fit({"one": of[at : at + 24]})
+                    left = of[at + 24 : at + 40]
+                    few += [one.score(a, b) for a, b in zip(left[::2], left[1::2], strict=True)]
+            print(f"  24 of one text: {described(few)}")
+            for how in ("looped", "simplified", "half shuffled", "shuffled", "another language"):
+                texts_broken = [broken(text, how, at) for at, ((text, _), _) in enumerate(pairs)]
+                found = pool.map(prose_metrics, texts_broken, chunksize=20)
+                scores = [noise.score(a, b) for a, (_, (_, b)) in zip(found, pairs, strict=True)]
+                print(f"  {how:18} {described(scores)}", flush=True)
+
+
+PARTS: dict[str, Callable[[argparse.Namespace], None]] = {
+    "metrics": show_metrics,
+    "collapse": show_collapse,
+    "score": show_score,
+}
 
 
 def main() -> None:
@@ -69,6 +234,11 @@ def main() -> None:
     metrics = parts.add_parser("metrics")
     metrics.add_argument("--generations", type=int, default=1_000)
     metrics.add_argument("--jobs", type=int, default=2)
+    for part in ("collapse", "score"):
+        one = parts.add_parser(part)
+        one.add_argument("--prose", type=Path, nargs="+", default=[ROOT / "data" / "prose"])
+        one.add_argument("--jobs", type=int, default=2)
+    one.add_argument("--passages", type=int, default=200, help="of each text")
     given = parser.parse_args()
     PARTS[given.part](given)
 

@@ -38,7 +38,9 @@ _WRAPPED_COMPOUND = re.compile(r"(?<=\w)-[^\S\n]*\n\s*(?=\w)")
 _NUMBER_RANGE = re.compile(r"(?<=\d)—(?=\d)")
 _DASH = re.compile(r"\s*(?:—(?:\s*—)*|--+|(?<=\s)-(?=\s)|^-(?=\s)|(?<=\s)-$)\s*")
 _QUOTE_RUN = re.compile(r"''+")
-_EMPHASIS = re.compile(r"[_*]{1,3}(?=[^\W_])|(?<=[^\W_])[_*]{1,3}|(?<=[.!?,;'])[_*]{1,3}(?=\s|$)")
+_EMPHASIS = re.compile(
+    r"(?<![^\W_])[_*]{1,3}(?=[^\W_])|(?<=[^\W_])[_*]{1,3}(?![^\W_])|(?<=[.!?,;'])[_*]{1,3}(?=\s|$)"
+)
 _ELLIPSIS = re.compile(r"\.(?:\s?\.)+")
 _BLANKS = re.compile(r"\s+")
 

@@ -1,0 +1,211 @@
+"""Collapse: a text that is no prose any more, whichever way it went.
+
+Each sign has a limit beyond what human prose reaches, so that at most 1 in 1,000 human passages is
+called a collapse; docs/continuation-statistics.md has the counts. A sign that the author's own
+passage shows, too, is style and no collapse.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Literal
+
+import numpy as np
+
+from contextcliff_dagster.experiments.continuation.prose.diversity import (
+    Ids,
+    last_seen,
+    ngram_ids,
+    windowed_diversity,
+    word_ids,
+)
+from contextcliff_dagster.experiments.continuation.prose.language import (
+    function_words,
+    language_of,
+    script_shares,
+)
+from contextcliff_dagster.experiments.continuation.prose.words import Prose, read_prose
+
+Collapse = Literal[
+    "", "empty", "garbage", "loop", "repetition", "language_switch", "salad", "runaway", "chatter"
+]
+"""The first that fits: no words; symbols, or words without blanks; a phrase over and over; phrases
+that come back, changed or not; another language or script; words without grammar; no sentence ends;
+talk about the task. "" is none."""
+
+_LOOP_PERIOD = 200
+_PHRASE = 5
+_LANGUAGE_WINDOW = 40
+_UNSPACED = re.compile(r"\S{41,}")
+_SYMBOL = re.compile(r"[^\w\s.,;:!?'()—-]")
+_CHATTER = re.compile(
+    r"\bas an? (?:ai|artificial intelligence|(?:large )?language model)\b"
+    r"|\bi(?:'m| am)? (?:can'?t|cannot|unable to|not able to|won'?t) (?:\w+ )?"
+    r"(?:continue|assist|help|provide|generate|write|fulfil|comply|reproduce|create)\w* (?:with )?"
+    r"(?:a|the|this|that|your) (?:\w+ )?"
+    r"(?:stor|text|passage|request|novel|book|content|continuation|copyright)"
+    r"|^(?:sure|certainly|of course|okay|absolutely)[,.! ]+(?:here|i can|i will|i'll|let me)"
+    r"|^here(?: is|'s| are) (?:a|an|the|my|your|one) [\w ]*"
+    r"(?:continuation|story|passage|text|version|response|rewrite|chapter)"
+    r"|\blet me know if you\b|\bwould you like me to\b"
+    r"|\bi hope this (?:helps|continuation|meets)\b"
+    r"|<\|?(?:im_start|im_end|endoftext|eot_id|assistant|user|system|end|think)\|?>|</?think>"
+    r"|(?:^|\s)(?:###\s*(?:instruction|response|input|assistant)|\[/?inst\])"
+)
+"""Of the canonical text in small letters."""
+
+
+@dataclass(frozen=True, slots=True)
+class Signs:
+    """What is looked at; shares are 0..1.
+
+    Attributes:
+        words: count.
+        symbols: share of characters that are neither letters, figures, blanks nor marks of prose.
+        unspaced: share of characters in runs of more than 40 without a blank.
+        looped_words: longest run of words that repeat what was one period before, for at least two
+            periods.
+        repeated_phrases: share of runs of five words that were there before, in the 200 words where
+            it is highest.
+        lowest_diversity, highest_diversity: distinct words / words over windows of 100 words, of 50
+            in a shorter text, whose highest is not looked at.
+        foreign: share of stretches of 40 words in another language than the author's.
+        foreign_letters: share of letters in another script than the author's.
+        fewest_function_words: share in the 100 words with the fewest; 1 where the author's language
+            is unknown.
+        longest_sentence: words without the end of a sentence.
+        chatter: 1 where it talks about the task or has a template's mark, else 0.
+    """
+
+    words: float
+    symbols: float = 0.0
+    unspaced: float = 0.0
+    looped_words: float = 0.0
+    repeated_phrases: float = 0.0
+    lowest_diversity: float = 1.0
+    highest_diversity: float = 0.0
+    foreign: float = 0.0
+    foreign_letters: float = 0.0
+    fewest_function_words: float = 1.0
+    longest_sentence: float = 0.0
+    chatter: float = 0.0
+
+
+_RULES: Sequence[tuple[Collapse, str, float]] = (
+    ("garbage", "symbols", 0.1),
+    ("garbage", "unspaced", 0.3),
+    ("loop", "looped_words", 8.0),
+    ("repetition", "repeated_phrases", 0.33),
+    ("repetition", "lowest_diversity", -0.33),
+    ("language_switch", "foreign_letters", 0.15),
+    ("language_switch", "foreign", 0.34),
+    ("salad", "fewest_function_words", -0.1),
+    ("salad", "highest_diversity", 0.97),
+    ("runaway", "longest_sentence", 300.0),
+    ("chatter", "chatter", 0.5),
+)
+"""Tag, sign and the limit that it must pass; a negative one is a lower limit."""
+LIMITS: Mapping[str, float] = {sign: limit for _, sign, limit in _RULES}
+LEAST_WORDS = 5
+
+
+def collapse_of(text: str, author: str | None = None) -> Collapse:
+    """The tag of ``text``, "" for prose; ``author``: what the author wrote at the same place.
+
+    Without ``author`` the language is that of the beginning of ``text``.
+    """
+    own = read_prose(author) if author is not None else None
+    language = language_of(own.words) if own else None
+    prose = read_prose(text)
+    signs = signs_of(prose, text, language, own)
+    if signs.words < LEAST_WORDS:
+        # Marks and symbols alone are no silence.
+        return "garbage" if len("".join(text.split())) > 10 * max(signs.words, 2) else "empty"
+    first = next((rule for rule in _RULES if _passes(signs, rule)), None)
+    if first is None or own is None:
+        return first[0] if first else ""
+    usual = signs_of(own, author or "", language, own)
+    return next((r[0] for r in _RULES if _passes(signs, r) and not _passes(usual, r)), "")
+
+
+def signs_of(prose: Prose, text: str, language: str | None, author: Prose | None) -> Signs:
+    """The signs of a text that has been read; ``language`` and ``author`` are what is expected."""
+    words = prose.words
+    if len(words) < LEAST_WORDS:
+        return Signs(float(len(words)))
+    ids = word_ids(words)
+    window = 100 if len(words) >= 100 else 50
+    diversity = windowed_diversity(ids, min(window, len(words)))
+    small = prose.text.lower()
+    expected = language or language_of(words[:100])
+    bounds = [0, *map(int, prose.sentence_ends), len(words)]
+    return Signs(
+        words=float(len(words)),
+        symbols=len(_SYMBOL.findall(prose.text)) / len(prose.text),
+        unspaced=sum(map(len, _UNSPACED.findall(prose.text))) / len(prose.text),
+        looped_words=float(looped_words(ids)),
+        repeated_phrases=_repeated_phrases(ids),
+        lowest_diversity=float(diversity.min()),
+        highest_diversity=float(diversity.max()) if len(words) >= 100 else 0.0,
+        foreign=_foreign_share(words, expected),
+        foreign_letters=_foreign_letters(prose, author),
+        fewest_function_words=_fewest_function_words(words, expected),
+        longest_sentence=float(max(b - a for a, b in pairwise(bounds))),
+        chatter=float(_CHATTER.search(small) is not None),
+    )
+
+
+def looped_words(ids: Ids) -> int:
+    """Longest run of words that equal those one period before, for at least two periods."""
+    longest = 0
+    for period in range(1, min(_LOOP_PERIOD, len(ids) // 3) + 1):
+        same = ids[period:] == ids[:-period]
+        if np.count_nonzero(same) <= max(longest, 2 * period - 1):
+            continue
+        changes = np.flatnonzero(np.diff(np.concatenate(([0], same.view(np.int8), [0]))))
+        run = int((changes[1::2] - changes[::2]).max())
+        if run >= 2 * period and run > longest:
+            longest = run
+    return longest
+
+
+def _repeated_phrases(ids: Ids) -> float:
+    phrases = ngram_ids(ids, _PHRASE)
+    if not len(phrases):
+        return 0.0
+    total = np.concatenate(([0], np.cumsum(last_seen(phrases) >= 0)))
+    width = min(200, len(phrases))
+    return float((total[width:] - total[:-width]).max()) / width
+
+
+def _foreign_share(words: Sequence[str], expected: str | None) -> float:
+    if expected is None:
+        return 0.0
+    stretches = [
+        words[at : at + _LANGUAGE_WINDOW]
+        for at in range(0, len(words) - _LANGUAGE_WINDOW + 1, _LANGUAGE_WINDOW // 2)
+    ] or [words]
+    return float(np.mean([language_of(one) not in (expected, None) for one in stretches]))
+
+
+def _foreign_letters(prose: Prose, author: Prose | None) -> float:
+    shares = script_shares(prose.text)
+    usual = script_shares(author.text) if author else script_shares(prose.text[:400])
+    return float(sum(share for script, share in shares.items() if usual.get(script, 0.0) < 0.01))
+
+
+def _fewest_function_words(words: Sequence[str], expected: str | None) -> float:
+    if expected is None:
+        return 1.0
+    listed = np.concatenate(([0], np.cumsum(function_words(words, expected))))
+    width = min(100, len(words))
+    return float((listed[width:] - listed[:-width]).min()) / width
+
+
+def _passes(signs: Signs, rule: tuple[Collapse, str, float]) -> bool:
+    _, sign, limit = rule
+    value = float(getattr(signs, sign))
+    return value > limit if limit >= 0 else value < -limit
