@@ -15,8 +15,8 @@ import numpy as np
 from contextcliff_dagster.experiments.continuation.prose.words import Prose, read_prose
 
 RUN_WORDS = 8
-"""Words of the runs that are counted, as in the contamination check of Chowdhery et al. 2022, "PaLM:
-scaling language modeling with pathways"."""
+"""Words of the runs that are counted, as in the contamination check of Chowdhery et al. 2022,
+"PaLM: scaling language modeling with pathways"."""
 
 
 @dataclass(frozen=True, slots=True)
