@@ -38,6 +38,11 @@ _COMMANDS = {
         "utilization",
         "Measure whether structure lets a model use more context.",
     ),
+    "continuation": (
+        "continuation",
+        "continuation",
+        "Compare how models' writing changes as their context grows.",
+    ),
     "compare": (
         "compare",
         "compare",

@@ -1,0 +1,139 @@
+"""One text cut so that every context size ends at the same token, as Context-Tester cuts it.
+
+Its faults are kept: the natural boundary is the end of the author's continuation and not the point
+where the model goes on, and a text that is too short is repeated. The boundaries themselves are
+ours (ends of sentences and paragraphs).
+"""
+
+from __future__ import annotations
+
+import bisect
+import re
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from contextcliff_dagster.contracts import DataError
+
+_STOPS = re.compile(r"""["'“”‘’][.!?]+["'“”‘’]|\.{3,}[!?]?|[.!?]{2,}|[.!?]""")
+_INITIAL = re.compile(r"\b[A-Z]\Z")
+_BOUNDARY = re.compile(r"""[.!?]+["'”’)\]]*(?=\s|\Z)|\n\n+""")
+_SHARE_USED, _SURPLUS, _MARGIN = 0.8, 1.2, 20
+
+
+class TextTokenizer(Protocol):
+    """Text to token ids and back."""
+
+    def encode(self, text: str) -> Sequence[int]: ...
+
+    def decode(self, ids: Sequence[int]) -> str: ...
+
+
+def source_text(content: str) -> str:
+    """The first 80% of the characters of a file, normalised.
+
+    NFKC; a double hyphen becomes an em dash; paragraphs are separated by a blank line each, and
+    inside them line breaks are spaces. Quotes stay as they are.
+
+    Raises:
+        DataError: there is no text.
+    """
+    kept = unicodedata.normalize("NFKC", content[: int(_SHARE_USED * len(content))])
+    lines = kept.replace("--", "—").replace("\r\n", "\n").replace("\r", "\n")
+    paragraphs = (piece.replace("\n", " ").strip() for piece in re.split(r"\n\s*\n", lines))
+    text = "\n\n".join(piece for piece in paragraphs if piece)
+    if not text:
+        raise DataError("The text is empty; name a file with a long text.")
+    return text
+
+
+@dataclass(frozen=True, slots=True)
+class Slices:
+    """The working tokens of a text, and what is cut from their end.
+
+    ``max_tokens`` is the length of a continuation; ``overhead`` what the instruction takes, in
+    tokens.
+    """
+
+    tokens: Sequence[int]
+    tokenizer: TextTokenizer
+    max_tokens: int
+    overhead: int
+
+    @property
+    def ground_truth(self) -> str:
+        """The author's continuation: the last ``max_tokens`` tokens."""
+        return self.tokenizer.decode(self.tokens[-self.max_tokens :])
+
+    def has(self, context_tokens: int) -> bool:
+        """Whether the text reaches that far; the reference stops at the first that it does not."""
+        wanted = self._story_tokens(context_tokens)
+        return 0 < wanted <= len(self.tokens) - self.max_tokens
+
+    def context(self, context_tokens: int) -> str:
+        """Return the text before the continuation that fills a window of ``context_tokens``.
+
+        Its last, unfinished sentence is still there: see `trimmed`.
+
+        Raises:
+            DataError: the text is too short, or the window has no room for any.
+        """
+        if not self.has(context_tokens):
+            raise DataError(
+                f"A context of {context_tokens:,} tokens does not fit: the text has "
+                f"{len(self.tokens):,} tokens, {self.max_tokens:,} of them to be continued, and "
+                f"the instruction takes {self.overhead:,}; use a longer text or another size."
+            )
+        end = len(self.tokens) - self.max_tokens
+        return self.tokenizer.decode(self.tokens[end - self._story_tokens(context_tokens) : end])
+
+    def _story_tokens(self, context_tokens: int) -> int:
+        return context_tokens - self.max_tokens - self.overhead
+
+
+def sliced(
+    text: str, tokenizer: TextTokenizer, max_context: int, max_tokens: int, instruction: str
+) -> Slices:
+    """Cut ``text`` (of `source_text`) for contexts of up to ``max_context`` tokens.
+
+    A text of fewer than 1.2 x ``max_context`` + ``max_tokens`` tokens is repeated to that length,
+    as the reference does; the author's continuation may then be in the context.
+    """
+    overhead = len(tokenizer.encode(instruction)) + _MARGIN
+    needed = int(_SURPLUS * max_context) + max_tokens
+    ids = list(tokenizer.encode(text))
+    if len(ids) < needed:
+        ids = ids * (needed // max(len(ids), 1) + 1)
+    window = pruned(tokenizer.decode(ids[:needed]), tokenizer, max_context)
+    return Slices(tuple(tokenizer.encode(window)), tokenizer, max_tokens, overhead)
+
+
+def pruned(text: str, tokenizer: TextTokenizer, most: int) -> str:
+    """The longest beginning of ``text`` of at most ``most`` tokens that ends at a boundary.
+
+    Without a boundary the first 2 x ``most`` characters.
+    """
+    ends = [found.end() for found in _BOUNDARY.finditer(text)]
+    if not ends:
+        return text[: 2 * most]
+    fitting = bisect.bisect_right(ends, most, key=lambda end: len(tokenizer.encode(text[:end])))
+    return text[: ends[fitting - 1]] if fitting else text[: 2 * most]
+
+
+def trimmed(text: str) -> str:
+    """``text`` up to its last sentence end; unchanged where it has none.
+
+    No end is a single full stop after an initial or a digit. `Mr.` is taken for one, and a closing
+    quote after the stop is cut off, as in the reference.
+    """
+    bare = text.rstrip()
+    for found in reversed(list(_STOPS.finditer(bare))):
+        if found[0] == "." and _is_no_end(bare, found.start()):
+            continue
+        return bare[: found.end()]
+    return bare
+
+
+def _is_no_end(text: str, dot: int) -> bool:
+    return text[dot - 1 : dot].isdigit() or bool(_INITIAL.search(text[max(0, dot - 2) : dot]))
