@@ -16,7 +16,12 @@ import pandas as pd
 import yaml
 
 from contextcliff_dagster.studies import kept_in
-from contextcliff_dagster_tests.support.files import folders, log_files, score_tables
+from contextcliff_dagster_tests.support.files import (
+    continuation_runs,
+    folders,
+    log_files,
+    score_tables,
+)
 from contextcliff_dagster_tests.support.files.warehouse_files import rows
 from contextcliff_dagster_tests.support.paths import CHECKOUT, DOCS
 from contextcliff_dagster_tests.support.servers import faulty_server as wire
@@ -115,6 +120,8 @@ def write_world(folder: Path, url: str, store: Path) -> Mapping[str, str]:
     (folder / "models.yaml").write_text(text, encoding="utf-8")
     _documents(folder)
     _scores(folder)
+    for name in ("run-f16", "run-q4"):
+        continuation_runs.write_made_run(folder / "results" / name, name=name)
     _studies(kept_in(store), folder / "questions.jsonl")
     return {
         "CONTEXTCLIFF_HOME": str(store),

@@ -196,7 +196,12 @@ def _data() -> Iterator[Case]:
         "a header alone": "context,question,answers\n",
         "commas alone": ",,,\n,,,\n",
     }.items():
-        for line in ("prepare --data own.csv", "analyze own.csv", "compare own.csv own.csv"):
+        for line in (
+            "prepare --data own.csv",
+            "analyze own.csv",
+            "compare own.csv own.csv",
+            "continuation compare own.csv",
+        ):
             make = lambda folder, text=text: (folder / "own.csv").write_text(text)  # noqa: E731
             yield Case(f"{line}: {label}", tuple(line.split()), ("own.csv",), make)
 

@@ -116,6 +116,12 @@ _PLACES = {
     "analyze --aggregated": Place("analyze --aggregated own.csv", "own.csv"),
     "analyze --pool": Place("analyze --pool own.csv own.csv", "own.csv"),
     "compare": Place("compare own.csv own.csv", "own.csv"),
+    # Runs of continuation
+    "continuation compare csv": Place("continuation compare own.csv", "own.csv"),
+    "continuation compare json": Place(
+        "continuation compare .", "metadata.json", ("missing", "UTF-16"),
+        more=_write("context_1024_results.json", '{"averaged_stats": {"cloze_score": 3}}'),
+    ),
     # Policies
     "guard": Place("guard own.json --tokens 1", "own.json"),
     "guard --file": Place(

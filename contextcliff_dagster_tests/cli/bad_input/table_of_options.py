@@ -40,6 +40,7 @@ LINES = {
     "export": "export quick out.zip",
     "import": "import out.zip",
     "gallery": "gallery out.zip",
+    "continuation compare": "continuation compare run.csv",
     "utilization": "utilization --model reference-short --benchmark ledger --scale 1k",
 }
 _NUMBERS = ("abc", "", "nan", "inf", "-1", "1e400", "1" * 30, "1" * 5_000, "0x10", "1,5")
@@ -83,6 +84,7 @@ _CALLBACKS = {
             "--tokenizer": ("x", "tiktoken:x", "file:nosuch.json"),
         }.items()
     },
+    "continuation compare run.csv --tolerance": ("nan", "inf", "0", "1", "-5%", "", "x"),
     "policy quick --expires": ("0", "-1", "2026-13-45", "x", "", "99999", "1" * 5_000),
 }
 _NAMES = {
@@ -110,7 +112,7 @@ _NAMED = (
     "guard p.json --file s.csv --tokenizer {}", "guard p.json --tokens 1 --identity {}",
     "ledger export {} out", "ledger prune {}", "import {}", "gallery {}", "{}", "answers {}",
     "answers quick --campaign {}", "models {}", "report quick --campaign {}",
-    "policy quick --campaign {}",
+    "policy quick --campaign {}", "continuation compare {}",
 )  # fmt: skip
 
 

@@ -55,6 +55,6 @@ def _cosines(left: NDArray[Any], right: NDArray[Any]) -> NDArray[Any]:
     """Row by row; 0 where a row is zero."""
     norms = np.linalg.norm(left, axis=1) * np.linalg.norm(right, axis=1)
     products = (left * right).sum(axis=1)
-    out = np.zeros_like(norms)
+    out: NDArray[Any] = np.zeros(len(norms))
     np.divide(products, norms, out=out, where=norms > 0)
     return out

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import math
+import os
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -64,7 +65,9 @@ def _of_context_files(folder: Path, files: Mapping[int, Path]) -> Run:
         info = content.get("context_info")
         contexts[size] = ContextResult(size, rounds, info if isinstance(info, dict) else {}, known)
     metadata = folder / "metadata.json"
-    return _with_metadata(_object(metadata) if metadata.exists() else {}, contexts, folder.name)
+    return _with_metadata(
+        _object(metadata) if os.path.lexists(metadata) else {}, contexts, folder.name
+    )
 
 
 def _of_analysis(file: Path) -> Run:

@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from contextcliff_dagster.analysis.statistics.sign_flips import holm
 from contextcliff_dagster.experiments.continuation.compat.averages import Round, values_of
 
 Correction = Literal["holm", "bonferroni", "fdr_bh"]
@@ -87,21 +88,13 @@ def magnitude(effect: float) -> Literal["small", "medium", "large"]:
 
 def adjusted(p_values: Sequence[float], method: Correction = "holm") -> list[float]:
     """p values adjusted for their number (Holm 1979; Benjamini and Hochberg 1995; Bonferroni)."""
-    n = len(p_values)
-    if not n:
-        return []
-    p = np.asarray(p_values, dtype=float)
     if method == "bonferroni":
-        return np.minimum(p * n, 1).tolist()
-    order = np.argsort(p, kind="stable")
-    ranks = np.arange(1, n + 1)
-    if method == "holm":
-        ordered = np.maximum.accumulate(p[order] * (n + 1 - ranks))
-    else:
-        ordered = np.minimum.accumulate((p[order] * n / ranks)[::-1])[::-1]
-    out = np.empty(n)
-    out[order] = np.minimum(ordered, 1)
-    return out.tolist()
+        return [min(p * len(p_values), 1.0) for p in p_values]
+    if method == "holm" or not p_values:
+        return [p for p in holm(p_values) if p is not None]
+    from scipy.stats import false_discovery_control
+
+    return [float(p) for p in false_discovery_control(p_values)]
 
 
 def spearman(x: Sequence[float], y: Sequence[float]) -> tuple[float, float]:
@@ -140,10 +133,10 @@ def degradation_statistics(rounds: Mapping[int, Sequence[Round]]) -> dict[str, A
                 "u_statistic": u,
                 "p_value": p,
                 "significant": p < _ALPHA,
-                "corrected_p_value": holm,
-                "significant_corrected": holm < _ALPHA,
+                "corrected_p_value": corrected_p,
+                "significant_corrected": corrected_p < _ALPHA,
             }
-            for (size, (u, p)), holm in zip(tests.items(), corrected, strict=True)
+            for (size, (u, p)), corrected_p in zip(tests.items(), corrected, strict=True)
         },
         "effect_sizes": {
             size: {"effect_size": effect, "magnitude": magnitude(effect)}

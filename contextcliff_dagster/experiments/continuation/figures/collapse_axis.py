@@ -20,10 +20,16 @@ _GROWTH, _AIR = 0.06, 0.04
 
 @dataclass(frozen=True, slots=True)
 class UsualRange:
-    """Linear from ``low`` to ``high``, logarithmic beyond; a tenth more never leaves the axes."""
+    """Linear from ``low`` to ``high``, logarithmic beyond."""
 
     low: float
     high: float
+
+    def stretched(self, values: Iterable[float]) -> UsualRange:
+        """The range with those of ``values`` that are not further off than it is wide."""
+        width = self.high - self.low
+        near = [x for x in values if self.low - width <= x <= self.high + width]
+        return UsualRange(min([self.low, *near]), max([self.high, *near]))
 
     def forward(self, y: Any) -> NDArray[Any]:
         """Values to heights: the usual range is 0 to 1."""
@@ -41,23 +47,28 @@ class UsualRange:
 
 
 def collapse_axis(axes: Axes, usual: UsualRange, values: Iterable[float], *, invert: bool) -> None:
-    """Give ``axes`` limits that hold all ``values``; where some lie beyond ``usual``, a log scale.
+    """Give ``axes`` limits that hold all ``values``; where some lie far off, a log scale for them.
 
-    The usual range is then bounded by lines, and the outermost value is a tick.
+    The linear range ends at a line there, and the outermost value is a tick.
     """
+    from matplotlib.ticker import MaxNLocator
+
     known = [value for value in values if math.isfinite(value)]
-    low, high = min([usual.low, *known]), max([usual.high, *known])
-    ends = usual.forward([low, high])
+    linear = usual.stretched(known)
+    low, high = min([linear.low, *known]), max([linear.high, *known])
+    ends = linear.forward([low, high])
     air = _AIR * (ends[1] - ends[0])
-    axes.set_yscale("function", functions=(usual.forward, usual.inverse))
-    limits = usual.inverse([ends[0] - air, ends[1] + air])
-    step = (usual.high - usual.low) / 5
-    ticks = [usual.low + k * step for k in range(6)]
-    for beyond, end in ((low < usual.low, low), (high > usual.high, high)):
-        if beyond:
+    axes.set_yscale("function", functions=(linear.forward, linear.inverse))
+    limits = linear.inverse([ends[0] - air, ends[1] + air])
+    ticks = [
+        float(tick)
+        for tick in MaxNLocator(6).tick_values(linear.low, linear.high)
+        if linear.low - 1e-9 <= tick <= linear.high + 1e-9
+    ]
+    for end, edge, limit in ((low, linear.low, limits[0]), (high, linear.high, limits[1])):
+        if end != edge:
             ticks.append(end)
-            edge = usual.low if end == low else usual.high
             axes.axhline(edge, color=FAINT, lw=1.4, zorder=1)
-            axes.axhspan(edge, float(limits[0 if end == low else 1]), color=FAINT, alpha=0.25, lw=0)
+            axes.axhspan(edge, float(limit), color=FAINT, alpha=0.25, lw=0)
     axes.set_yticks(sorted(ticks), [f"{tick:.3g}" for tick in sorted(ticks)])
     axes.set_ylim(*(limits[::-1] if invert else limits))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from textwrap import wrap
 from typing import TYPE_CHECKING
 
 from contextcliff_dagster.experiments.continuation.compat.convergence import Convergence
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _NEAR, _FAR = "#4C9A6A", "#E9ECEF"
-_ROW, _MOST_GROUPS = 0.24, 9
+_ROW, _MOST_LINES = 0.24, 9
 
 
 @house_style()
@@ -75,8 +76,8 @@ def _draw_first(axes: Axes, found: Convergence) -> None:
 def _write_groups(figure: Figure, found: Convergence, top: float) -> None:
     write(figure, 7.1, top, "Metrics near at the same sizes", fontsize=11, fontweight="bold")
     groups = [group for group in found.groups() if len(group) > 1]
-    lines = [", ".join(group) for group in groups[:_MOST_GROUPS]] or ["none"]
-    if len(groups) > _MOST_GROUPS:
-        lines[-1] = f"and {len(groups) - _MOST_GROUPS + 1} further groups"
+    lines = [line for group in groups for line in wrap(", ".join(group), 62)] or ["none"]
+    if len(lines) > _MOST_LINES:
+        lines[_MOST_LINES - 1 :] = ["and further ones, which the JSON file lists"]
     for place, line in enumerate(lines):
-        write(figure, 7.1, top - 0.28 - 0.22 * place, shortened(line, 66), fontsize=8)
+        write(figure, 7.1, top - 0.28 - 0.2 * place, line, fontsize=8)

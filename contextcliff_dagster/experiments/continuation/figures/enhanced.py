@@ -38,10 +38,10 @@ _COLOURS = {"p < .01": "#B5482F", "p < .05": "#E39B7B", "n.s.": "#EEF1F4"}
 @house_style()
 def plot_enhanced(run: Run, result: dict[str, Any], dpi: int) -> bytes:
     """PNG bytes of ``result``, the statistics of ``run`` (`compat.statistics`)."""
-    height = 9.6
+    height = 9.7
     figure = blank_page(height)
     figure.set_dpi(dpi)
-    places = [(0.75 + 5.5 * column, 4.95 - 4.2 * row) for row in (0, 1) for column in (0, 1)]
+    places = [(0.75 + 5.5 * column, 5.35 - 4.2 * row) for row in (0, 1) for column in (0, 1)]
     axes = [panel(figure, left, bottom, 4.85, 3.2) for left, bottom in places]
     _draw_composite(axes[0], result)
     _draw_variation(axes[1], result)
@@ -54,7 +54,7 @@ def plot_enhanced(run: Run, result: dict[str, Any], dpi: int) -> bytes:
     words = (
         f"Trend of the means: rank correlation {rho:.2f}, p = {result['trend_p_value']:.3g}; "
         f"{'degradation' if summary['degradation_detected'] else 'no degradation'} by this rule, "
-        f"which has no null control; tests are two-sided against {result['baseline_context']:,}"
+        f"which has no null control; two-sided tests against {result['baseline_context']:,} tokens"
     )
     write(figure, 0.37, height - 0.62, words, fontsize=9.5, color=SOFT_INK)
     return png_bytes(figure)
@@ -95,7 +95,8 @@ def _draw_effects(axes: Axes, result: dict[str, Any]) -> None:
     _bars(axes, list(effects), [abs(one["effect_size"]) for one in effects.values()])
     for limit, word in ((_MEDIUM, "medium"), (_LARGE, "large")):
         axes.axhline(limit, color=INK, ls="--", lw=1.1)
-        axes.text(1.0, limit + 0.01, word, transform=axes.get_yaxis_transform(), ha="right")
+        transform = axes.get_yaxis_transform()
+        axes.text(0.005, limit + 0.01, word, transform=transform, fontsize=8)
     axes.set_ylim(0, 1.08)
     axes.set_title("Effect against the smallest context (|rank-biserial r|)", fontsize=11)
 
@@ -112,14 +113,15 @@ def _draw_significance(axes: Axes, result: dict[str, Any]) -> None:
                 Rectangle((place - 0.5, row - 0.5), 1, 1, fc=_COLOURS[word], ec="white", lw=1.5)
             )
             if len(tests) <= 12:
-                axes.text(place, row, f"{p:.2g}", ha="center", va="center", fontsize=8.5)
+                colour = "white" if p < 0.01 else INK
+                axes.text(place, row, f"{p:.2g}", ha="center", va="center", color=colour)
     axes.set_xlim(-0.5, max(len(tests), 1) - 0.5)
     axes.set_ylim(1.5, -0.5)
     _name_sizes(axes, list(tests))
     axes.set_yticks([0, 1], ["p", "Holm"])
     axes.tick_params(length=0)
     patches = [Patch(color=colour, label=word) for word, colour in _COLOURS.items()]
-    axes.legend(handles=patches, loc="lower right", bbox_to_anchor=(1.0, -0.3), ncol=3, fontsize=9)
+    axes.legend(handles=patches, loc="lower right", bbox_to_anchor=(1.0, -0.35), ncol=3, fontsize=9)
     axes.set_title("Significance (Mann-Whitney, two-sided)", fontsize=11)
 
 
