@@ -195,6 +195,9 @@ def test_a_scale_without_one_format_is_named_and_not_compared() -> None:
     assert last.not_tested == "At 32k no question has an answer in both formats."
     assert "No answer as prose at 32k: nothing is compared there." in result.warnings
     assert result.missing.transport_error == 120
+    planned = len(records)
+    why = f"120 of {planned:,} calls have no answer: 120 failed after all attempts."
+    assert result.warnings[0] == why
 
 
 def test_documents_matched_by_tokens_are_not_paired() -> None:

@@ -31,6 +31,7 @@ from contextcliff_dagster.experiments.utilization.analysis.wording import (
     floor_sentence,
     format_name,
     listed,
+    missing_sentences,
     parting_clause,
     shown_direction,
 )
@@ -115,6 +116,7 @@ def analyse_model(
     ]
     with_prose = [one for one in comparisons if "prose" in (one.a, one.b)]
     first = next(iter(with_prose or comparisons), None)
+    n, missing = int(rows["score"].notna().sum()), missing_of(rows)
     return UtilizationResult(
         schema_version="1.0",
         created_at=context.created_at,
@@ -132,8 +134,8 @@ def analyse_model(
         margin=margin,
         tolerance=settings.tolerance,
         seed=settings.seed,
-        n=int(rows["score"].notna().sum()),
-        missing=missing_of(rows),
+        n=n,
+        missing=missing,
         verdict=first.verdict if first else "undecided",
         headline=_headline(curves, first, margin, settings),
         curves=curves,
@@ -145,6 +147,7 @@ def analyse_model(
         tokens_per_record=tokens_per_record(base, formats),
         warnings=[
             *context.warnings,
+            *missing_sentences(missing, n),
             *_warnings(base, formats, names, scales),
             *_floors(curves, names),
         ],

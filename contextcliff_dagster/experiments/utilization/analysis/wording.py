@@ -10,6 +10,7 @@ from contextcliff_dagster.experiments.utilization.rendering.formats import Forma
 from contextcliff_dagster.reporting.wording.number_format import difference, level, score
 
 if TYPE_CHECKING:
+    from contextcliff_dagster.contracts.results.fields import Missing
     from contextcliff_dagster.experiments.utilization.curve_results import AxisProfile
     from contextcliff_dagster.experiments.utilization.results import (
         Divergence,
@@ -48,6 +49,20 @@ def share(value: float) -> str:
 def two_digits(tokens: int) -> int:
     """Rounded to two digits: more would feign a precision that no interval has."""
     return int(float(f"{tokens:.1e}"))
+
+
+def missing_sentences(missing: Missing, n: int) -> list[str]:
+    """Why calls have no answer; empty where all ``n`` and no more were planned."""
+    why = {
+        "longer than the window and not sent": missing.context_overflow,
+        "of which the server read less than was sent": missing.invalid_truncated,
+        "failed after all attempts": missing.transport_error,
+    }
+    lost = sum(why.values())
+    if not lost:
+        return []
+    causes = [f"{count:,} {words}" for words, count in why.items() if count]
+    return [f"{lost:,} of {n + lost:,} calls have no answer: {listed(causes)}."]
 
 
 def divergence_sentence(
