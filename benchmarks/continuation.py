@@ -5,7 +5,8 @@
     python benchmarks/continuation.py score [--passages 200]
 
 "metrics": seconds for all metrics of so many generations of 1,024 tokens, 770 words each, without
-embeddings: stretches of the novels in data/prose (`make prose`), else of random words.
+embeddings, and for those of compat: stretches of the novels in data/prose (`make prose`), else of
+random words.
 
 "collapse": how many human passages (of the .txt files in the folders; default data/prose) of 95,
 190 and 770 words are called a collapse, without and with another passage of their text as the
@@ -48,7 +49,7 @@ def generations(count: int) -> list[str]:
         letters = list("etaoinshrdlcumwfgypbvk")
         vocabulary = ["".join(rng.choice(letters, rng.integers(1, 10))) for _ in range(5_000)]
         drawn = rng.zipf(1.3, 400_000) % len(vocabulary)
-        texts = [" ".join(vocabulary[i] + ". " * (i % 17 == 0) for i in drawn)]
+        texts = [" ".join(vocabulary[i] + ". " * bool(i % 17 == 0) for i in drawn)]
         print("(random words: data/prose is empty)")
     words = [word for text in texts for word in text.split()]
     starts = np.linspace(0, len(words) - WORDS, count).astype(int)
@@ -62,18 +63,26 @@ def measure_text(text: str) -> float:
     return prose_metrics(text).words or 0.0
 
 
+def measure_compat(text: str) -> float:
+    """The 27 figures of Context-Tester; a list of familiar words costs the same, empty or not."""
+    from contextcliff_dagster.experiments.continuation.compat.metrics import text_metrics
+
+    return float(text_metrics(text, frozenset())["word_count"])
+
+
 def show_metrics(given: argparse.Namespace) -> None:
     """Seconds, wall clock, and words measured."""
     texts = generations(given.generations)
-    with ProcessPoolExecutor(given.jobs) as pool:
-        list(pool.map(measure_text, texts[: 2 * given.jobs]))  # imports
-        start = time.perf_counter()
-        words = sum(pool.map(measure_text, texts, chunksize=20))
-        seconds = time.perf_counter() - start
-    print(
-        f"metrics: {len(texts):,} generations, {words / len(texts):.0f} words each:"
-        f" {seconds:.1f} s on {given.jobs} processes"
-    )
+    for name, measure in (("metrics", measure_text), ("compat", measure_compat)):
+        with ProcessPoolExecutor(given.jobs) as pool:
+            list(pool.map(measure, texts[: 2 * given.jobs]))  # imports
+            start = time.perf_counter()
+            words = sum(pool.map(measure, texts, chunksize=20))
+            seconds = time.perf_counter() - start
+        print(
+            f"{name}: {len(texts):,} generations, {words / len(texts):.0f} words each:"
+            f" {seconds:.1f} s on {given.jobs} processes"
+        )
 
 
 def human_passages(folders: list[Path], words: int, most: int = 1 << 30) -> dict[str, list[str]]:
