@@ -3,6 +3,7 @@
     python benchmarks/continuation.py metrics [--generations 1000] [--jobs 2]
     python benchmarks/continuation.py collapse [--prose FOLDER ...]
     python benchmarks/continuation.py score [--passages 200]
+    python benchmarks/continuation.py null|planted|coverage|analysis  (continuation_error_rates.py)
 
 "metrics": seconds for all metrics of so many generations of 1,024 tokens, 770 words each, without
 embeddings, and for those of compat: stretches of the novels in data/prose (`make prose`), else of
@@ -34,6 +35,7 @@ for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(variable, "1")
 
 import numpy as np
+from continuation_error_rates import show_analysis, show_coverage, show_null, show_planted
 
 ROOT = Path(__file__).resolve().parents[1]
 WORDS = 770
@@ -234,6 +236,10 @@ PARTS: dict[str, Callable[[argparse.Namespace], None]] = {
     "metrics": show_metrics,
     "collapse": show_collapse,
     "score": show_score,
+    "null": show_null,
+    "planted": show_planted,
+    "coverage": show_coverage,
+    "analysis": show_analysis,
 }
 
 
@@ -248,6 +254,11 @@ def main() -> None:
         one.add_argument("--prose", type=Path, nargs="+", default=[ROOT / "data" / "prose"])
         one.add_argument("--jobs", type=int, default=2)
     one.add_argument("--passages", type=int, default=200, help="of each text")
+    for part, studies in (("null", 1_000), ("planted", 200), ("coverage", 1_000), ("analysis", 1)):
+        rates = parts.add_parser(part)
+        rates.add_argument("--studies", type=int, default=studies)
+        rates.add_argument("--share", type=float, default=0.3)
+        rates.add_argument("--jobs", type=int, default=2)
     given = parser.parse_args()
     PARTS[given.part](given)
 

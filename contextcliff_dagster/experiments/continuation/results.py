@@ -173,7 +173,7 @@ class ArmComparison:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HumanNoise:
+class NoiseFloor:
     """Scores of held-out passages by the authors: the noise floor, never a baseline of a test."""
 
     n: Annotated[Count, "held-out passages"]
@@ -203,7 +203,7 @@ class ContinuationResult:
     missing: Annotated[Count, "generations without one, all arms"]
     verdict: Annotated[ContinuationVerdict, "of the reference arm"]
     headline: Annotated[Sequence[str], "the result in a few sentences"]
-    human: Annotated[HumanNoise | None, "noise floor; null: not given"]
+    human: Annotated[NoiseFloor | None, "noise floor; null: not given"]
     arms: Annotated[Sequence[ArmResult], "the reference first"]
     comparisons: Annotated[Sequence[ArmComparison], "each other arm against the reference"]
     warnings: Annotated[Sequence[str], "sentences"]

@@ -19,7 +19,7 @@ from contextcliff_dagster.experiments.continuation.analysis.outcomes import (
 from contextcliff_dagster.experiments.continuation.analysis.wording import human_sentence
 from contextcliff_dagster.experiments.continuation.results import (
     ContinuationResult,
-    HumanNoise,
+    NoiseFloor,
 )
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def analyse_model(
     outcomes = clean_outcomes(rows, arms)
     found = [analyse_arm(arm, margin, settings) for arm in outcomes]
     comparisons = compare_arms(outcomes, margin, settings)
-    noise = human_noise(human, found[0].n_passages, settings)
+    noise = noise_floor(human, found[0].n_passages, settings)
     reference = found[0]
     several = len(found) > 1
     headline = [
@@ -94,9 +94,9 @@ def analyse_model(
     )
 
 
-def human_noise(
+def noise_floor(
     scores: Sequence[float] | Floats, passages: int, settings: AnalysisSettings
-) -> HumanNoise | None:
+) -> NoiseFloor | None:
     """Mean of human scores, and the range of means of ``passages`` of them; None with too few.
 
     Raises:
@@ -112,7 +112,7 @@ def human_noise(
     drawn = known[rng.integers(0, len(known), size=(settings.resamples, passages))].mean(axis=1)
     tail = 0.5 * (1.0 - settings.confidence)
     low, high = np.quantile(drawn, (tail, 1.0 - tail))
-    return HumanNoise(
+    return NoiseFloor(
         n=len(known),
         mean=float(known.mean()),
         floor_low=float(low),

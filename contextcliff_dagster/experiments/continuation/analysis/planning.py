@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from bisect import bisect_left
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -105,10 +107,14 @@ def passages_needed(
     mixed = (1.0 - hit) * round_variance + hit * (1.0 - hit) * base**2
     variance = 2.0 * components.size_within_passage**2
     variance += (round_variance + max(round_variance, mixed)) / rounds
-    passages = np.arange(2, MOST_PASSAGES + 1)
-    critical = stdtrit(passages - 1.0, 1.0 - level)
-    shift = decline * np.sqrt(passages / max(variance, 1e-9))
-    # Beyond a shift of 37 the distribution function is not computed, and the power is 1.
-    reached = 1.0 - nctdtr(passages - 1.0, np.minimum(shift, 37.0), critical)
-    enough = (reached >= power) & (0.5**passages <= level)
-    return int(passages[np.argmax(enough)]) if enough.any() else None
+
+    def enough(passages: int) -> bool:
+        critical = stdtrit(passages - 1.0, 1.0 - level)
+        # Beyond a shift of 37 the distribution function is not computed, and the power is 1.
+        shift = min(decline * math.sqrt(passages / max(variance, 1e-9)), 37.0)
+        reached = 1.0 - float(nctdtr(passages - 1.0, shift, critical))
+        return reached >= power and 0.5**passages <= level
+
+    if not enough(MOST_PASSAGES):
+        return None
+    return 2 + bisect_left(range(2, MOST_PASSAGES), True, key=enough)

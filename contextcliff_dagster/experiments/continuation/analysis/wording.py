@@ -16,7 +16,7 @@ if TYPE_CHECKING:
         ContinuationVerdict,
         Decline,
         Endpoint,
-        HumanNoise,
+        NoiseFloor,
     )
 
 NAMES: dict[EndpointName, str] = {"score": "score", "intact": "share without collapse"}
@@ -128,7 +128,7 @@ def plan_sentence(arm: ArmResult, margin: float) -> str | None:
     return None
 
 
-def human_sentence(human: HumanNoise, arm: ArmResult) -> str | None:
+def human_sentence(human: NoiseFloor, arm: ArmResult) -> str | None:
     """The model's score at the smallest size next to the authors' own."""
     first = next((one for one in arm.score.sizes if one.mean is not None), None)
     if first is None or first.mean is None:
