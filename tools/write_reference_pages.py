@@ -29,6 +29,7 @@ _WINDOWS = {
 EXPERIMENT_EXAMPLES: Mapping[str, Any] = {
     "controls": ["no_context", "oracle"],
     "utilization": {"benchmarks": ["warehouse"], "scales": ["1k-8k"]},
+    "continuation": {"texts": ["novel.txt"]},
 }
 """Of each experiment's key."""
 

@@ -25,6 +25,7 @@ EXPERIMENTS = {
     "length_profile": "contextcliff_dagster.experiments.length_profile.experiment:LENGTH_PROFILE",
     "controls": "contextcliff_dagster.experiments.controls.experiment:CONTROLS_EXPERIMENT",
     "utilization": "contextcliff_dagster.experiments.utilization.experiment:UTILIZATION",
+    "continuation": "contextcliff_dagster.experiments.continuation.experiment:CONTINUATION",
 }
 """Name -> address, in the order in which they are asked. The name is the key in a study file."""
 

@@ -141,6 +141,9 @@ def _files(study: Study, part: str) -> Iterator[tuple[str, str]]:
     if study.tokenizer.startswith("file:"):
         found.append(("tokenizer", study.tokenizer[5:]))
     found.extend((f"prompt.{key}", file) for key, file in prompt_files(study).items())
+    for name, section in study.sections.items():
+        named = getattr(section, "named_files", ())
+        found.extend((f"{name}.texts", absolute(study.folder, file)) for file in named)
     for key, file in found:
         if key.startswith(part):
             yield key, absolute(study.folder, file)

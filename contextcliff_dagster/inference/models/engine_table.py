@@ -90,6 +90,14 @@ _READER = EngineSpec(
     call_s=0.05,
     prompt_token_s=2e-6,
 )
+_WRITERS = "contextcliff_dagster.experiments.continuation.writers.engine"
+_WRITER = replace(
+    _READER,
+    name="continuation-human",
+    load=f"{_WRITERS}:HumanWriter",
+    declared_identity=f"{_WRITERS}:writer_identity",
+    samples=True,
+)
 BUILT_IN: Mapping[str, EngineSpec] = {
     spec.name: spec
     for spec in (
@@ -147,6 +155,8 @@ BUILT_IN: Mapping[str, EngineSpec] = {
         _READER,
         replace(_READER, name="utilization-guess", load=f"{_READERS}:GuessingReader"),
         replace(_READER, name="utilization-planted", load=f"{_READERS}:PlantedReader"),
+        _WRITER,
+        replace(_WRITER, name="continuation-planted", load=f"{_WRITERS}:PlantedWriter"),
     )
 }
 

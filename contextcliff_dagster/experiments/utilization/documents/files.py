@@ -10,12 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from contextcliff_dagster.contracts import StoreError, conform
-from contextcliff_dagster.experiments.common.kept_documents import MadeDocuments
 from contextcliff_dagster.experiments.utilization.documents.making import (
     UTILIZATION_DOCUMENTS,
     Batch,
 )
-from contextcliff_dagster.store import Store, atomic_path, read_table, slug, write_json
+from contextcliff_dagster.store import Store, atomic_path, read_table, slug
 
 LISTED = (
     *("document_id", "benchmark", "scale", "seed", "format", "arm", "length_tokens", "records"),
@@ -123,26 +122,6 @@ def read_rows(path: Path) -> Iterator[dict[str, Any]]:
         ) from error
 
 
-def write_list(folder: Path, made_by: str, documents: Sequence[Mapping[str, Any]]) -> str:
-    """Write ``manifest.json``, the list of all documents; its own SHA-256."""
-    content = {"made_by": made_by, "documents": list(documents)}
-    digest = _hash(content)
-    if read_list(folder, made_by) is None or _stored_hash(folder) != digest:
-        write_json(folder / "manifest.json", {**content, "sha256": digest})
-    return digest
-
-
-def read_list(folder: Path, made_by: str) -> tuple[MadeDocuments, list[dict[str, Any]]] | None:
-    """Return the list with its hash; None where there is none, it is damaged, or another's."""
-    with suppress(OSError, ValueError, KeyError, TypeError):
-        whole = json.loads((folder / "manifest.json").read_bytes())
-        digest = whole.pop("sha256")
-        if whole["made_by"] == made_by and _hash(whole) == digest:
-            documents = list(whole["documents"])
-            return MadeDocuments(digest, summary(documents)), documents
-    return None
-
-
 def summary(documents: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return what to show of documents."""
     tokens = [document["length_tokens"] for document in documents]
@@ -158,13 +137,3 @@ def summary(documents: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 def _questions(documents: Sequence[Mapping[str, Any]]) -> Iterator[Sequence[Any]]:
     for document in documents:
         yield json.loads(document["questions"])
-
-
-def _stored_hash(folder: Path) -> str | None:
-    with suppress(OSError, ValueError, KeyError):
-        return str(json.loads((folder / "manifest.json").read_bytes())["sha256"])
-    return None
-
-
-def _hash(content: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

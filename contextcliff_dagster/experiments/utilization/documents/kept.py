@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from contextcliff_dagster.contracts import StudyError
+from contextcliff_dagster.experiments.common.document_list import read_list, write_list
 from contextcliff_dagster.experiments.common.kept_documents import KeptDocuments, MadeDocuments
 from contextcliff_dagster.experiments.utilization.cells import arms_of
 from contextcliff_dagster.experiments.utilization.section import (
@@ -49,11 +50,7 @@ class UtilizationDocuments(KeptDocuments):
         )
 
     def freeze(self, study: Study, store: Store) -> MadeDocuments:
-        from contextcliff_dagster.experiments.utilization.documents.files import (
-            documents_dir,
-            read_list,
-            write_list,
-        )
+        from contextcliff_dagster.experiments.utilization.documents.files import documents_dir
 
         folder, made_by = documents_dir(store, study.name), spec_hash(study)
         if self.frozen(study, store) is None:
@@ -65,20 +62,20 @@ class UtilizationDocuments(KeptDocuments):
             report_step("documents", len(batches), len(batches))
             store.mark()
             write_list(folder, made_by, documents)
-        kept = read_list(folder, made_by)
-        assert kept is not None
-        return kept[0]
+        made = self.frozen(study, store)
+        assert made is not None
+        return made
 
     def frozen(self, study: Study, store: Store) -> MadeDocuments | None:
         from contextcliff_dagster.experiments.utilization.documents.files import (
             batch_file,
             documents_dir,
-            read_list,
+            summary,
         )
 
         kept = read_list(documents_dir(store, study.name), spec_hash(study))
         there = all(batch_file(store, study.name, batch).exists() for batch in batches_of(study))
-        return kept[0] if kept is not None and there else None
+        return MadeDocuments(kept.sha256, summary(kept.documents)) if kept and there else None
 
     def depends_on(self, study: Study) -> Mapping[str, Any]:
         section = section_of(study)
@@ -183,15 +180,12 @@ def ensure_batch(study: Study, store: Store, batch: Batch) -> list[dict[str, Any
 
 def listed(study: Study, store: Store) -> Iterator[dict[str, Any]]:
     """Yield the documents of a study in the order of the list, made where they are missing."""
-    from contextcliff_dagster.experiments.utilization.documents.files import (
-        documents_dir,
-        read_list,
-    )
+    from contextcliff_dagster.experiments.utilization.documents.files import documents_dir
 
     DOCUMENTS.freeze(study, store)
     kept = read_list(documents_dir(store, study.name), spec_hash(study))
     assert kept is not None
-    yield from kept[1]
+    yield from kept.documents
 
 
 def whole_documents(study: Study, store: Store) -> Iterator[dict[str, Any]]:

@@ -185,7 +185,7 @@ def test_the_planted_reader_loses_what_its_law_says(format: Format) -> None:
         planted = entry(f"{format}={half}/2, top={top}, chance={chance}", tokenizer="reference")
         reader = PlantedReader(planted)
         asyncio.run(reader.start())
-        tokens = reader._count(asking.document.text)
+        tokens = reader.count(asking.document.text)
         answers = [reader.answer(asking, str(key)) for key in range(1_000)]
         asyncio.run(reader.stop())
         expected = law.right(format, tokens)

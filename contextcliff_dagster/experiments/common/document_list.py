@@ -1,0 +1,51 @@
+"""The list of an experiment's documents: ``manifest.json`` in their folder, with its own hash."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from contextcliff_dagster.store import write_json
+
+_NAME = "manifest.json"
+
+
+class DocumentList(NamedTuple):
+    """``sha256`` of the whole list; a row for each document."""
+
+    sha256: str
+    documents: list[dict[str, Any]]
+
+
+def write_list(folder: Path, made_by: str, documents: Sequence[Mapping[str, Any]]) -> str:
+    """Write the list of all documents, unless it is there; its own SHA-256.
+
+    ``made_by``: hash of what decides the documents.
+
+    Raises:
+        StoreError: it cannot be written.
+    """
+    content = {"made_by": made_by, "documents": list(documents)}
+    digest = _hash(content)
+    known = read_list(folder, made_by)
+    if known is None or known.sha256 != digest:
+        write_json(folder / _NAME, {**content, "sha256": digest})
+    return digest
+
+
+def read_list(folder: Path, made_by: str) -> DocumentList | None:
+    """Return the list; None where there is none, it is damaged, or another's."""
+    with suppress(OSError, ValueError, KeyError, TypeError):
+        whole = json.loads((folder / _NAME).read_bytes())
+        digest = whole.pop("sha256")
+        if whole["made_by"] == made_by and _hash(whole) == digest:
+            return DocumentList(digest, list(whole["documents"]))
+    return None
+
+
+def _hash(content: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

@@ -1,0 +1,4 @@
+"""Contexts and the author's passages: made from the texts, kept in the store, listed.
+
+Does not belong here: where points lie (`passages`).
+"""

@@ -1,0 +1,184 @@
+"""Which contexts and passages a study asks for, and their way into the store."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from contextcliff_dagster.contracts import StudyError
+from contextcliff_dagster.experiments.common.document_list import read_list, write_list
+from contextcliff_dagster.experiments.common.kept_documents import KeptDocuments, MadeDocuments
+from contextcliff_dagster.experiments.continuation.documents.source_texts import (
+    read_source,
+    section_of,
+    tokenizer_name,
+    tokenizer_of,
+)
+from contextcliff_dagster.experiments.continuation.prompts import TEMPLATE_TOKENS, instruction_of
+from contextcliff_dagster.step_progress import report_step
+
+if TYPE_CHECKING:
+    from contextcliff_dagster.experiments.continuation.documents.making import Plan
+    from contextcliff_dagster.store import Store
+    from contextcliff_dagster.studies import Study
+
+
+class ContinuationDocuments(KeptDocuments):
+    """Documents of the experiment: a partition is a text, and a point or its human passages."""
+
+    def keys(self, study: Study) -> Mapping[str, Sequence[str]]:
+        from contextcliff_dagster.experiments.continuation.documents.files import HUMAN, point_key
+
+        section = section_of(study)
+        points = [point_key(number) for number in range(section.passages)]
+        return {"document": section.text_names, "part": [HUMAN, *points]}
+
+    def make(self, study: Study, store: Store, partition: Mapping[str, str]) -> MadeDocuments:
+        from contextcliff_dagster.experiments.continuation.documents.files import summary
+
+        keys = self.keys(study)
+        text, part = partition["document"], partition["part"]
+        if text not in keys["document"] or part not in keys["part"]:
+            raise StudyError(
+                f"Study {study.name!r} asks for no documents {text}, {part}; see `continuation` in "
+                "its file."
+            )
+        rows = _ensure_part(study, store, keys["document"].index(text), part)
+        ids = json.dumps([row["document_id"] for row in rows])
+        return MadeDocuments(hashlib.sha256(ids.encode()).hexdigest(), summary(rows))
+
+    def freeze(self, study: Study, store: Store) -> MadeDocuments:
+        from contextcliff_dagster.experiments.continuation.documents.files import documents_dir
+        from contextcliff_dagster.experiments.continuation.documents.making import (
+            require_noise_floor,
+        )
+
+        if self.frozen(study, store) is None:
+            keys = self.keys(study)
+            parts = [(n, part) for n in range(len(keys["document"])) for part in keys["part"]]
+            rows = []
+            for done, (number, part) in enumerate(parts):
+                report_step("passages", done, len(parts))
+                rows += _ensure_part(study, store, number, part)
+            report_step("passages", len(parts), len(parts))
+            require_noise_floor(rows, plan_of(study).words)
+            store.mark()
+            write_list(documents_dir(store, study.name), _spec_hash(study), rows)
+        made = self.frozen(study, store)
+        assert made is not None
+        return made
+
+    def frozen(self, study: Study, store: Store) -> MadeDocuments | None:
+        from contextcliff_dagster.experiments.continuation.documents.files import (
+            documents_dir,
+            part_file,
+            summary,
+        )
+
+        kept = read_list(documents_dir(store, study.name), _spec_hash(study))
+        keys = self.keys(study)
+        there = all(
+            part_file(store, study.name, text, part).exists()
+            for text in keys["document"]
+            for part in keys["part"]
+        )
+        return MadeDocuments(kept.sha256, summary(kept.documents)) if kept and there else None
+
+    def depends_on(self, study: Study) -> Mapping[str, Any]:
+        section = section_of(study)
+        asked = section.model_dump(mode="json", include={"texts", "max_tokens", "passages", "seed"})
+        plan = plan_of(study)
+        return {
+            **asked,
+            "sizes": list(plan.sizes),
+            "reserved": plan.reserved,
+            "tokenizer": tokenizer_name(study),
+        }
+
+
+DOCUMENTS = ContinuationDocuments()
+
+
+def plan_of(study: Study) -> Plan:
+    """Return what is made of each text.
+
+    Raises:
+        StudyError: the tokenizer cannot be opened, or the smallest window holds no context.
+    """
+    from contextcliff_dagster.experiments.continuation.documents.making import Plan
+
+    section = section_of(study)
+    asked = tokenizer_of(study).count(instruction_of(section))
+    reserved = section.max_tokens + asked + TEMPLATE_TOKENS
+    if section.sizes[0] - reserved < section.max_tokens // 2:
+        raise StudyError(
+            f"Study {study.name!r}: the smallest window, {section.sizes[0]:,} tokens, leaves "
+            f"{max(0, section.sizes[0] - reserved):,} for the context, after "
+            f"{section.max_tokens:,} for the continuation and {asked + TEMPLATE_TOKENS:,} for the "
+            "instruction; raise "
+            "`continuation.start_context` or lower `continuation.max_tokens`."
+        )
+    return Plan(section.sizes, reserved, section.max_tokens, section.passages, section.seed)
+
+
+def listed(study: Study, store: Store) -> list[dict[str, Any]]:
+    """Return the documents of a study (`files.LISTED`), made where they are missing."""
+    from contextcliff_dagster.experiments.continuation.documents.files import documents_dir
+
+    DOCUMENTS.freeze(study, store)
+    kept = read_list(documents_dir(store, study.name), _spec_hash(study))
+    assert kept is not None
+    return kept.documents
+
+
+def passages(study: Study, store: Store) -> Iterator[dict[str, Any]]:
+    """Yield the author's and the human passages of a study with their texts, text by text.
+
+    Raises:
+        StudyError, StoreError: they cannot be made, kept or read.
+    """
+    from contextcliff_dagster.experiments.continuation.documents.files import part_file, read_texts
+
+    DOCUMENTS.freeze(study, store)
+    keys = DOCUMENTS.keys(study)
+    for text in keys["document"]:
+        for part in keys["part"]:
+            for row in read_texts(part_file(store, study.name, text, part)):
+                if row["kind"] != "context":
+                    yield row
+
+
+def _spec_hash(study: Study) -> str:
+    from contextcliff_dagster.experiments.continuation.documents.making import made_by
+
+    plan, fingerprint = plan_of(study), tokenizer_of(study).fingerprint
+    texts = range(len(section_of(study).texts))
+    together = "".join(made_by(plan, read_source(study, n)[1], fingerprint) for n in texts)
+    return hashlib.sha256(together.encode()).hexdigest()
+
+
+def _ensure_part(study: Study, store: Store, number: int, part: str) -> list[dict[str, Any]]:
+    """The documents of a partition, made unless the store has them."""
+    from contextcliff_dagster.experiments.continuation.documents import files
+    from contextcliff_dagster.experiments.continuation.documents.making import (
+        human_rows,
+        made_by,
+        passage_rows,
+    )
+
+    plan, tokenizer = plan_of(study), tokenizer_of(study)
+    text, digest = read_source(study, number)
+    maker = made_by(plan, digest, tokenizer.fingerprint)
+    path = files.part_file(store, study.name, text.name, part)
+    kept = files.read_part(path, maker)
+    if kept is None:
+        if part == files.HUMAN:
+            rows = human_rows(plan, text, tokenizer)
+        else:
+            point = plan.points(text)[int(part.removeprefix("p"))]
+            rows = passage_rows(plan, point, tokenizer)
+        files.write_part(path, rows, maker)
+        kept = files.read_part(path, maker) or []
+    return kept

@@ -1,0 +1,244 @@
+"""The experiment: how does a model's prose change as its context grows?"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from contextcliff_dagster.experiments.common.experiment import (
+    Analysis,
+    Experiment,
+    Rows,
+    Source,
+    Step,
+)
+from contextcliff_dagster.experiments.continuation.cells import BASE, Cell, cells_of
+from contextcliff_dagster.experiments.continuation.documents.kept import (
+    DOCUMENTS,
+    listed,
+    passages,
+    plan_of,
+)
+from contextcliff_dagster.experiments.continuation.documents.source_texts import (
+    section_of,
+    tokenizer_name,
+)
+from contextcliff_dagster.experiments.continuation.prompts import instruction_of, recipe_of
+from contextcliff_dagster.experiments.continuation.section import ContinuationSection
+from contextcliff_dagster.experiments.continuation.tables import (
+    CONTINUATION_PREDICTIONS,
+    CONTINUATION_RECORDS,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pandas as pd
+
+    from contextcliff_dagster.experiments.common.study_run import StudyRun
+    from contextcliff_dagster.experiments.continuation.noise import Authors
+    from contextcliff_dagster.inference.requests.recipe import Recipe
+    from contextcliff_dagster.reporting.report_files import ReportFiles
+    from contextcliff_dagster.reporting.sections import Section
+    from contextcliff_dagster.studies import Study
+
+
+class Continuation(Experiment):
+    """Texts are continued from fixed points at every size of the context; the prose is measured
+    against the author's own."""
+
+    name = "continuation"
+    section = ContinuationSection
+    makes_documents = True
+    documents = DOCUMENTS
+    dimension = "size"
+    predictions = CONTINUATION_PREDICTIONS
+    records = CONTINUATION_RECORDS
+    description = "Continuations of texts: every point, size and round, one row a call."
+
+    def cells(self, study: Study) -> tuple[str, ...]:
+        return tuple(cell.key for cell in cells_of(section_of(study)))
+
+    def samples_per_cell(self, study: Study) -> int:
+        section, asked = section_of(study), study.sampling
+        n = section.passages * len(section.texts)
+        return min(n, asked.samples_per_bin) if "samples_per_bin" in asked.model_fields_set else n
+
+    def recipe(self, study: Study) -> Recipe:
+        """Return the recipe of the first temperature."""
+        section = section_of(study)
+        return recipe_of(study, section, section.temperature[0])
+
+    def sources(self, run: StudyRun) -> Sequence[Source]:
+        from contextcliff_dagster.experiments.continuation.documents.files import part_file
+
+        rows = listed(run.study, run.store)
+        files = {
+            row["document_id"]: part_file(
+                run.store, run.study.name, row["source"], _part(row["passage"])
+            )
+            for row in rows
+            if row["kind"] == "context"
+        }
+        return _sources(run.study, rows, files)
+
+    def expected_sources(self, run: StudyRun) -> Sequence[Source]:
+        if DOCUMENTS.frozen(run.study, run.store) is not None:
+            return super().expected_sources(run)
+        return _sources(run.study, _expected(run.study), {})
+
+    def score(self, run: StudyRun, source: Source, rows: Rows) -> Rows:
+        from contextcliff_dagster.experiments.common.measurement import (
+            recipe_of as recipe_of_source,
+        )
+        from contextcliff_dagster.experiments.common.records import examples_of
+        from contextcliff_dagster.experiments.continuation.scoring import score_rows
+
+        if not rows:
+            return []
+        return score_rows(
+            rows,
+            examples_of(source, self.cells(run.study)),
+            _authors(run),
+            recipe_of_source(self, source, run.study).answer_prefix or "",
+        )
+
+    def analyse(
+        self, run: StudyRun, records: pd.DataFrame, contributions: Mapping[str, Experiment]
+    ) -> Analysis:
+        from contextcliff_dagster.analysis.profile.context import ProfileContext
+        from contextcliff_dagster.experiments.common.study_run import in_order
+        from contextcliff_dagster.experiments.continuation.analysis.model import analyse_model
+        from contextcliff_dagster.inference.models.models_file import load_models
+
+        study = run.study
+        models = in_order(study, records["model"].unique())
+        entry = load_models().get(models[0])
+        context = ProfileContext(
+            model=", ".join(models),
+            study=study.name,
+            campaign=run.campaign,
+            tokenizer=tokenizer_name(study),
+            window_tokens=entry.window_tokens if entry else None,
+            created_at=_last_answer(records),
+        )
+        labelled = records.assign(
+            arm=[
+                _arm_label(model, arm, models)
+                for model, arm in zip(records["model"], records["arm"], strict=True)
+            ]
+        )
+        arms = list(dict.fromkeys(cell.arm for cell in cells_of(section_of(study))))
+        present = set(labelled["arm"])
+        labels = [_arm_label(model, arm, models) for model in models for arm in arms]
+        result = analyse_model(
+            labelled,
+            section_of(study).margin,
+            settings=study.analysis_settings(),
+            context=context,
+            arms=[label for label in labels if label in present],
+            human=_authors(run).human_scores(),
+        )
+        return Analysis([result])
+
+    def read_results(self, run: StudyRun) -> Sequence[Any]:
+        from contextcliff_dagster.experiments.common.results import read_results
+        from contextcliff_dagster.experiments.continuation.results import ContinuationResult
+
+        return read_results(run, self, ContinuationResult)  # not imported with every study
+
+    def sections(self, run: StudyRun, results: Sequence[Any]) -> Sequence[Section]:
+        from contextcliff_dagster.experiments.continuation.report.page import continuation_page
+        from contextcliff_dagster.reporting.sections import Section
+
+        page = continuation_page(results, title="Prose over the size of the context")
+        return [Section(one.title, one.blocks, one.level + 1) for one in page.head]
+
+    def has_page(self, study: Study) -> bool:
+        return not study.has_corpus
+
+    def write_report(self, run: StudyRun, others: Sequence[Section]) -> ReportFiles:
+        from contextcliff_dagster.experiments.continuation.report.writing import (
+            write_continuation_report,
+        )
+
+        return write_continuation_report(run, self.read_results(run), others)
+
+    def depends_on(self, study: Study, step: Step) -> Mapping[str, Any]:
+        from contextcliff_dagster.experiments.continuation.scoring import SCORING_VERSION
+
+        section = section_of(study)
+        if step == "predictions":
+            cells = cells_of(section)
+            recipes = {recipe_of(study, section, cell.temperature).hash for cell in cells}
+            return {"cells": [cell.key for cell in cells], "recipes": sorted(recipes)}
+        if step == "records":
+            return {"scoring": SCORING_VERSION}
+        if step == "result":
+            return {**super().depends_on(study, step), "margin": section.margin}
+        return super().depends_on(study, step)
+
+
+def _authors(run: StudyRun) -> Authors:
+    from contextcliff_dagster.experiments.continuation.noise import Authors
+
+    return run.once("continuation authors", lambda: Authors.of(passages(run.study, run.store)))
+
+
+def _arm_label(model: str, arm: str, models: Sequence[str]) -> str:
+    """An arm's name in the result: the model where there are several, and what differs."""
+    parts = [*([model] if len(models) > 1 else ()), *([arm] if arm != BASE else ())]
+    return ", ".join(parts) or model
+
+
+def _last_answer(records: pd.DataFrame) -> str | None:
+    """The time of the last answer: the same records give the same result, whenever it is made."""
+    times = records["finished_at"].dropna()
+    return times.max().isoformat(timespec="seconds") if len(times) else None
+
+
+def _part(passage: str) -> str:
+    from contextcliff_dagster.experiments.continuation.documents.files import point_key
+
+    return point_key(int(passage.rpartition("-")[2]))
+
+
+def _expected(study: Study) -> list[dict[str, Any]]:
+    """Rows like those of `files.LISTED` for contexts that are not made yet."""
+    plan, section = plan_of(study), section_of(study)
+    return [
+        {
+            "document_id": hashlib.sha256(f"{text} {number} {size}".encode()).hexdigest(),
+            "kind": "context",
+            "source": text,
+            "passage": f"{text}-{number:02d}",
+            "context_tokens": size,
+            "length_tokens": size - plan.reserved,
+        }
+        for text in section.text_names
+        for number in range(section.passages)
+        for size in plan.sizes
+    ]
+
+
+def _sources(
+    study: Study, rows: Sequence[Mapping[str, Any]], files: Mapping[str, Path]
+) -> list[Source]:
+    """One for each temperature: they are asked one after the other."""
+    from contextcliff_dagster.experiments.continuation.documents.samples import ContinuationSamples
+
+    section = section_of(study)
+    by_heat: dict[float, list[Cell]] = {}
+    for cell in cells_of(section):
+        by_heat.setdefault(cell.temperature, []).append(cell)
+    asked = instruction_of(section)
+    return [
+        Source(
+            ContinuationSamples(cells, rows, asked, files), recipe=recipe_of(study, section, heat)
+        )
+        for heat, cells in by_heat.items()
+    ]
+
+
+CONTINUATION = Continuation()

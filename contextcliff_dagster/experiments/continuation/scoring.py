@@ -1,0 +1,86 @@
+"""From a continuation to its metrics, its score, and how it collapsed where it did."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from contextcliff_dagster.contracts import EVAL_RECORDS, FailureTag
+from contextcliff_dagster.experiments.continuation.noise import Authors
+from contextcliff_dagster.experiments.continuation.prose.collapse import collapse_of
+from contextcliff_dagster.experiments.continuation.prose.memorisation import verbatim_overlap
+from contextcliff_dagster.experiments.continuation.prose.metrics import metrics_of
+from contextcliff_dagster.experiments.continuation.prose.words import read_prose
+from contextcliff_dagster.experiments.continuation.tables import METRICS
+from contextcliff_dagster.scoring.parse import parse_answer
+
+if TYPE_CHECKING:
+    from contextcliff_dagster.contracts import Example
+
+SCORING_VERSION = "continuation 1"
+_OF_EXAMPLE = ("text", "passage", "context_tokens", "arm")
+_SCORED = ("em", "f1", "contained", "score")
+_FAILURES = {"empty": FailureTag.EMPTY, "chatter": FailureTag.INSTRUCTION_DRIFT}
+
+
+def score_rows(
+    rows: Iterable[Mapping[str, Any]],
+    examples: Mapping[str, Example],
+    authors: Authors,
+    answer_prefix: str = "",
+) -> list[dict[str, Any]]:
+    """Return the rows of `tables.CONTINUATION_RECORDS` for rows of predictions, in the same order.
+
+    A continuation and what its author wrote are cut to the same words before they are measured. One
+    that is too short for that, and no collapse, has no score.
+
+    Args:
+        rows: with the columns of `contracts.PREDICTIONS`.
+        examples: by example id.
+        authors: passages of the study.
+        answer_prefix: how the recipe began the reply; removed where a server repeats it.
+
+    Raises:
+        DataError: there are too few human passages.
+    """
+    kept = [name for name in EVAL_RECORDS.column_names if name not in _OF_SCORING]
+    records = []
+    for row in rows:
+        known = examples[str(row["example_id"])].metadata
+        record = {name: row.get(name) for name in kept}
+        record |= {name: known[name] for name in _OF_EXAMPLE} | {"round": row["replicate"]}
+        record |= dict.fromkeys(_SCORED) | {"scorer_version": SCORING_VERSION}
+        if (no_answer := row.get("no_answer")) is not None:
+            records.append(record | {"failure": no_answer})
+            continue
+        text = parse_answer(row.get("raw_output"), answer_prefix=answer_prefix).text or ""
+        records.append(record | _measured(text, str(known["passage"]), authors))
+    return records
+
+
+def _measured(text: str, passage: str, authors: Authors) -> dict[str, Any]:
+    prose, author = read_prose(text), authors.after[passage]
+    collapse = collapse_of(text, author.text)
+    words = authors.compared_words(passage, len(prose.words))
+    values: dict[str, Any] = {"collapse": collapse, "compared_words": words, "failed": False}
+    if collapse:
+        tag = _FAILURES.get(collapse, FailureTag.HALLUCINATION)
+        values |= {"failed": True, "failure": tag.value, "score": 0.0}
+    if not words:
+        return values
+    compared = prose.first(words)
+    metrics = metrics_of(compared)
+    if not collapse:
+        values["score"] = authors.noise(words).score(metrics, authors.metrics_after(passage, words))
+    overlap = verbatim_overlap(compared.text, author.first(words).text)
+    return values | {
+        **{name: value for name, value in metrics.as_dict().items() if name in METRICS[1:]},
+        "longest_run": overlap.longest_run,
+        "shared_runs": overlap.shared_runs,
+    }
+
+
+_OF_SCORING = {
+    *_SCORED,
+    *("parsed_answer", "failed", "failure", "scorer_version", "kind", "domain", "source"),
+}

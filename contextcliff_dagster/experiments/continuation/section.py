@@ -1,0 +1,164 @@
+"""The key `continuation` of a study file."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import PurePath
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field, field_validator, model_validator
+
+from contextcliff_dagster.contracts import StudyError
+from contextcliff_dagster.experiments.continuation.passages.sizes import context_sizes
+from contextcliff_dagster.store import slug
+from contextcliff_dagster.studies.section import Section
+
+DEFAULT_TOKENIZER = "tiktoken:o200k_base"
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(k|m)?", re.IGNORECASE)
+_FACTOR = {"": 1, "k": 1024, "m": 1024**2}
+
+
+_NEEDS: dict[str, Any] = {"with": {"texts": ["novel.txt"]}}
+"""What every other key needs next to it, for the examples in docs/studies.md."""
+
+
+def _listed(value: Any) -> Any:
+    return list(value) if isinstance(value, list | tuple) else [value]
+
+
+def tokens_of(label: Any) -> int:
+    """Return the tokens of ``4096``, ``"4k"`` (4,096) or ``"1M"`` (1,048,576).
+
+    Raises:
+        ValueError: it is none of these.
+    """
+    match = _SIZE.fullmatch(str(label).strip().replace(",", ""))
+    if match is None or isinstance(label, bool):
+        raise ValueError(f"{label!r} is no number of tokens; write 4096, 4k or 1M")
+    return round(float(match[1]) * _FACTOR[(match[2] or "").lower()])
+
+
+Tokens = Annotated[int, BeforeValidator(tokens_of)]
+
+
+class ContinuationSection(Section):
+    """A model continues texts from fixed points, at growing sizes of its context."""
+
+    texts: Annotated[tuple[str, ...], BeforeValidator(_listed), Field(min_length=1)] = Field(
+        description="Files of prose (txt, md, html, pdf, docx, epub), relative to the study's file",
+        examples=[["novel.txt"]],
+    )
+    max_context: Tokens = Field(
+        default=16384,
+        description="Largest window, with the continuation in it",
+        examples=[32768],
+        json_schema_extra=_NEEDS,
+    )
+    start_context: Tokens = Field(
+        default=2048, description="Smallest window", examples=[4096], json_schema_extra=_NEEDS
+    )
+    divisions: int = Field(
+        default=0,
+        ge=0,
+        le=16,
+        description="Sizes between two doublings, at equal ratios",
+        json_schema_extra=_NEEDS,
+    )
+    passages: int = Field(
+        default=8, ge=1, le=500, description="Points in each text", json_schema_extra=_NEEDS
+    )
+    rounds: int = Field(
+        default=10,
+        ge=1,
+        le=1000,
+        description="Continuations of each, by seed",
+        json_schema_extra=_NEEDS,
+    )
+    max_tokens: Tokens = Field(
+        default=1024,
+        description="Longest continuation, part of every window",
+        json_schema_extra=_NEEDS,
+    )
+    temperature: Annotated[
+        tuple[Annotated[float, Field(ge=0, le=2)], ...],
+        BeforeValidator(_listed),
+        Field(min_length=1),
+    ] = Field(
+        default=(1.0,),
+        description="One value, or a list whose first value is compared with each of the others",
+        examples=[[1.0, 0.7]],
+        json_schema_extra=_NEEDS,
+    )
+    top_k: int = Field(
+        default=100, ge=0, description="Tokens that may be drawn; 0: all", json_schema_extra=_NEEDS
+    )
+    top_p: float = Field(
+        default=1.0,
+        gt=0,
+        le=1,
+        description="Their share of the probability",
+        json_schema_extra=_NEEDS,
+    )
+    seed: int = Field(
+        default=0, ge=0, le=2**31 - 2001, description="Of the first round", json_schema_extra=_NEEDS
+    )
+    margin: float = Field(
+        default=0.1,
+        gt=0,
+        le=0.5,
+        description="Decline of the score that matters",
+        json_schema_extra=_NEEDS,
+    )
+    instruction: str = Field(
+        default="",
+        description="What is asked after the context; empty: our own words",
+        examples=["Go on with the story."],
+        json_schema_extra=_NEEDS,
+    )
+    tokenizer: str = Field(
+        default="",
+        description=f"Counts windows; else the study's, else {DEFAULT_TOKENIZER}",
+        examples=["tiktoken:cl100k_base"],
+        json_schema_extra=_NEEDS,
+    )
+
+    @field_validator("temperature")
+    @classmethod
+    def _temperatures_differ(cls, value: tuple[float, ...]) -> tuple[float, ...]:
+        if len(set(value)) < len(value):
+            raise ValueError("a temperature is listed twice")
+        return value
+
+    @model_validator(mode="after")
+    def _sizes_hold_a_continuation(self) -> ContinuationSection:
+        if len(set(self.text_names)) < len(self.texts):
+            raise ValueError("two texts have the same name; rename a file")
+        if self.max_tokens < 16:
+            raise ValueError("'max_tokens' should be at least 16")
+        try:
+            smallest = self.sizes[0]
+        except StudyError as error:
+            raise ValueError(str(error).rstrip(".")) from None
+        if smallest < 2 * self.max_tokens:
+            raise ValueError(
+                f"the smallest window, {smallest:,} tokens, is to hold {self.max_tokens:,} of "
+                "continuation and at least as much context: raise 'start_context' or lower "
+                "'max_tokens'"
+            )
+        return self
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Windows in tokens, the smallest first."""
+        return context_sizes(self.max_context, self.start_context, self.divisions)
+
+    @property
+    def text_names(self) -> tuple[str, ...]:
+        """The texts by slugs of their file names."""
+        return tuple(slug(PurePath(file).stem) or "text" for file in self.texts)
+
+    @property
+    def named_files(self) -> Sequence[str]:
+        """Files that a study names here: those beyond its folder need its user's leave."""
+        return self.texts
