@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextcliff_dagster.contracts import StudyError
 from contextcliff_dagster.store import Store
+from contextcliff_dagster.studies.length_profile_keys import require_length_profile
 
 
 def profiled_campaigns(store: Store, study: str) -> list[str]:
@@ -38,8 +39,12 @@ def profiled_campaign(store: Store, study: str, campaign: str | None = None) -> 
     Raises:
         StudyError: there is none, or not that one; the sentence lists those there are.
     """
+    from contextcliff_dagster.studies import load_studies
+
     campaigns = profiled_campaigns(store, study)
     if not campaigns:
+        if study in (known := load_studies()):
+            require_length_profile(known[study])
         raise StudyError(
             f"Study {study!r} has no length profile in {store.root}; measure it with "
             f"`contextcliff profile {study}`."

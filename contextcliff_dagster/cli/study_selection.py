@@ -71,12 +71,12 @@ def choose_study(options: StudyOptions) -> Study:
             )
     made = options.data is not None or kind is not None
     study = over_data(options) if made else _by_name(options)
+    if not study.has_corpus:
+        _refuse_without_profile(study, options)
     if options.seed is not None:
         study = study.with_seed(options.seed)
     if options.allow_synthetic_length:
         study = with_synthetic_length(study)
-    if not study.has_corpus:
-        _refuse_without_profile(study, options)
     if options.prompt is not None:
         study = with_prompt(study, options.prompt)
     if options.replicates is not None:
@@ -133,6 +133,7 @@ def agreed(study: Study, options: StudyOptions, *, frozen: bool = False) -> Stud
 def _refuse_without_profile(study: Study, options: StudyOptions) -> None:
     given = {
         "--prompt": options.prompt,
+        "--seed": options.seed,
         "--replicates": options.replicates,
         "--tolerance": options.tolerance,
         "--score": options.score or None,

@@ -40,10 +40,16 @@ class StudyParts(NamedTuple):
 
 def study_parts(study: Study) -> StudyParts:
     """Assets, jobs, schedules and sensors of one study; raises whatever is wrong with it."""
-    jobs, sentinel = study_jobs(study), sentinel_job(study)
-    schedules = [*study_schedules(study, jobs), *sentinel_schedules(study, sentinel)]
+    jobs = study_jobs(study)
+    schedules = study_schedules(study, jobs)
+    if not study.has_corpus:
+        return StudyParts(study_assets(study), jobs, schedules, [])
+    sentinel = sentinel_job(study)
     return StudyParts(
-        study_assets(study), [*jobs, sentinel], schedules, study_sensors(study, jobs[0])
+        study_assets(study),
+        [*jobs, sentinel],
+        [*schedules, *sentinel_schedules(study, sentinel)],
+        study_sensors(study, jobs[0]),
     )
 
 

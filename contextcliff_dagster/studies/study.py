@@ -25,6 +25,7 @@ from contextcliff_dagster.studies import recurring_sections as recurring
 from contextcliff_dagster.studies import sections as parts
 from contextcliff_dagster.studies import study_paths
 from contextcliff_dagster.studies.experiment_table import check_sections
+from contextcliff_dagster.studies.length_profile_keys import read_by_all
 from contextcliff_dagster.studies.sections import CorpusSection, Section, study_name
 from contextcliff_dagster.studies.study_paths import Leave, absolute
 from contextcliff_dagster.studies.track_section import TrackSection
@@ -86,7 +87,8 @@ class Study(Section):
     @model_validator(mode="wrap")
     @classmethod
     def _sections_are_checked(cls, data: Any, handler: ModelWrapValidatorHandler[Study]) -> Study:
-        return check_sections(data, handler, set(cls.model_fields), needs=("corpus", "tokenizer"))
+        own = set(cls.model_fields)
+        return read_by_all(check_sections(data, handler, own, needs=("corpus", "tokenizer")))
 
     @field_validator("models")
     @classmethod

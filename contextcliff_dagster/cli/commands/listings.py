@@ -144,6 +144,10 @@ def studies(as_json: bool) -> None:
     for name, study in known.items():
         sizes = f"{study.bins.count} x {study.sampling.samples_per_bin}"
         corpus, models = study.corpus.kind, ", ".join(study.models)
+        if not study.has_corpus:
+            made = ", ".join(study.sections)
+            rows.append((name, "made here", made, "-", models, study.description))
+            continue
         options = study.corpus.options
         several = ", ".join(options.get("tasks") or options.get("kinds") or ())
         rows.append(

@@ -209,7 +209,7 @@ def _records(study: Study, experiment: Experiment) -> dg.AssetsDefinition:
     @study_asset(
         study,
         name,
-        "Every prediction scored: exact match, token F1, containment, and why it failed.",
+        experiment.records_description,
         deps=[asset for one in asked for asset in one.asset_names("predictions")],
         kinds={"python", "parquet"},
         table=experiment.records,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import islice
@@ -14,6 +15,7 @@ from contextcliff_dagster.defs.ui.rendering import curve_line, inline, picture, 
 from contextcliff_dagster.experiments.common.experiment import Analysis, Experiment
 from contextcliff_dagster.experiments.common.study_run import StudyRun
 from contextcliff_dagster.experiments.length_profile.experiment import LENGTH_PROFILE
+from contextcliff_dagster.experiments.lookup import partitioned
 from contextcliff_dagster.store import slug
 
 if TYPE_CHECKING:
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
     from contextcliff_dagster.reporting.report_files import ReportFiles
 
 Metadata = dict[str, Any]
+_PICTURES = 4
+"""Of a report: every event log keeps each of them."""
 _SHOWN_FIELDS = 12
 """Of a result of any experiment: the UI's tables scroll sideways beyond."""
 
@@ -65,14 +69,15 @@ def result_metadata(
             "cliffs": _cliffs_metadata(run, analysis.results) | _rounds_metadata(rounds),
         }
     path = run.store.results_file(run.study.name, run.campaign, experiment.name)
-    rows = [_scalars(result) for result in analysis.results]
+    rows = [dict(experiment.overview(one)) or _scalars(one) for one in analysis.results]
     shown = {
+        **_summary(_headlines(experiment, analysis.results)),
         "dagster/row_count": len(rows),
         "campaign": run.campaign,
         "results": table(rows),
         "path": dg.MetadataValue.path(str(path)),
         **{
-            f"{name}/{slug(str(row.get('model', number)))}": value
+            f"{_key(name)}/{slug(str(row.get('model', number)))}": value
             for number, row in enumerate(rows)
             for name, value in row.items()
             if isinstance(value, int | float) and not isinstance(value, bool)
@@ -96,13 +101,41 @@ def report_metadata(run: StudyRun, files: ReportFiles) -> Metadata:
 
         shown["tracker"] = " ".join(tracked_lines(run.store, run.study, run.campaign))
     if files.png is None:
-        return shown
+        lines = [
+            line
+            for experiment in partitioned(run.study)
+            for line in _headlines(experiment, experiment.read_results(run))
+        ]
+        named = re.findall(r"\]\(([^()/]+)\.png\)", files.md.read_text(encoding="utf-8"))
+        drawn = {
+            f"picture/{name}": picture(files.md.with_name(f"{name}.png").read_bytes(), name)
+            for name in named[:_PICTURES]
+        }
+        return {**_summary(lines), **drawn, **shown}
     cliffs = LENGTH_PROFILE.read_results(run)
     return {
         "summary": inline(curve_line(result) for result in cliffs),
         "picture": picture(files.png.read_bytes(), "report"),
         **shown,
     }
+
+
+def _headlines(experiment: Experiment, results: Sequence[Any]) -> list[str]:
+    """One line of Markdown a result, where it has a headline."""
+    lines = []
+    for result in results:
+        model = getattr(result, "model", None)
+        if sentences := experiment.headline(result):
+            lines.append(" ".join([*([f"**{model}**:"] if model else []), sentences[0]]))
+    return lines
+
+
+def _summary(lines: Sequence[str]) -> Metadata:
+    return {"summary": inline(lines)} if lines else {}
+
+
+def _key(name: str) -> str:
+    return re.sub(r"\W+", "_", name).strip("_")
 
 
 def _metrics_metadata(run: StudyRun, cliffs: Sequence[Cliffs]) -> Metadata:

@@ -13,7 +13,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from contextcliff_dagster.contracts import EVAL_RECORDS, PREDICTIONS, Table
+from contextcliff_dagster.contracts import EVAL_RECORDS, PREDICTIONS, StoreError, Table
+from contextcliff_dagster.experiments.common.outcomes import (
+    Alarm,
+    Analysis,
+    CheckOutcome,
+    CheckSpec,
+)
 from contextcliff_dagster.scoring import SCORER_VERSION
 from contextcliff_dagster.store import slug
 
@@ -29,6 +35,8 @@ if TYPE_CHECKING:
     from contextcliff_dagster.reporting.sections import Section
     from contextcliff_dagster.sampling.sample_source import SampleSource
     from contextcliff_dagster.studies import Study
+
+__all__ = ["Alarm", "Analysis", "CheckOutcome", "CheckSpec", "Experiment", "Rows", "Source", "Step"]
 
 Rows = list[dict[str, Any]]
 Step = Literal["predictions", "records", "result", "report"]
@@ -51,63 +59,6 @@ class Source:
     recipe: Recipe | None = None
 
 
-@dataclass(frozen=True)
-class CheckSpec:
-    """Something that must hold before a result is believed.
-
-    ``of``: whether records or results are checked. ``blocking``: a failure ends the run.
-    """
-
-    name: str
-    description: str
-    of: Literal["records", "result"] = "records"
-    blocking: bool = False
-
-
-@dataclass(frozen=True)
-class CheckOutcome:
-    """What a check came to. ``error``: a failure is an error, not a warning.
-
-    ``values``: numbers and texts to show with it. ``rows``: tables to show, by name.
-    """
-
-    name: str
-    passed: bool
-    why: str
-    error: bool = False
-    values: Mapping[str, Any] = field(default_factory=dict)
-    rows: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Alarm:
-    """What the study's alert channels get, once for each ``subjects`` of a campaign.
-
-    ``event`` names it for programs, ``sentence`` says it, ``details`` are JSON-ready.
-    """
-
-    event: str
-    campaign: str
-    subjects: Sequence[str]
-    sentence: str
-    details: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Analysis:
-    """What an experiment concludes of one campaign.
-
-    ``results``: one per model (or one for all), of the experiment's `Experiment.result`.
-    ``checks``: the outcomes of those checks that are ``of="result"``. ``alarm``: what the alert
-    channels get.
-    """
-
-    results: Sequence[Any]
-    checks: Sequence[CheckOutcome] = ()
-    alarm: Alarm | None = None
-    extra: Mapping[str, Any] = field(default_factory=dict)
-
-
 class Experiment(ABC):
     """One way to ask and judge. Subclasses set the class attributes and override what differs.
 
@@ -127,7 +78,8 @@ class Experiment(ABC):
         predictions, records: the tables that it fills; the files lie at
             ``<study>/<table>/campaign=<c>/model=<m>/bin=<cell>/``.
         result_op: name of the Dagster op of the result, where that has several assets.
-        description, result_descriptions: of its predictions and (by asset) its results, in the UI.
+        description, records_description, result_descriptions: of its predictions, its records and
+            (by asset) its results, in the UI.
         checks: which must hold before a result is believed.
     """
 
@@ -143,6 +95,9 @@ class Experiment(ABC):
     result: ClassVar[type[Any]] = dict
     result_op: ClassVar[str | None] = None
     description: ClassVar[str] = ""
+    records_description: ClassVar[str] = (
+        "Every prediction scored: exact match, token F1, containment, and why it failed."
+    )
     result_descriptions: ClassVar[Mapping[str, str]] = {}
     checks: ClassVar[Sequence[CheckSpec]] = ()
 
@@ -216,9 +171,15 @@ class Experiment(ABC):
         Raises:
             StoreError: a table is damaged or cannot be written; nothing is answered yet.
         """
+        from contextcliff_dagster.experiments.common.record_tables import table_files
         from contextcliff_dagster.experiments.common.records import score_campaign
 
         score_campaign(run, self)
+        if not table_files(run.store, self.records, run.study.name, run.campaign):
+            raise StoreError(
+                f"Study {run.study.name!r} has no answers in campaign {run.campaign} yet; run "
+                f"`contextcliff profile {run.study.name}`."
+            )
         return self.read_record_table(run)
 
     def read_record_table(self, run: StudyRun) -> pa.Table:
@@ -266,6 +227,15 @@ class Experiment(ABC):
     def contribution(self, run: StudyRun, model: str) -> Any:
         """Return what the host's analysis is given of one model; None where nothing is known."""
         return None
+
+    def overview(self, result: Any) -> Mapping[str, Any]:
+        """Return a result as one row of the UI's table, column -> scalar; empty: its first scalar
+        fields."""
+        return {}
+
+    def headline(self, result: Any) -> Sequence[str]:
+        """Return a result in sentences, the first the answer; none where there are none."""
+        return ()
 
     def sections(self, run: StudyRun, results: Sequence[Any]) -> Sequence[Section]:
         """Return the sections of the report, as data."""

@@ -29,6 +29,7 @@ from contextcliff_dagster.sampling.draw_manifest import draw_manifest
 from contextcliff_dagster.sampling.manifest import Manifest, load_manifest, save_manifest
 from contextcliff_dagster.store import Store, write_json
 from contextcliff_dagster.studies import Study
+from contextcliff_dagster.studies.length_profile_keys import require_length_profile
 from contextcliff_dagster.studies.study_paths import refuse_without_leave
 
 if TYPE_CHECKING:
@@ -90,11 +91,7 @@ def load_frozen(study: Study, store: Store) -> Manifest:
         StudyError: there is none, or the study was changed since it was drawn, or has no corpus.
         StoreError: it is damaged.
     """
-    if not study.has_corpus:
-        raise StudyError(
-            f"Study {study.name!r} names no corpus, so it has no sample and no length profile; "
-            "add `corpus` and `tokenizer` to it."
-        )
+    require_length_profile(study)
     manifest = find_frozen(study, store)
     if manifest is None:
         exists = (store.manifest_dir(study.name) / "manifest.json").exists()

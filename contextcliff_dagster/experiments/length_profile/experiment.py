@@ -73,7 +73,9 @@ class LengthProfile(Experiment):
         return profile_and_report.score_campaign(run, self)
 
     def check_records(self, run: StudyRun, records: pa.Table) -> Sequence[CheckOutcome]:
-        return checks.check_records(run.study, records.select(checks.COLUMNS).to_pylist())
+        from contextcliff_dagster.experiments.common.record_checks import check_records
+
+        return check_records(run.study, records)
 
     def analyse(
         self, run: StudyRun, records: pd.DataFrame, contributions: Mapping[str, Experiment]

@@ -21,6 +21,7 @@ from contextcliff_dagster.experiments.common.study_run import in_order
 from contextcliff_dagster.experiments.length_profile.profile_files import read_cliffs
 from contextcliff_dagster.store import Store, write_json
 from contextcliff_dagster.studies import Study
+from contextcliff_dagster.studies.length_profile_keys import require_length_profile
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -195,7 +196,8 @@ def _runs_between(
 
 
 def require_baseline(study: Study, store: Store) -> Baseline:
-    """The pinned baseline, as `read_baseline`; StudyError where there is none."""
+    """The pinned baseline, as `read_baseline`; StudyError where there is none, or no corpus."""
+    require_length_profile(study)
     if (pinned := read_baseline(study, store)) is not None:
         return pinned
     raise StudyError(

@@ -12,6 +12,7 @@ import numpy as np
 from contextcliff_dagster.contracts import StoreError, StudyError
 from contextcliff_dagster.store import Store
 from contextcliff_dagster.studies import Study
+from contextcliff_dagster.studies.length_profile_keys import require_length_profile
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -88,11 +89,13 @@ def study_plan(study: Study, store: Store, overrides: DesignOverrides) -> Design
     """The plan of ``study``: its frozen sample and its newest records where there are any.
 
     Raises:
-        StudyError: the records' baseline is so low that every verdict is `floor`.
+        StudyError: the records' baseline is so low that every verdict is `floor`, or the study has
+            no corpus.
         StoreError: the sample or a table of records is damaged.
     """
     from contextcliff_dagster.experiments.common.preparation import as_drawn, find_frozen
 
+    require_length_profile(study)
     manifest = find_frozen(as_drawn(study, store), store)
     pilot = read_pilot(study, store, manifest)
     if pilot is not None and overrides.baseline is None and pilot.baseline < LEAST_BASELINE:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from contextcliff_dagster.experiments.common.experiment import (
     Analysis,
+    CheckOutcome,
     Experiment,
     Rows,
     Source,
     Step,
 )
+from contextcliff_dagster.experiments.common.record_checks import RECORD_CHECKS, check_records
 from contextcliff_dagster.experiments.utilization.cells import Cell, cells_of
 from contextcliff_dagster.experiments.utilization.documents.kept import (
     DOCUMENTS,
@@ -21,6 +23,11 @@ from contextcliff_dagster.experiments.utilization.documents.kept import (
     tokenizer_name,
 )
 from contextcliff_dagster.experiments.utilization.extraction import EXTRACTION_VERSION
+from contextcliff_dagster.experiments.utilization.overview import (
+    PLATEAU,
+    check_plateau,
+    overview,
+)
 from contextcliff_dagster.experiments.utilization.prompts import recipe_of
 from contextcliff_dagster.experiments.utilization.section import UtilizationSection
 from contextcliff_dagster.experiments.utilization.tables import (
@@ -33,9 +40,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     import pandas as pd
+    import pyarrow as pa
 
     from contextcliff_dagster.experiments.common.study_run import StudyRun
     from contextcliff_dagster.experiments.utilization.report.answers import WrongAnswer
+    from contextcliff_dagster.experiments.utilization.results import UtilizationResult
     from contextcliff_dagster.inference.requests.recipe import Recipe
     from contextcliff_dagster.reporting.report_files import ReportFiles
     from contextcliff_dagster.reporting.sections import Section
@@ -54,6 +63,11 @@ class Utilization(Experiment):
     predictions = UTILIZATION_PREDICTIONS
     records = UTILIZATION_RECORDS
     description = "Answers over made documents: every format and scale, one row a call."
+    records_description = "Every answer scored: right or wrong, by how much, and why."
+    result_descriptions: ClassVar[Mapping[str, str]] = {
+        "utilization_result": "Where the formats part, and how far each may be trusted, by model.",
+    }
+    checks = (*RECORD_CHECKS, PLATEAU)
 
     def cells(self, study: Study) -> tuple[str, ...]:
         return tuple(cell.key for cell in cells_of(section_of(study)))
@@ -106,6 +120,9 @@ class Utilization(Experiment):
             recipe_of_source(self, source, run.study).answer_prefix or "",
         )
 
+    def check_records(self, run: StudyRun, records: pa.Table) -> Sequence[CheckOutcome]:
+        return check_records(run.study, records)
+
     def analyse(
         self, run: StudyRun, records: pd.DataFrame, contributions: Mapping[str, Experiment]
     ) -> Analysis:
@@ -139,13 +156,19 @@ class Utilization(Experiment):
                     base_levels=base.levels,
                 )
             )
-        return Analysis(results)
+        return Analysis(results, checks=[check_plateau(results)])
 
     def read_results(self, run: StudyRun) -> Sequence[Any]:
         from contextcliff_dagster.experiments.common.results import read_results
         from contextcliff_dagster.experiments.utilization.results import UtilizationResult
 
         return read_results(run, self, UtilizationResult)  # not imported with every study
+
+    def overview(self, result: UtilizationResult) -> Mapping[str, Any]:
+        return overview(result)
+
+    def headline(self, result: UtilizationResult) -> Sequence[str]:
+        return result.headline
 
     def sections(self, run: StudyRun, results: Sequence[Any]) -> Sequence[Section]:
         from contextcliff_dagster.experiments.utilization.report.page import utilization_page

@@ -95,9 +95,9 @@ def _measured_as(model: str, store: Store, study: str | None, campaign: str | No
     if found or {":", "@"} & set(model):
         return resolve(model, store, found[0] if found else DEFAULT_STUDY, campaign)
     there = sorted(name for name, campaigns in measured.items() if campaigns)
-    studies = f"studies with a length profile: {', '.join(there) or 'none'}"
+    studies = f"studies with one: {', '.join(there) or 'none'}"
     of = f" in campaign {campaign!r}" if campaign else ""
     raise StudyError(
-        f"No study of {store.root} has measured {model!r}{of} ({studies}); see `contextcliff "
-        "report STUDY`, or measure it with `contextcliff profile`."
+        f"No study of {store.root} has a length profile of {model!r}{of} ({studies}); see "
+        "`contextcliff report STUDY`, or measure it with `contextcliff profile`."
     )

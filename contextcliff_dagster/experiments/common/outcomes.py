@@ -1,0 +1,64 @@
+"""What an experiment concludes: results, checks and their outcomes, an alarm."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+
+@dataclass(frozen=True)
+class CheckSpec:
+    """Something that must hold before a result is believed.
+
+    ``of``: whether records or results are checked. ``blocking``: a failure ends the run.
+    """
+
+    name: str
+    description: str
+    of: Literal["records", "result"] = "records"
+    blocking: bool = False
+
+
+@dataclass(frozen=True)
+class CheckOutcome:
+    """What a check came to. ``error``: a failure is an error, not a warning.
+
+    ``values``: numbers and texts to show with it. ``rows``: tables to show, by name.
+    """
+
+    name: str
+    passed: bool
+    why: str
+    error: bool = False
+    values: Mapping[str, Any] = field(default_factory=dict)
+    rows: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Alarm:
+    """What the study's alert channels get, once for each ``subjects`` of a campaign.
+
+    ``event`` names it for programs, ``sentence`` says it, ``details`` are JSON-ready.
+    """
+
+    event: str
+    campaign: str
+    subjects: Sequence[str]
+    sentence: str
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """What an experiment concludes of one campaign.
+
+    ``results``: one per model (or one for all), of the experiment's `Experiment.result`.
+    ``checks``: the outcomes of those checks that are ``of="result"``. ``alarm``: what the alert
+    channels get.
+    """
+
+    results: Sequence[Any]
+    checks: Sequence[CheckOutcome] = ()
+    alarm: Alarm | None = None
+    extra: Mapping[str, Any] = field(default_factory=dict)
