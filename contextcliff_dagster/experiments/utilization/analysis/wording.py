@@ -54,8 +54,8 @@ def two_digits(tokens: int) -> int:
 def missing_sentences(missing: Missing, n: int) -> list[str]:
     """Why calls have no answer; empty where all ``n`` and no more were planned."""
     why = {
-        "longer than the window and not sent": missing.context_overflow,
-        "of which the server read less than was sent": missing.invalid_truncated,
+        "longer than the window, not sent": missing.context_overflow,
+        "cut by the server": missing.invalid_truncated,
         "failed after all attempts": missing.transport_error,
     }
     lost = sum(why.values())
