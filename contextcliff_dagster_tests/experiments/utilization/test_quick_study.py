@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from contextcliff_dagster.defs.run import profile_study
+from contextcliff_dagster.defs.run import profile_study, rebuild_report
 from contextcliff_dagster.experiments.common.study_run import StudyRun
 from contextcliff_dagster.experiments.utilization.experiment import UTILIZATION
 from contextcliff_dagster.store import Store
@@ -34,3 +34,10 @@ def test_each_reader_is_found_to_be_what_it_is(
     page = done.report.md.read_text("utf-8")
     assert page.index("Lengths are made here, not natural") < 300
     assert (done.report.html.parent / "utilization-formats-reader-planted.png").stat().st_size > 0
+    asked = "What is the current stock of"
+    assert asked not in done.report.html.read_text("utf-8") + page
+    assert "--with-answers" in page
+    shown = rebuild_report(study, with_answers=True).report
+    assert asked in shown.html.read_text("utf-8")
+    for public in (shown.md, shown.json):
+        assert asked not in public.read_text("utf-8")
