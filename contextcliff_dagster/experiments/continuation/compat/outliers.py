@@ -18,7 +18,7 @@ OUTLIER_METRICS = (
     *("pct_unfamiliar_words", "avg_sentence_length"),
 )
 _DECISIVE = ("cloze_score", "vocabulary_diversity")
-_LEAST, _SLACK, _MOST_REPLACED = 4, 1e-9, 0.3
+_LEAST, _SLACK, _MOST_REPLACED, _LEAST_LENGTH = 4, 1e-9, 0.3, 0.6
 
 
 def iqr_outliers(
@@ -66,6 +66,11 @@ def round_outliers(rounds: Sequence[Round]) -> dict[str, Any]:
         "outlier_rounds": sorted(times),
         "severe_outlier_rounds": sorted(k for k, n in times.items() if n >= 2),
     }
+
+
+def is_long_enough(tokens: int, max_tokens: int) -> bool:
+    """Whether a round counts: below 60% of what was asked for, its whole batch fails."""
+    return tokens >= _LEAST_LENGTH * max_tokens
 
 
 def selected_rounds(rounds: Sequence[Round]) -> list[int]:

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from contextcliff_dagster.contracts import ScoreFileError, StudyError
+from contextcliff_dagster.contracts import DataError, ScoreFileError, StudyError
 from contextcliff_dagster.experiments.continuation.compat.earlier_runs import read_run
 from contextcliff_dagster.experiments.continuation.compat.metrics import METRICS
+from contextcliff_dagster.experiments.continuation.compat.reanalysis import reanalysed
 from contextcliff_dagster.experiments.continuation.compat.result_files import (
     start_folder,
     write_run,
@@ -19,7 +20,9 @@ from contextcliff_dagster.experiments.continuation.compat.result_files import (
 from contextcliff_dagster.experiments.continuation.compat.runs import file_name
 from contextcliff_dagster_tests.support.files.continuation_runs import (
     AT,
+    FAMILIAR,
     OLD_CSV,
+    letters,
     made_run,
     write_made_run,
 )
@@ -106,6 +109,20 @@ def test_a_figure_that_is_no_number_is_missing(tmp_path: Path) -> None:
     file.write_text(json.dumps(content), encoding="utf-8")
     run = read_run(folder)
     assert "cloze_score" not in run.rounds[2048][0]
+
+
+def test_kept_texts_are_measured_again(tmp_path: Path) -> None:
+    run = read_run(write_made_run(tmp_path / "run", rounds=2))
+    again = reanalysed(run, FAMILIAR, letters)
+    assert (again.rounds, again.averages, again.author) == (run.rounds, run.averages, run.author)
+    other = reanalysed(run, frozenset())
+    first, before = other.rounds[1024][0], run.rounds[1024][0]
+    assert (first["pct_unfamiliar_words"], first["adjacent_coherence"]) == (1.0, 0.0)
+    assert first["word_entropy"] == before["word_entropy"]
+    assert other.averages[1024]["cloze_score"] < run.averages[1024]["cloze_score"]
+    (tmp_path / "old.csv").write_text(OLD_CSV, encoding="utf-8")
+    with pytest.raises(DataError, match="has no texts"):
+        reanalysed(read_run(tmp_path / "old.csv"), FAMILIAR)
 
 
 BAD_CSV = {

@@ -11,7 +11,10 @@ from hypothesis import strategies as st
 from contextcliff_dagster.experiments.continuation.compat.averages import averaged
 from contextcliff_dagster.experiments.continuation.compat.convergence import convergence
 from contextcliff_dagster.experiments.continuation.compat.degradation import trend_analysis
-from contextcliff_dagster.experiments.continuation.compat.outliers import replacement
+from contextcliff_dagster.experiments.continuation.compat.outliers import (
+    is_long_enough,
+    replacement,
+)
 from contextcliff_dagster.experiments.continuation.compat.statistics import (
     adjusted,
     composite_of,
@@ -41,6 +44,10 @@ def test_a_field_that_a_round_lacks_is_averaged_over_the_others() -> None:
     some = rounds(10, 20, 60)
     del some[2]["cloze_score"]
     assert averaged(some)["cloze_score"] == 15
+
+
+def test_a_round_of_three_fifths_counts() -> None:
+    assert [is_long_enough(tokens, 1024) for tokens in (614, 615, 1024)] == [False, True, True]
 
 
 def test_a_loop_among_like_rounds_is_replaced() -> None:

@@ -1,0 +1,33 @@
+"""Measure the texts of a finished run again."""
+
+from __future__ import annotations
+
+from contextcliff_dagster.contracts import DataError
+from contextcliff_dagster.experiments.continuation.compat.coherence import Embed
+from contextcliff_dagster.experiments.continuation.compat.metrics import text_metrics
+from contextcliff_dagster.experiments.continuation.compat.runs import ContextResult, Run
+
+
+def reanalysed(run: Run, familiar: frozenset[str], embed: Embed | None = None) -> Run:
+    """Return ``run`` with new figures of its kept texts, and averages of those.
+
+    The author's figures stay as they are, as in the reference. ``familiar`` and ``embed`` as in
+    `text_metrics`.
+
+    Raises:
+        DataError: a text was not kept.
+    """
+    contexts = {}
+    for size, context in run.contexts.items():
+        texts = [one.get("continuation_text") for one in context.rounds]
+        if not texts or not all(isinstance(text, str) for text in texts):
+            raise DataError(
+                f"The run {run.name} has no texts of context size {size:,}; name a folder whose "
+                "context_N_results.json files have continuation_text in every round."
+            )
+        rounds = tuple(
+            {**one, **text_metrics(str(text), familiar, embed)}
+            for one, text in zip(context.rounds, texts, strict=True)
+        )
+        contexts[size] = ContextResult(size, rounds, context.info)
+    return Run(run.metadata, contexts, run.author, run.context_lengths)
