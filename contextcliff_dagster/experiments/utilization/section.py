@@ -65,7 +65,10 @@ class Corruption(Section):
     @classmethod
     def _share_is_a_number(cls, value: Any) -> Any:
         if isinstance(value, str) and value.endswith("%"):
-            return float(value[:-1]) / 100
+            try:
+                return float(value[:-1]) / 100
+            except ValueError:
+                raise ValueError(f"{value!r} is no share; write 0.05 or 5%") from None
         return value
 
     @property

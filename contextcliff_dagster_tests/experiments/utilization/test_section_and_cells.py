@@ -70,6 +70,7 @@ def test_aliases_ranges_and_single_values_are_understood() -> None:
         ({"formats": ["jsonl", "structured"]}, "a value of 'formats' is listed twice"),
         ({"order": []}, "at least 1 item"),
         ({"corruption": 1.0}, "less than 1"),
+        ({"corruption": "abc%"}, r"'abc%' is no share; write 0\.05 or 5%"),
         ({"seed": 3}, "Extra inputs"),
     ],
 )

@@ -24,6 +24,8 @@ _SHORTEST, _HALF_A_RECORD = 1_000, 25
 _SMALL, _LARGE = (40.0, 400.0), (400.0, 4_000.0)
 """Records of the documents from which tokens per record are known, for short and long ones."""
 _SHORT_TOKENS = 40_000
+_FEW_QUESTIONS = 4
+"""So many fit into every document."""
 _TRIALS = 16
 _STEPS = 24
 
@@ -157,7 +159,10 @@ def _out_of_reach(wish: Wish, best: Solved | None) -> StudyError:
         return StudyError(
             f"{what} cannot hold {wish.questions} questions; lower `questions` or raise `scales`."
         )
+    crowded = wish.questions > _FEW_QUESTIONS and best.tokens > wish.tokens
     return StudyError(
         f"{what} is out of reach: the nearest one (seed {wish.seed}) has {best.tokens:,}, and it "
-        f"may be off by {most_off(wish.tokens):,.0f} at most; take another scale, 1k or more."
+        f"may be off by {most_off(wish.tokens):,.0f} at most; "
+        + (f"lower `questions` ({wish.questions}) or " if crowded else "")
+        + "take another scale, 1k or more."
     )

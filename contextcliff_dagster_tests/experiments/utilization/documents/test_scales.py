@@ -79,5 +79,7 @@ def test_what_is_out_of_reach_is_one_sentence(benchmark: BenchmarkName) -> None:
 
 
 def test_too_many_questions_are_one_sentence() -> None:
-    with pytest.raises(StudyError, match=r"cannot hold 64 questions|out of reach"):
-        SOLVER.solve(Wish("constraints", 400, 0, questions=64))
+    with pytest.raises(
+        StudyError, match=r"nearest one .* lower `questions` \(64\) or take another"
+    ):
+        SOLVER.solve(Wish("network", 400, 0, questions=64))

@@ -22,7 +22,7 @@ from contextcliff_dagster.experiments.utilization.verification.verify import ver
 
 
 @pytest.mark.parametrize("name", BENCHMARKS)
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(
     seed=st.integers(0, 10**6),
     records=st.integers(14, 300),
