@@ -41,7 +41,9 @@ def alert(
         return []
     message = {"event": alarm.event, "study": study.name, **alarm.details}
     message["text"] = f"contextcliff, study {study.name}: {alarm.sentence}"
-    note = store.study_dir(study.name) / "alerts" / f"{slug(alarm.campaign)}.json"
+    note = (
+        store.study_dir(study.name) / "alerts" / f"{slug(f'{alarm.event}-{alarm.campaign}')}.json"
+    )
     notified: list[str] = []
     with suppress(OSError, ValueError, KeyError, TypeError):  # none yet, or a damaged one
         kept = json.loads(note.read_bytes())

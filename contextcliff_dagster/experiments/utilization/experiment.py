@@ -26,6 +26,7 @@ from contextcliff_dagster.experiments.utilization.extraction import EXTRACTION_V
 from contextcliff_dagster.experiments.utilization.overview import (
     PLATEAU,
     check_plateau,
+    difference_alarm,
     overview,
 )
 from contextcliff_dagster.experiments.utilization.prompts import recipe_of
@@ -156,7 +157,8 @@ class Utilization(Experiment):
                     base_levels=base.levels,
                 )
             )
-        return Analysis(results, checks=[check_plateau(results)])
+        alarm = difference_alarm(results, run.campaign)
+        return Analysis(results, checks=[check_plateau(results)], alarm=alarm)
 
     def read_results(self, run: StudyRun) -> Sequence[Any]:
         from contextcliff_dagster.experiments.common.results import read_results

@@ -5,13 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from contextcliff_dagster.experiments.common.experiment import CheckOutcome, CheckSpec
+from contextcliff_dagster.experiments.common.experiment import Alarm, CheckOutcome, CheckSpec
 
 if TYPE_CHECKING:
     from contextcliff_dagster.experiments.utilization.results import UtilizationResult
 
 PLATEAU_FLOOR = 0.3
 """Below this baseline in every format neither a loss nor a difference can be large."""
+
+DIFFERENCES = frozenset(
+    {"structure_better", "prose_better", "first_better", "second_better", "task_dependent"}
+)
+"""Verdicts that say that formats differ."""
 
 PLATEAU = CheckSpec(
     "plateau",
@@ -52,6 +57,20 @@ def check_plateau(results: Sequence[UtilizationResult]) -> CheckOutcome:
         why or f"every model has a baseline of {PLATEAU_FLOOR:.2f} or more in some format",
         values={"below": len(low)},
         rows={"baselines": [{"model": one.model, **_baselines(one)} for one in results]},
+    )
+
+
+def difference_alarm(results: Sequence[UtilizationResult], campaign: str) -> Alarm | None:
+    """Return what the alert channels get; None where no model is shown to differ by format."""
+    differ = [result for result in results if result.verdict in DIFFERENCES]
+    if not differ:
+        return None
+    return Alarm(
+        "formats_differ",
+        campaign,
+        [f"{result.model}: {result.verdict}" for result in differ],
+        " ".join(f"{result.model}: {result.headline[0]}" for result in differ),
+        {"campaign": campaign, "models": [overview(result) for result in differ]},
     )
 
 

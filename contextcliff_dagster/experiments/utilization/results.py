@@ -228,6 +228,10 @@ class UtilizationResult:
         Literal["growing", "fixed"] | None,
         "growing: more records matter in longer documents, so a loss is not of length alone",
     ]
+    needed_shortest: Annotated[
+        Ratio | None, "records that matter to a question, mean at the smallest scale"
+    ]
+    needed_longest: Annotated[Ratio | None, "the same at the largest scale"]
     benchmarks: Annotated[Sequence[BenchmarkName], "that were asked"]
     formats: Annotated[Sequence[Format], "that were asked; the first is the reference"]
     scales: Annotated[Sequence[str], "labels, shortest first"]

@@ -3,7 +3,9 @@ profile refuses."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +15,16 @@ import pytest
 
 from contextcliff_dagster.cli import main
 from contextcliff_dagster.cli.study_selection import keep_definition
+from contextcliff_dagster.defs.alerts import alert
 from contextcliff_dagster.defs.run import profile_study
 from contextcliff_dagster.defs.studies import study_parts
 from contextcliff_dagster.experiments.common.record_checks import check_records
 from contextcliff_dagster.experiments.common.study_run import StudyRun
 from contextcliff_dagster.experiments.utilization.experiment import UTILIZATION
+from contextcliff_dagster.experiments.utilization.overview import difference_alarm
+from contextcliff_dagster.experiments.utilization.report.page import utilization_page
+from contextcliff_dagster.experiments.utilization.results import UtilizationResult
+from contextcliff_dagster.reporting.markdown.render import as_text
 from contextcliff_dagster.store import Store
 from contextcliff_dagster.studies import Study
 
@@ -154,3 +161,37 @@ def test_the_list_of_studies_names_what_is_asked(capsys: Capsys, contextcliff_ho
         one for one in capsys.readouterr().out.splitlines() if one.startswith("utilization-quick")
     ]
     assert line.split()[1:4] == ["made", "here", "utilization"]
+
+
+def test_channels_hear_once_that_formats_differ(
+    contextcliff_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study, store, heard = study_of(), Store.default(), tmp_path / "heard"
+    profile_study(study)
+    with StudyRun.open(study, store) as run:
+        (result,) = UTILIZATION.read_results(run)
+        assert difference_alarm([result], run.campaign) is None, "a perfect reader reads all alike"
+        worse = replace(result, verdict="structure_better", headline=["Prose is read worse."])
+        alarm = difference_alarm([result, worse], run.campaign)
+    monkeypatch.setenv("CONTEXTCLIFF_ALERT_COMMAND", f"tee {heard}")
+    assert alert(study, store, alarm, pytest.fail) == ["the command tee"]
+    message = json.loads(heard.read_text())
+    assert message["event"] == "formats_differ"
+    assert "Prose is read worse." in message["text"]
+    assert alert(study, store, alarm, pytest.fail) == []
+
+
+def words_of(results: Sequence[UtilizationResult]) -> str:
+    return " ".join("\n".join(as_text(utilization_page(results, title="t").head)).split())
+
+
+def test_the_page_says_whether_more_records_matter(contextcliff_home: Path) -> None:
+    study = study_of()
+    profile_study(study)
+    with StudyRun.open(study, Store.default()) as run:
+        (result,) = UTILIZATION.read_results(run)
+    text = words_of([result])
+    assert "at these scales as many records matter in long documents as in short ones" in text
+    grown = replace(result, needed_longest=20 * result.needed_shortest)
+    text = words_of([grown])
+    assert "More records matter in longer documents" in text

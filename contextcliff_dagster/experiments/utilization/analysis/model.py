@@ -127,6 +127,8 @@ def analyse_model(
         window_tokens=context.window_tokens,
         match=match,
         evidence=evidence,
+        needed_shortest=_needed(records, scales[0]),
+        needed_longest=_needed(records, scales[-1]),
         benchmarks=names,
         formats=formats,
         scales=[scale.label for scale in scales],
@@ -156,6 +158,15 @@ def analyse_model(
 
 def _model_of(records: pd.DataFrame) -> str:
     return str(records["model"].iloc[0]) if "model" in records and len(records) else "model"
+
+
+def _needed(records: pd.DataFrame, scale: Scale) -> float | None:
+    """Records that matter to a question of a scale, on average, under the base condition."""
+    if "needed" not in records:
+        return None
+    mine = (records["arm"] == BASE) & (records["scale_tokens"] == scale.tokens)
+    needed = records.loc[mine, "needed"].dropna()
+    return float(needed.mean()) if len(needed) else None
 
 
 def _scope(rows: pd.DataFrame, benchmark: BenchmarkName | None) -> pd.DataFrame:

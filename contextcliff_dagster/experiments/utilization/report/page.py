@@ -120,19 +120,32 @@ def _difference(
 
 
 def _work(results: Sequence[UtilizationResult]) -> list[Block]:
-    kinds = {result.evidence for result in results}
-    said = []
-    if "growing" in kinds:
-        said.append(
-            "More records matter in longer documents (evidence: growing): a falling score is of "
-            "length and work together; the setting evidence: fixed keeps the work apart."
+    return [Paragraph(text) for text in dict.fromkeys(map(_work_sentence, results)) if text]
+
+
+_MORE_WORK = 1.2
+"""Ratio of records that matter from which on they are more."""
+
+
+def _work_sentence(result: UtilizationResult) -> str:
+    few, many = result.needed_shortest, result.needed_longest
+    if result.evidence is None or few is None or many is None:
+        return ""
+    counts = f"({few:,.1f} for a question at {result.scales[0]}, {many:,.1f} at the longest)"
+    if many > _MORE_WORK * few:
+        return (
+            f"More records matter in longer documents {counts}: a falling score is of length and "
+            "work together; the setting evidence: fixed keeps the work apart."
         )
-    if "fixed" in kinds:
-        said.append(
-            "As many records matter in long documents as in short ones (evidence: fixed): a "
-            "falling score is of length, not of work."
+    if result.evidence == "growing":
+        return (
+            "Evidence is set to grow, but at these scales as many records matter in long documents "
+            f"as in short ones {counts}: a falling score is of length, not of work."
         )
-    return [Paragraph(text) for text in said]
+    return (
+        f"As many records matter in long documents as in short ones {counts}, evidence: fixed: a "
+        "falling score is of length, not of work."
+    )
 
 
 def _answer(result: UtilizationResult, there: Mapping[str, bytes]) -> list[Block]:
