@@ -129,23 +129,26 @@ _MORE_WORK = 1.2
 
 def _work_sentence(result: UtilizationResult) -> str:
     few, many = result.needed_shortest, result.needed_longest
-    if result.evidence is None or few is None or many is None:
-        return ""
-    counts = f"({few:,.1f} for a question at {result.scales[0]}, {many:,.1f} at the longest)"
-    if many > _MORE_WORK * few:
+    counts = ""
+    if few is not None and many is not None:
+        counts = f" ({few:,.1f} for a question at {result.scales[0]}, {many:,.1f} at the longest)"
+    if result.evidence == "growing" and not (few and many and many <= _MORE_WORK * few):
         return (
-            f"More records matter in longer documents {counts}: a falling score is of length and "
-            "work together; the setting evidence: fixed keeps the work apart."
+            f"More records matter in longer documents{counts} (evidence: growing):"
+            " a falling score is of length and work together; the setting evidence: fixed keeps "
+            "the work apart."
         )
     if result.evidence == "growing":
         return (
             "Evidence is set to grow, but at these scales as many records matter in long documents "
-            f"as in short ones {counts}: a falling score is of length, not of work."
+            f"as in short ones{counts}: a falling score is of length, not of work."
         )
-    return (
-        f"As many records matter in long documents as in short ones {counts}, evidence: fixed: a "
-        "falling score is of length, not of work."
-    )
+    if result.evidence == "fixed":
+        return (
+            f"As many records matter in long documents as in short ones{counts} (evidence: fixed): "
+            "a falling score is of length, not of work."
+        )
+    return ""
 
 
 def _answer(result: UtilizationResult, there: Mapping[str, bytes]) -> list[Block]:
