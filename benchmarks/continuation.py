@@ -1,13 +1,13 @@
 """What measuring and judging continuations costs, and how often the conclusions are right.
 
     python benchmarks/continuation.py metrics [--generations 1000] [--jobs 2]
-    python benchmarks/continuation.py collapse [--prose FOLDER ...]
+    python benchmarks/continuation.py collapse [--prose FOLDER ...] [--every 1]
     python benchmarks/continuation.py score [--passages 200]
     python benchmarks/continuation.py null|planted|coverage|analysis  (continuation_error_rates.py)
 
-"metrics": seconds for all metrics of so many generations of 1,024 tokens, 770 words each, without
-embeddings, and for those of compat: stretches of the novels in data/prose (`make prose`), else of
-random words.
+"metrics": seconds for all metrics and signs of collapse of so many generations of 1,024 tokens, 770
+words each, without embeddings, and for the metrics of compat: stretches of the novels in data/prose
+(`make prose`), else of random words.
 
 "collapse": how many human passages (of the .txt files in the folders; default data/prose) of 95,
 190 and 770 words are called a collapse, without and with another passage of their text as the
@@ -58,31 +58,37 @@ def generations(count: int) -> list[str]:
     return [" ".join(words[start : start + WORDS]) for start in starts]
 
 
-def measure_text(text: str) -> float:
-    """All that is measured of one text."""
+def measure_text(text: str) -> tuple[float, float]:
+    """Words of one text, and CPU seconds for all that is measured of it."""
+    from contextcliff_dagster.experiments.continuation.prose.collapse import collapse_of
     from contextcliff_dagster.experiments.continuation.prose.metrics import prose_metrics
 
-    return prose_metrics(text).words or 0.0
+    start = time.process_time()
+    words = prose_metrics(text).words or 0.0
+    collapse_of(text)
+    return words, time.process_time() - start
 
 
-def measure_compat(text: str) -> float:
+def measure_compat(text: str) -> tuple[float, float]:
     """The 27 figures of Context-Tester; a list of familiar words costs the same, empty or not."""
     from contextcliff_dagster.experiments.continuation.compat.metrics import text_metrics
 
-    return float(text_metrics(text, frozenset())["word_count"])
+    start = time.process_time()
+    words = float(text_metrics(text, frozenset())["word_count"])
+    return words, time.process_time() - start
 
 
 def show_metrics(given: argparse.Namespace) -> None:
-    """Seconds, wall clock, and words measured."""
+    """Seconds of CPU and on the clock; the first calls, with imports, are left out."""
     texts = generations(given.generations)
     for name, measure in (("metrics", measure_text), ("compat", measure_compat)):
         with ProcessPoolExecutor(given.jobs) as pool:
-            list(pool.map(measure, texts[: 2 * given.jobs]))  # imports
+            list(pool.map(measure, texts[: 20 * given.jobs]))
             start = time.perf_counter()
-            words = sum(pool.map(measure, texts, chunksize=20))
+            words, cpu = map(sum, zip(*pool.map(measure, texts, chunksize=20), strict=True))
             seconds = time.perf_counter() - start
         print(
-            f"{name}: {len(texts):,} generations, {words / len(texts):.0f} words each:"
+            f"{name}: {len(texts):,} generations of {words / len(texts):.0f} words: {cpu:.1f} CPU s,"
             f" {seconds:.1f} s on {given.jobs} processes"
         )
 
@@ -158,7 +164,7 @@ def show_collapse(given: argparse.Namespace) -> None:
 
     with ProcessPoolExecutor(given.jobs) as pool:
         for words in (95, 190, 770):
-            texts = human_passages(given.prose, words)
+            texts = {k: of[:: given.every] for k, of in human_passages(given.prose, words).items()}
             alone = [(text, None) for of in texts.values() for text in of]
             paired = [(a, b) for of in texts.values() for a, b in pairwise(of)]
             for name, pairs in (("alone", alone), ("with the author's", paired)):
@@ -178,7 +184,7 @@ def show_collapse(given: argparse.Namespace) -> None:
                     for name, limit in LIMITS.items()
                 )
             )
-            first = [text for of in texts.values() for text in of][: 200 * 7 : 7]
+            first = [text for of in texts.values() for text in of][:200]
             for how in COLLAPSES:
                 planted = [(broken(text, how, at), first[0]) for at, text in enumerate(first)]
                 tags = Counter(pool.map(tag, planted, chunksize=20))
@@ -253,6 +259,7 @@ def main() -> None:
         one = parts.add_parser(part)
         one.add_argument("--prose", type=Path, nargs="+", default=[ROOT / "data" / "prose"])
         one.add_argument("--jobs", type=int, default=2)
+        one.add_argument("--every", type=int, default=1, help="passage")
     one.add_argument("--passages", type=int, default=200, help="of each text")
     for part, studies in (("null", 1_000), ("planted", 200), ("coverage", 1_000), ("analysis", 1)):
         rates = parts.add_parser(part)

@@ -1,7 +1,7 @@
 """Collapse: a text that is no prose any more, whichever way it went.
 
 Each sign has a limit beyond what human prose reaches, so that at most 1 in 1,000 human passages is
-called a collapse; docs/continuation-statistics.md has the counts. A sign that the author's own
+called a collapse; docs/continuation-prose.md has the counts. A sign that the author's own
 passage shows, too, is style and no collapse.
 """
 
@@ -25,6 +25,7 @@ from contextcliff_dagster.experiments.continuation.prose.diversity import (
 from contextcliff_dagster.experiments.continuation.prose.language import (
     function_words,
     language_of,
+    languages_of,
     script_shares,
 )
 from contextcliff_dagster.experiments.continuation.prose.words import Prose, read_prose
@@ -70,12 +71,12 @@ class Signs:
             periods.
         repeated_phrases: share of runs of five words that were there before, in the 200 words where
             it is highest.
-        lowest_diversity, highest_diversity: distinct words / words over windows of 100 words, of 50
-            in a shorter text, whose highest is not looked at.
+        lowest_diversity: distinct words / words in the 50 words where it is lowest.
+        highest_diversity: the same in the 100 words where it is highest; 0 in a shorter text.
         foreign: share of stretches of 40 words in another language than the author's.
         foreign_letters: share of letters in another script than the author's.
-        fewest_function_words: share in the 100 words with the fewest; 1 where the author's language
-            is unknown.
+        longest_without_grammar: longest run of words without a function word of the author's
+            language; 0 where that is unknown.
         longest_sentence: words without the end of a sentence.
         chatter: 1 where it talks about the task or has a template's mark, else 0.
     """
@@ -89,7 +90,7 @@ class Signs:
     highest_diversity: float = 0.0
     foreign: float = 0.0
     foreign_letters: float = 0.0
-    fewest_function_words: float = 1.0
+    longest_without_grammar: float = 0.0
     longest_sentence: float = 0.0
     chatter: float = 0.0
 
@@ -99,10 +100,10 @@ _RULES: Sequence[tuple[Collapse, str, float]] = (
     ("garbage", "unspaced", 0.3),
     ("loop", "looped_words", 8.0),
     ("repetition", "repeated_phrases", 0.33),
-    ("repetition", "lowest_diversity", -0.33),
+    ("repetition", "lowest_diversity", -0.4),
     ("language_switch", "foreign_letters", 0.15),
-    ("language_switch", "foreign", 0.34),
-    ("salad", "fewest_function_words", -0.1),
+    ("language_switch", "foreign", 0.15),
+    ("salad", "longest_without_grammar", 24.0),
     ("salad", "highest_diversity", 0.97),
     ("runaway", "longest_sentence", 300.0),
     ("chatter", "chatter", 0.5),
@@ -137,8 +138,8 @@ def signs_of(prose: Prose, text: str, language: str | None, author: Prose | None
     if len(words) < LEAST_WORDS:
         return Signs(float(len(words)))
     ids = word_ids(words)
-    window = 100 if len(words) >= 100 else 50
-    diversity = windowed_diversity(ids, min(window, len(words)))
+    lowest = windowed_diversity(ids, min(50, len(words))).min()
+    highest = windowed_diversity(ids, 100).max(initial=0.0)
     small = prose.text.lower()
     expected = language or language_of(words[:100])
     bounds = [0, *map(int, prose.sentence_ends), len(words)]
@@ -148,11 +149,11 @@ def signs_of(prose: Prose, text: str, language: str | None, author: Prose | None
         unspaced=sum(map(len, _UNSPACED.findall(prose.text))) / len(prose.text),
         looped_words=float(looped_words(ids)),
         repeated_phrases=_repeated_phrases(ids),
-        lowest_diversity=float(diversity.min()),
-        highest_diversity=float(diversity.max()) if len(words) >= 100 else 0.0,
+        lowest_diversity=float(lowest),
+        highest_diversity=float(highest),
         foreign=_foreign_share(words, expected),
         foreign_letters=_foreign_letters(prose, author),
-        fewest_function_words=_fewest_function_words(words, expected),
+        longest_without_grammar=_longest_without_grammar(words, expected),
         longest_sentence=float(max(b - a for a, b in pairwise(bounds))),
         chatter=float(_CHATTER.search(small) is not None),
     )
@@ -184,11 +185,9 @@ def _repeated_phrases(ids: Ids) -> float:
 def _foreign_share(words: Sequence[str], expected: str | None) -> float:
     if expected is None:
         return 0.0
-    stretches = [
-        words[at : at + _LANGUAGE_WINDOW]
-        for at in range(0, len(words) - _LANGUAGE_WINDOW + 1, _LANGUAGE_WINDOW // 2)
-    ] or [words]
-    return float(np.mean([language_of(one) not in (expected, None) for one in stretches]))
+    width = min(_LANGUAGE_WINDOW, len(words))
+    languages = languages_of(words, width, _LANGUAGE_WINDOW // 2)
+    return sum(one not in (expected, None) for one in languages) / len(languages)
 
 
 def _foreign_letters(prose: Prose, author: Prose | None) -> float:
@@ -197,12 +196,11 @@ def _foreign_letters(prose: Prose, author: Prose | None) -> float:
     return float(sum(share for script, share in shares.items() if usual.get(script, 0.0) < 0.01))
 
 
-def _fewest_function_words(words: Sequence[str], expected: str | None) -> float:
+def _longest_without_grammar(words: Sequence[str], expected: str | None) -> float:
     if expected is None:
-        return 1.0
-    listed = np.concatenate(([0], np.cumsum(function_words(words, expected))))
-    width = min(100, len(words))
-    return float((listed[width:] - listed[:-width]).min()) / width
+        return 0.0
+    at = np.flatnonzero(function_words(words, expected))
+    return float(np.diff(np.concatenate(([-1], at, [len(words)]))).max() - 1)
 
 
 def _passes(signs: Signs, rule: tuple[Collapse, str, float]) -> bool:

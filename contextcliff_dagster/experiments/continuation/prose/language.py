@@ -7,6 +7,7 @@ few, frequent and told apart by language.
 from __future__ import annotations
 
 import unicodedata
+from collections import Counter
 from collections.abc import Sequence
 from functools import lru_cache
 
@@ -46,39 +47,52 @@ FUNCTION_WORDS = {
     **{language: frozenset(words.split()) for language, words in _OTHERS.items()},
 }
 
+_LEAST_SHARE = 0.2
+_LANGUAGES = tuple(FUNCTION_WORDS)
+
 
 def function_words(words: Sequence[str], language: str = "English") -> NDArray[np.bool_]:
     """Which of ``words`` (in small letters) are function words; contractions by their first part.
 
     Raises:
-        KeyError: a language that `FUNCTION_WORDS` has not.
+        ValueError: a language that `FUNCTION_WORDS` has not.
     """
-    listed = FUNCTION_WORDS[language]
-    return np.fromiter((word.split("'")[0] in listed for word in words), np.bool_, len(words))
+    return _memberships(words)[:, _LANGUAGES.index(language)]
 
 
-def language_of(words: Sequence[str], least_share: float = 0.2) -> str | None:
-    """The language most of whose function words are among ``words``; None below ``least_share``."""
-    if not words:
-        return None
-    shares = {
-        language: float(function_words(words, language).mean()) for language in FUNCTION_WORDS
-    }
-    best = max(shares, key=lambda language: shares[language])
-    return best if shares[best] >= least_share else None
+def language_of(words: Sequence[str]) -> str | None:
+    """The language most of whose function words are among ``words``; None below a fifth."""
+    return languages_of(words, len(words), 1)[0] if words else None
+
+
+def languages_of(words: Sequence[str], width: int, step: int) -> list[str | None]:
+    """As `language_of`, of each stretch of ``width`` words, ``step`` words apart."""
+    total = np.concatenate((np.zeros((1, len(_LANGUAGES))), _memberships(words).cumsum(axis=0)))
+    starts = np.arange(0, len(words) - width + 1, step)
+    counts = total[starts + width] - total[starts]
+    best = counts.argmax(axis=1)
+    enough = counts.max(axis=1, initial=0) >= _LEAST_SHARE * width
+    return [_LANGUAGES[one] if there else None for one, there in zip(best, enough, strict=True)]
 
 
 def script_shares(text: str) -> dict[str, float]:
     """Share of the letters of ``text`` in each script, by the first word of Unicode's names."""
-    counts: dict[str, int] = {}
-    if text.isascii():
-        return {"LATIN": 1.0} if any(map(str.isalpha, text)) else {}
-    for character in text:
+    counts: Counter[str] = Counter()
+    for character, count in Counter(text).items():
         if character.isalpha():
-            script = _script(character)
-            counts[script] = counts.get(script, 0) + 1
-    letters = sum(counts.values())
+            counts[_script(character)] += count
+    letters = counts.total()
     return {script: count / letters for script, count in counts.items()}
+
+
+def _memberships(words: Sequence[str]) -> NDArray[np.bool_]:
+    return np.array([_listed(word) for word in words], np.bool_).reshape(-1, len(_LANGUAGES))
+
+
+@lru_cache(maxsize=1 << 16)
+def _listed(word: str) -> tuple[bool, ...]:
+    first = word.split("'")[0]
+    return tuple(first in listed for listed in FUNCTION_WORDS.values())
 
 
 @lru_cache(maxsize=4096)

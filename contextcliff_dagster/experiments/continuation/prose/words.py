@@ -101,8 +101,9 @@ class Prose:
         )
 
 
+@lru_cache(maxsize=16)  # metrics, collapse and overlap read the same text
 def read_prose(text: str) -> Prose:
-    """Words and sentences of ``text``."""
+    """Words and sentences of ``text``; the arrays are not to be changed."""
     canonical = canonical_text(text)
     words, starts = [], []
     for match in _word_pattern(canonical).finditer(canonical):
