@@ -88,8 +88,8 @@ def show_metrics(given: argparse.Namespace) -> None:
             words, cpu = map(sum, zip(*pool.map(measure, texts, chunksize=20), strict=True))
             seconds = time.perf_counter() - start
         print(
-            f"{name}: {len(texts):,} generations of {words / len(texts):.0f} words: {cpu:.1f} CPU s,"
-            f" {seconds:.1f} s on {given.jobs} processes"
+            f"{name}: {len(texts):,} generations of {words / len(texts):.0f} words: {cpu:.1f} CPU s"
+            f", {seconds:.1f} s on {given.jobs} processes"
         )
 
 
