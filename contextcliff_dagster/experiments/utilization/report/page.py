@@ -129,24 +129,24 @@ _MORE_WORK = 1.2
 
 def _work_sentence(result: UtilizationResult) -> str:
     few, many = result.needed_shortest, result.needed_longest
-    counts = ""
+    set_to = f"evidence: {result.evidence}"
     if few is not None and many is not None:
-        counts = f" ({few:,.1f} for a question at {result.scales[0]}, {many:,.1f} at the longest)"
+        shortest = result.scales[0]
+        set_to = f"{few:,.1f} for a question at {shortest}, {many:,.1f} at the longest; {set_to}"
     if result.evidence == "growing" and not (few and many and many <= _MORE_WORK * few):
         return (
-            f"More records matter in longer documents{counts} (evidence: growing):"
-            " a falling score is of length and work together; the setting evidence: fixed keeps "
-            "the work apart."
+            f"More records matter in longer documents ({set_to}): a falling score is of length and "
+            "work together; the setting evidence: fixed keeps the work apart."
         )
     if result.evidence == "growing":
         return (
             "Evidence is set to grow, but at these scales as many records matter in long documents "
-            f"as in short ones{counts}: a falling score is of length, not of work."
+            f"as in short ones ({set_to}): a falling score is of length, not of work."
         )
     if result.evidence == "fixed":
         return (
-            f"As many records matter in long documents as in short ones{counts} (evidence: fixed): "
-            "a falling score is of length, not of work."
+            f"As many records matter in long documents as in short ones ({set_to}): a falling "
+            "score is of length, not of work."
         )
     return ""
 
