@@ -5,8 +5,8 @@
 
 "making": documents of 1M and 2M tokens, from the solver of the scale to the verdicts: JSON lines
 and prose rendered, both verified. A process for each; its start counts. "mb": peak resident memory.
-Measured: 3.9 to 6.4 CPU s and 229 to 269 MB for 1M, 6.0 to 10.7 CPU s and 305 to 393 MB for 2M; the
-limits are 30 s of wall time and 1.5 GB, 60 s and 3 GB.
+Measured: 1M in 4.5 to 9.4 s and 229 to 269 MB (limits 30 s, 1.5 GB), 2M in 6.4 to 13.8 s and 305
+to 392 MB (60 s, 3 GB).
 
 "readers": the perfect reader answers 8 questions on each document of 1k to 2M tokens, a seed a
 benchmark, asked and scored as the experiment does. The guesser answers 4 questions on each of 240
