@@ -33,7 +33,7 @@ from contextcliff_dagster.experiments.utilization.verification.verify import (
 if TYPE_CHECKING:
     from contextcliff_dagster.experiments.utilization.section import Match
 
-MAKING_VERSION = "2"
+MAKING_VERSION = "3"
 """Raise it when the same wish would give another document: those in stores are then made anew."""
 
 UTILIZATION_DOCUMENTS = Table(
