@@ -1,4 +1,4 @@
-"""``python -m MODULE`` or ``-c CODE`` in a process of its own that needs not import anything.
+"""``python -m MODULE`` in a process of its own that needs not import anything.
 
 A command imports for three CPU seconds before it begins. Here its process is forked from one that
 has imported it all, as `multiprocessing`'s fork server does it; streams, environment, working
@@ -18,14 +18,13 @@ from functools import cache
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerContext, ForkServerProcess
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from contextcliff_dagster_tests.support.paths import CHECKOUT
 
 _LIBRARIES = (
     "PIL.Image",
     "alembic.command",
-    "contextcliff_dagster_tests.support.records.calls",
     "dagster._core.execution.execute_in_process",
     "dagster._core.storage.event_log",
     "dagster._core.storage.local_compute_log_manager",
@@ -34,13 +33,11 @@ _LIBRARIES = (
     "dagster._core.storage.sqlite_storage",
     "dagster._core.workspace.context",
     "fastokens",
-    "hypothesis",
     "matplotlib.backends.backend_agg",
     "matplotlib.pyplot",
     "pandas",
     "pyarrow.dataset",
     "pyarrow.parquet",
-    "pytest",
     "safetensors",
     "scipy.stats",
     "tokenizers",
@@ -50,7 +47,7 @@ not be in what is forked."""
 
 
 class ForkedProcess(subprocess.Popen[str]):
-    """`subprocess.Popen` of ``[sys.executable, "-m", MODULE, ...]``, or ``"-c", CODE``, forked.
+    """`subprocess.Popen` of ``[sys.executable, "-m", MODULE, ...]``, forked from a ready process.
 
     Streams, ``cwd`` and ``env`` are as there; nothing else can be asked for.
     """
@@ -60,14 +57,12 @@ class ForkedProcess(subprocess.Popen[str]):
     def _execute_child(self, args: Sequence[str], *rest: Any) -> None:
         # As Popen calls it: ..., cwd, env, three others, and both ends of the three streams.
         cwd, env, ends = rest[4], rest[5], rest[9:15]
-        given = [own if end == -1 else end for own, end in enumerate((ends[0], ends[3], ends[5]))]
-        streams = [Connection(os.dup(end)) for end in given]
-        python, kind, what, *arguments = args
-        if python != sys.executable or kind not in ("-m", "-c"):
-            raise ValueError(f"{args} is no module or code of this Python")
-        program = _Program(kind, what, arguments, Path(cwd or Path.cwd()), dict(env or os.environ))
+        streams = [Connection(os.dup(end)) for end in (ends[0], ends[3], ends[5])]
+        python, module, name, *arguments = args
+        if (python, module) != (sys.executable, "-m"):
+            raise ValueError(f"{args} is no module of this Python")
         self._forked = _server().Process(  # type: ignore[assignment]
-            target=_run, args=(program, streams)
+            target=_run, args=(name, arguments, cwd or Path.cwd(), dict(env), streams)
         )
         self._forked.start()
         for stream in streams:
@@ -105,32 +100,25 @@ def _server() -> ForkServerContext:
     return context
 
 
-class _Program(NamedTuple):
-    """What ``python KIND WHAT ARGUMENTS`` runs, and where."""
-
-    kind: str
-    what: str
-    arguments: Sequence[str]
-    folder: Path
-    env: Mapping[str, str]
-
-
-def _run(program: _Program, streams: Sequence[Connection]) -> None:
-    """Be ``program`` on the given stdin, stdout and stderr."""
+def _run(
+    name: str,
+    arguments: Sequence[str],
+    folder: Path,
+    env: Mapping[str, str],
+    streams: Sequence[Connection],
+) -> None:
+    """Be ``python -m NAME ARGUMENTS`` on the given stdin, stdout and stderr."""
     for number, stream in enumerate(streams):
         os.dup2(stream.fileno(), number)
         stream.close()
-    for number, name in enumerate(("stdin", "stdout", "stderr")):
+    for number, stream_name in enumerate(("stdin", "stdout", "stderr")):
         errors = ("strict", "strict", "backslashreplace")[number]
         line = 1 if number == 2 else -1
         file = open(number, "w" if number else "r", line, errors=errors, closefd=False)  # noqa: SIM115
-        setattr(sys, name, file)
-        setattr(sys, f"__{name}__", file)
+        setattr(sys, stream_name, file)
+        setattr(sys, f"__{stream_name}__", file)
     os.environ.clear()
-    os.environ.update(program.env)
-    os.chdir(program.folder)
-    sys.argv = [program.kind, *program.arguments]
-    if program.kind == "-m":
-        runpy.run_module(program.what, run_name="__main__", alter_sys=True)
-    else:
-        exec(program.what, {"__name__": "__main__"})
+    os.environ.update(env)
+    os.chdir(folder)
+    sys.argv = [name, *arguments]
+    runpy.run_module(name, run_name="__main__", alter_sys=True)

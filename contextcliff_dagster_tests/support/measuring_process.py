@@ -23,7 +23,6 @@ from contextcliff_dagster.inference.execution.run_calls import CallRunner
 from contextcliff_dagster.inference.ledger.ledger import Ledger
 from contextcliff_dagster.inference.telemetry.progress import RunSummary
 from contextcliff_dagster.store import DatabaseUrl
-from contextcliff_dagster_tests.support.forked_process import forked
 from contextcliff_dagster_tests.support.records.calls import (
     LedgerSample,
     openai_entry,
@@ -66,7 +65,7 @@ class Measurement:
     def start(self, stdout: int | IO[Any] = subprocess.PIPE) -> subprocess.Popen[str]:
         """The measurement, in a process of its own."""
         module = "contextcliff_dagster_tests.support.measuring_process"
-        return forked(os.environ)(
+        return subprocess.Popen(
             [sys.executable, "-m", module, json.dumps(asdict(self))],
             stdout=stdout, stderr=None if stdout == subprocess.PIPE else stdout, text=True,
         )  # fmt: skip

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from contextcliff_dagster_tests.support.forked_process import forked
 from contextcliff_dagster_tests.support.terminal import (
     COMMAND,
     assert_one_sentence,
@@ -49,7 +48,7 @@ def test_yes_goes_on_to_the_endpoint(priced: dict[str, str]) -> None:
 @pytest.mark.slow(reason="a process on a terminal")
 def test_on_a_terminal_it_asks_and_no_means_no(priced: dict[str, str]) -> None:
     ours, theirs = pty.openpty()
-    process = forked(os.environ)(
+    process = subprocess.Popen(
         [*COMMAND, *TWO],
         stdin=theirs,
         stderr=theirs,
@@ -122,7 +121,7 @@ def test_a_server_of_this_machine_and_an_engine_in_process_bill_nobody(tmp_path:
 @pytest.mark.slow(reason="a process on a terminal")
 def test_on_a_terminal_the_estimate_is_said_even_where_nothing_is_asked() -> None:
     ours, theirs = pty.openpty()
-    process = forked(os.environ)(
+    process = subprocess.Popen(
         [*COMMAND, "profile", "quick", "--samples-per-bin", "2", "--model", "reference-short"],
         stdin=subprocess.DEVNULL,
         stderr=theirs,

@@ -19,7 +19,6 @@ from contextcliff_dagster.inference.devices.file_leases import holders
 from contextcliff_dagster.inference.ledger.ledger import Ledger
 from contextcliff_dagster.store import Store
 from contextcliff_dagster.studies import Study, load_study
-from contextcliff_dagster_tests.support.forked_process import forked
 
 pytestmark = pytest.mark.slow  # a Dagster process for every run and one for every step
 LONG = 200.0
@@ -30,11 +29,11 @@ class Runs:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.processes: dict[str, subprocess.Popen[str]] = {}
+        self.processes: dict[str, subprocess.Popen[bytes]] = {}
 
-    def start(self, job: str, name: str) -> subprocess.Popen[str]:
+    def start(self, job: str, name: str) -> subprocess.Popen[bytes]:
         log = (self.folder / f"{name}.log").open("wb")
-        self.processes[name] = forked(os.environ)(
+        self.processes[name] = subprocess.Popen(
             [sys.executable, "-m", "contextcliff_dagster_tests.support.gpu_runs", job, name],
             env=os.environ | {"GPU_RUNS": str(self.folder)},
             stdout=log,

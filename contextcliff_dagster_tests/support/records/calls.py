@@ -20,7 +20,6 @@ from contextcliff_dagster.inference.models.models_file import ModelEntry
 from contextcliff_dagster.inference.requests.call_plan import CallPlan
 from contextcliff_dagster.inference.requests.recipe import Recipe
 from contextcliff_dagster.reference.warehouse_documents import iter_ledgers
-from contextcliff_dagster_tests.support.forked_process import forked
 from contextcliff_dagster_tests.support.held_calls import Gate
 from contextcliff_dagster_tests.support.servers.dialect_server import DialectServer
 from contextcliff_dagster_tests.support.servers.faulty_server import FaultyServer
@@ -109,9 +108,11 @@ def openai_entry(base_url: str, name: str = "remote", **changes: object) -> Mode
 @contextmanager
 def running(*arguments: str, env: dict[str, str] | None = None) -> Iterator[str]:
     """A server in a process of its own that prints its base URL first; yields that URL."""
-    whole = {**os.environ, **(env or {})}
-    process = forked(whole)(
-        [sys.executable, *arguments], stdout=subprocess.PIPE, text=True, env=whole
+    process = subprocess.Popen(
+        [sys.executable, *arguments],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, **(env or {})},
     )
     try:
         assert process.stdout is not None
