@@ -26,6 +26,8 @@ from contextcliff_dagster.experiments.utilization.results import (
 from contextcliff_dagster_tests.experiments.utilization.planted_records import planted_records
 from tools.write_result_schemas import EXPERIMENT_RESULTS
 
+SCHEMA = next(file for file in EXPERIMENT_RESULTS if file.name == "utilization").schema()
+
 QUICK = AnalysisSettings(permutations=99, resamples=200)
 CONTEXT = ProfileContext(model="reader")
 few = settings(max_examples=5, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -105,7 +107,7 @@ def test_intervals_hold_their_estimates_and_the_result_its_schema(records: pd.Da
             assert found.low_tokens is None or found.low_tokens <= found.tokens
             assert found.high_tokens is None or found.tokens <= found.high_tokens
     data = json.loads(json.dumps(to_json(result)))
-    Draft202012Validator(EXPERIMENT_RESULTS[0].schema()).validate(data)
+    Draft202012Validator(SCHEMA).validate(data)
     assert to_json(from_json(UtilizationResult, data)) == data
 
 

@@ -63,7 +63,7 @@ def intact_upper(first: Floats, other: Floats, confidence: float) -> float | Non
     0.046
     """
     limits = intact_limits(first, other, NormalDist().inv_cdf(confidence))
-    return None if limits is None else limits[1]
+    return None if limits is None else float(limits[1])
 
 
 def intact_limits(first: Floats, other: Floats, z: float) -> tuple[float, float] | None:
