@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from contextcliff_dagster.cli.errors import INTERRUPTED, guarded
+from contextcliff_dagster.cli.errors import INTERRUPTED, guarded, shown_arguments
 from contextcliff_dagster.cli.shell.signals import ended_by_signals
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ _COMMANDS = {
     "continuation": (
         "continuation",
         "continuation",
-        "Compare how models' writing changes as their context grows.",
+        "Measure how a model's writing changes as its context grows.",
     ),
     "compare": (
         "compare",
@@ -166,6 +166,6 @@ def run(args: Sequence[str]) -> int:
         code = guarded(
             lambda: app.main(args=args, prog_name="contextcliff", standalone_mode=False),
             debug=debug,
-            resume=shlex.join(["contextcliff", *args]),
+            resume=shlex.join(["contextcliff", *shown_arguments(args)]),
         )
         return 128 + first() if code == INTERRUPTED else code

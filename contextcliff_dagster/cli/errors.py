@@ -14,7 +14,7 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -113,6 +113,20 @@ def say(text: str) -> None:
     """One line on stderr, also where a name in it has several; a closed stderr is no error."""
     with contextlib.suppress(OSError, ValueError):
         print(_printable(text), file=sys.stderr, flush=True)
+
+
+_SECRET_OPTION = "--api-password"
+
+
+def shown_arguments(args: Iterable[str]) -> list[str]:
+    """``args`` as they may be printed and kept: without the value of an option for a key."""
+    shown: list[str] = []
+    for arg in args:
+        if arg.startswith(f"{_SECRET_OPTION}="):
+            shown.append(f"{_SECRET_OPTION}=...")
+        else:
+            shown.append("..." if shown and shown[-1] == _SECRET_OPTION else arg)
+    return shown
 
 
 def guarded(run: Callable[[], object], *, debug: bool, resume: str) -> int:
@@ -246,6 +260,8 @@ def _keep_log(error: BaseException) -> Path:
     stamp = time.strftime("%Y%m%dT%H%M%S")
     handle, name = tempfile.mkstemp(prefix=f"contextcliff-{stamp}-", suffix=".log")
     with os.fdopen(handle, "w", encoding="utf-8", errors="replace") as log:
-        log.write(f"command: {' '.join([Path(sys.argv[0]).name, *sys.argv[1:]])}\n")
+        log.write(
+            f"command: {' '.join([Path(sys.argv[0]).name, *shown_arguments(sys.argv[1:])])}\n"
+        )
         log.writelines(traceback.format_exception(error))
     return Path(name)

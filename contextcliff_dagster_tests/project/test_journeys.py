@@ -36,6 +36,13 @@ COMMANDS = [command for page in PAGES for command in commands_of(page)]
 
 NOT_RUN = {
     "": "writes a script for a shell into a file; cli/shell/test_completion.py",
+    "continuation novel.txt --api-url http://localhost:5001": "needs KoboldCpp; "
+    "test_continuation_measure.py runs it on a server of its own",
+    "continuation novel.txt --model my-model --max-context 16k --rounds 5 --temp 0.8 --dry-run": (
+        "needs a novel; test_continuation_measure.py writes one"
+    ),
+    "continuation novel.txt letters.epub --model my-model --model-id fine-tune-v2": "likewise",
+    "continuation novel.txt --model my-model": "likewise",
     "analyze results/my-model.jsonl --documents longbench_v2/data.json": "needs LongBench's file; "
     "test_analyze_logs.py runs it on rows of its own",
     "analyze qa1_*.csv --pool": "needs BABILong's files; test_analyze_logs.py has such",
@@ -156,6 +163,8 @@ def _resolved(words: list[str]) -> Resolved:
         ):
             break
         inner = command.get_command(context, rest[0])
+        if inner is None and (measure := command.get_command(context, "measure")):
+            return Resolved(measure, rest)  # `continuation TEXT`
         if inner is None:
             raise KeyError(rest[0])
         command = inner

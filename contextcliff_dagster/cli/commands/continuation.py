@@ -2,16 +2,40 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from contextcliff_dagster.cli.continuation.endpoint import (
+    ServerOptions,
+    served_model,
+    server_options,
+)
+from contextcliff_dagster.cli.continuation.study import (
+    continuation_options,
+    made_study,
+    max_context,
+    named_study,
+)
 from contextcliff_dagster.cli.display.output import print_json, print_table
-from contextcliff_dagster.cli.options import as_share, common_options
+from contextcliff_dagster.cli.measuring.made_study import (
+    RunOptions,
+    check_budget,
+    measure_made_study,
+)
+from contextcliff_dagster.cli.options import (
+    as_share,
+    common_options,
+    spending_options,
+    with_answers_option,
+)
 
 if TYPE_CHECKING:
     from contextcliff_dagster.experiments.continuation.comparison import View
+    from contextcliff_dagster.inference.models.models_file import ModelEntry
 
 _VIEWS: dict[str, View] = {
     "plot_rounds": "rounds",
@@ -21,9 +45,85 @@ _VIEWS: dict[str, View] = {
 _SHOWN = (*("vocabulary_diversity", "cloze_score", "adjacent_coherence", "bigram_repetition_rate"),)
 
 
-@click.group()
+_MEASURE = "measure"
+
+
+class _TextsOrCommand(click.Group):
+    """A text or an option instead of a command means `measure`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if not args or args[0] not in self.commands:
+            args = [_MEASURE, *args]
+        return super().parse_args(ctx, args)
+
+
+class _Measure(click.Command):
+    """Its name is left out where the command is typed."""
+
+    def format_usage(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        path = ctx.parent.command_path if ctx.parent else ctx.command_path
+        formatter.write_usage(path, "TEXT [TEXT...] [OPTIONS]")
+
+
+@click.group(cls=_TextsOrCommand)
 def continuation() -> None:
     """How does a model's writing change as its context grows?"""
+
+
+@continuation.command(_MEASURE, cls=_Measure, hidden=True)
+@click.argument("texts", nargs=-1, metavar="TEXT...", type=click.Path(path_type=Path))
+@server_options
+@continuation_options
+@click.option(
+    "--model-id", metavar="NAME", help="Name of this study (default: made of the options)."
+)
+@spending_options
+@with_answers_option
+@common_options
+def measure(
+    texts: tuple[Path, ...], server: ServerOptions, models: tuple[str, ...], **given: Any
+) -> None:
+    """Let a model continue texts at growing sizes of its context, and print the report.
+
+    Its prose is measured against what the author wrote next. The model is one of models.yaml, or
+    that of a server. `contextcliff continuation compare` draws finished runs.
+
+    \b
+    Examples:
+      contextcliff continuation novel.txt --api-url http://localhost:5001
+      contextcliff continuation novel.txt --model my-model --max-context 16k --rounds 5 --dry-run
+          What it would cost, no call.
+    """
+    keys, model_id = given.pop("keys"), given.pop("model_id")
+    options = RunOptions(**given)
+    check_budget()
+    if not texts:
+        raise click.UsageError("No text is named: add a file of prose, as novel.txt.")
+    with _models(server, models, keys) as (entries, tokenizer):
+        study = made_study(texts, keys, entries, tokenizer)
+        measure_made_study(named_study(study, model_id) if model_id is not None else study, options)
+
+
+@contextmanager
+def _models(
+    server: ServerOptions, models: tuple[str, ...], keys: Mapping[str, Any]
+) -> Iterator[tuple[list[ModelEntry], str | None]]:
+    """The models to measure, and the tokenizer where one is named or the server's counts."""
+    if (server.api_url is None) == (not models):
+        raise click.UsageError(
+            "Name one of the two: --model, of models.yaml, or --api-url, the address of a server."
+        )
+    if server.api_url is not None:
+        with served_model(server, max_context(keys)) as (entry, tokenizer):
+            yield [entry], tokenizer
+        return
+    if server.api_password is not None or server.model_name is not None:
+        option = "--api-password" if server.api_password is not None else "--model-name"
+        raise click.UsageError(f"{option} goes with --api-url; models.yaml has the model's own.")
+    from contextcliff_dagster.inference.models.models_file import get_model, load_models
+
+    known = load_models()
+    yield [get_model(name, known) for name in dict.fromkeys(models)], server.tokenizer
 
 
 @continuation.command()

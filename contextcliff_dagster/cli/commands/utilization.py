@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from contextcliff_dagster.cli.commands.profile import agree_on_cost, say_notes
-from contextcliff_dagster.cli.dagster_home import COMMAND_LINE, open_instance
 from contextcliff_dagster.cli.display.dagster_log import dagster_log
 from contextcliff_dagster.cli.display.output import print_either
-from contextcliff_dagster.cli.display.print_sample import estimate_sentence, print_prepared
-from contextcliff_dagster.cli.display.progress import ProgressBar, money
-from contextcliff_dagster.cli.errors import interruption_says, say
+from contextcliff_dagster.cli.display.print_sample import estimate_sentence
+from contextcliff_dagster.cli.display.progress import money
+from contextcliff_dagster.cli.measuring.made_study import (
+    RunOptions,
+    check_budget,
+    measure_made_study,
+)
 from contextcliff_dagster.cli.options import common_options, spending_options, with_answers_option
-from contextcliff_dagster.cli.study_selection import keep_definition
 from contextcliff_dagster.cli.utilization_study import made_study, utilization_options
 from contextcliff_dagster.contracts import BudgetError, StudyError
-from contextcliff_dagster.inference.spending.budget import Budget, with_day_limit
 from contextcliff_dagster.store import Store
 
 if TYPE_CHECKING:
@@ -92,57 +92,15 @@ _NO_MODEL = ("reader-perfect",)
 """Its tokenizer counts where no model is named."""
 
 
-def _measure(
-    keys: Mapping[str, Any],
-    models: tuple[str, ...],
-    budget: float | None,
-    deadline: float | None,
-    dry_run: bool,
-    campaign: str | None,
-    yes: bool,
-    verbose: bool,
-    with_answers: bool,
-    as_json: bool,
-) -> None:
-    with_day_limit(Budget())  # an amount that is none is noticed before anything is made
-    study, store = made_study(keys, models), Store.default()
-    with dagster_log(verbose):
-        from contextcliff_dagster.cli.commands.report import print_profiled
-        from contextcliff_dagster.cli.result_cache import find_finished, note_finished
-        from contextcliff_dagster.defs.run import prepare_study, profile_study
-
-        if not dry_run and (kept := find_finished(store, study, campaign, with_answers)):
-            print_profiled(kept, as_json=as_json)
-            return
-        # Of documents that are not made yet, from short ones: making millions of tokens takes time.
-        prepared = prepare_study(study, campaign=campaign, keep=False, store=store)
-        say_notes(prepared)
-        if dry_run:
-            print_prepared(prepared, store, as_json=as_json)
-            return
-        if keys.get("factorial") and not yes:
-            _agree_on_factorial(prepared, store)
-        limit = budget if budget is not None else study.budget.usd
-        agree_on_cost(prepared, limit, yes=yes)
-        keep_definition(study, store)
-        with ProgressBar() as bar, interruption_says(store, study, campaign):
-            done = profile_study(
-                study,
-                campaign=campaign,
-                budget=Budget(usd=limit),
-                deadline_s=deadline,
-                on_progress=bar,
-                on_wait=say,
-                store=store,
-                instance=open_instance(store),
-                cause=COMMAND_LINE,
-                with_answers=with_answers,
-            )
-            note_finished(store, study, done.campaign, done.calls, with_answers)
-    print_profiled(done, as_json=as_json)
+def _measure(keys: Mapping[str, Any], models: tuple[str, ...], **given: Any) -> None:
+    options = RunOptions(**given)
+    check_budget()
+    study = made_study(keys, models)
+    asks = bool(keys.get("factorial")) and not options.yes
+    measure_made_study(study, options, _agree_on_factorial if asks else None)
 
 
-def _agree_on_factorial(prepared: Prepared, store: Store) -> None:
+def _agree_on_factorial(prepared: Prepared) -> None:
     """Say what every combination takes, before a document is made, and ask.
 
     Raises:
@@ -155,7 +113,7 @@ def _agree_on_factorial(prepared: Prepared, store: Store) -> None:
     alone = prepare_study(
         prepared.study.changed(utilization=section.model_copy(update={"factorial": False})),
         keep=False,
-        store=store,
+        store=Store.default(),
     ).estimate
     saved = f"One change at a time: {alone.calls:,} calls, about {alone.tokens:,} tokens"
     saved += f", about {money(alone.usd)}." if alone.usd else "."

@@ -70,7 +70,7 @@ def new_entry(
         name = _free_name(model_id, options.preset, known)
         if asking:
             name = ask_until(lambda: _asked_name(name, known))
-    new = _entry(options, name, model_id)
+    new = entry_of(options, name, model_id)
     if options.no_call:
         new.checked()
         return new, None
@@ -170,7 +170,7 @@ def _listed_model(options: EndpointOptions, *, asking: bool) -> str:
 
     ids: list[str] = []
     if not options.no_call:
-        entry = _entry(options, options.preset or "endpoint", "?").checked()
+        entry = entry_of(options, options.preset or "endpoint", "?").checked()
         ids = listed_ids(asyncio.run(in_words(listed_models(entry, options.timeout))))
     if not asking:
         if len(ids) == 1:
@@ -216,7 +216,8 @@ def _asked_name(default: str | None, known: dict[str, ModelEntry]) -> str:
     return name
 
 
-def _entry(options: EndpointOptions, name: str, model_id: str) -> NewEntry:
+def entry_of(options: EndpointOptions, name: str, model_id: str) -> NewEntry:
+    """The entry for models.yaml, with what is known of a server at this address."""
     from contextcliff_dagster.inference.models.new_entry import NewEntry
 
     preset = _preset(options)

@@ -12,7 +12,7 @@ from typing import Any
 from contextcliff_dagster.contracts import EngineError
 from contextcliff_dagster.inference.engines.base import Decoding, Engine, RejectedError, token_count
 from contextcliff_dagster.inference.engines.open_engine import open_engine
-from contextcliff_dagster.inference.engines.openai.address_check import address_error
+from contextcliff_dagster.inference.engines.openai.address_check import address_error, listed_ids
 from contextcliff_dagster.inference.engines.openai.engine import OpenAIEngine
 from contextcliff_dagster.inference.engines.openai.error_mapping import RefusedParameterError
 from contextcliff_dagster.inference.engines.openai.local_servers import loaded_window
@@ -69,6 +69,30 @@ async def listed_models(entry: ModelEntry, within_s: float) -> list[dict[str, An
     """
     async with _started(entry, within_s) as engine:
         return engine.listed if isinstance(engine, OpenAIEngine) else []
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """What a server reports without a call: the ids of its models, the window of the entry's model
+    in tokens, and whether it counts tokens."""
+
+    model_ids: tuple[str, ...]
+    window_tokens: int | None
+    counts: bool
+
+
+async def ask_server(entry: ModelEntry, within_s: float) -> Served:
+    """Ask the server of ``entry`` what it serves.
+
+    Raises:
+        EngineError: as `try_model`.
+    """
+    async with _started(entry, within_s) as engine:
+        if not isinstance(engine, OpenAIEngine):
+            return Served((), engine.window_tokens, False)
+        window = engine.window_tokens or await _window_to_write(engine, entry)
+        ids = tuple(listed_ids(engine.listed))
+        return Served(ids, window, engine.server_count is not None)
 
 
 async def _tried(entry: ModelEntry, within_s: float) -> Trial:

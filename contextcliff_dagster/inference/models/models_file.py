@@ -1,8 +1,9 @@
 """The registry of models: which serving configuration has a name.
 
 ``models.yaml`` maps a name to an engine, a model id, an endpoint, a window, prices and the quirks
-that real endpoints have. The shipped file is overlaid, name by name, by the file that
-``CONTEXTCLIFF_MODELS`` names, or else by ``models.yaml`` in the working folder.
+that real endpoints have. The shipped file is overlaid, name by name, by the store's
+(`kept_models`), and both by the file that ``CONTEXTCLIFF_MODELS`` names, or else by ``models.yaml``
+in the working folder.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from contextcliff_dagster.inference.models.entry import Name
 from contextcliff_dagster.inference.models.entry_parts import Price as Price
 from contextcliff_dagster.inference.models.entry_parts import Quirks as Quirks
 from contextcliff_dagster.inference.models.entry_parts import Strict
-from contextcliff_dagster.store import PACKAGE
+from contextcliff_dagster.store import PACKAGE, store_root
 from contextcliff_dagster.yaml_config import load_validated
 
 SHIPPED_MODELS = PACKAGE / "models.yaml"
@@ -50,10 +51,17 @@ def model_files(*, here: bool = True) -> list[Path]:
 
     ``here``: that of the working folder, too.
     """
+    kept = kept_models_file()
+    files = [SHIPPED_MODELS, *([kept] if kept.is_file() else [])]
     if own := os.environ.get("CONTEXTCLIFF_MODELS"):
-        return [SHIPPED_MODELS, Path(own).expanduser()]
+        return [*files, Path(own).expanduser()]
     local = Path("models.yaml")
-    return [SHIPPED_MODELS, local] if here and local.is_file() else [SHIPPED_MODELS]
+    return [*files, local] if here and local.is_file() else files
+
+
+def kept_models_file() -> Path:
+    """The store's own file, of models that a command has found at an address."""
+    return store_root() / "_models.yaml"
 
 
 def load_models(paths: Sequence[Path] | None = None) -> dict[str, ModelEntry]:

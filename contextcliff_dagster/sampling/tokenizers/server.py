@@ -1,10 +1,11 @@
-"""Tokens as a running server counts them: the ``/tokenize`` of vLLM and of llama.cpp.
+"""Tokens as a running server counts them: vLLM, llama.cpp, KoboldCpp.
 
-The two forms (their documentation: vLLM, "OpenAI-Compatible Server", Tokenizer API; llama.cpp,
-tools/server/README.md, POST /tokenize)::
+The forms (their documentation: vLLM, "OpenAI-Compatible Server", Tokenizer API; llama.cpp,
+tools/server/README.md, POST /tokenize; KoboldCpp, POST /api/extra/tokencount)::
 
     {"model": ..., "prompt": TEXT, "add_special_tokens": false}   -> {"count": N, "tokens": [...]}
     {"content": TEXT, "add_special": false, "parse_special": true} -> {"tokens": [...]}
+    {"prompt": TEXT, "special": false} -> {"value": N, "ids": [...]}
 
 The text alone is counted, without special tokens around it; one that is spelled out in the text
 counts as that token, as it does in a prompt. What was counted is kept (`count_cache`), and
@@ -18,7 +19,7 @@ import json
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from http.client import HTTPException
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
 from urllib.request import HTTPRedirectHandler, Request, build_opener
@@ -133,14 +134,14 @@ class ServerTokenizer:
 
     def _find_form(self) -> tuple[str, list[int]]:
         """The form in which this server counts, and the tokens of `_PROBE`."""
-        for form in _BODIES:
+        for form in _FORMS:
             absent = (400, 404, 405, 415, 422, 501)
             if tokens := self._tokens(form, _PROBE, _START_SECONDS, absent):
                 return form, tokens
         raise StudyError(
             f"Tokenizer {self.name!r}: {self._root} does not count tokens (it has no /tokenize as "
-            "vLLM and llama.cpp have); name the model's tokenizer as file:<its tokenizer.json> or "
-            "tiktoken:<encoding> instead."
+            "vLLM and llama.cpp have, nor KoboldCpp's count); name the model's tokenizer as "
+            "file:<its tokenizer.json> or tiktoken:<encoding> instead."
         )
 
     def _counted(self, text: str) -> int:
@@ -155,11 +156,11 @@ class ServerTokenizer:
         self, form: str, text: str, within_s: float, absent: tuple[int, ...] = ()
     ) -> list[int]:
         """The ids of the text's tokens; none where the answer is not of this form."""
-        key, options = _BODIES[form]
+        path, key, options, ids = _FORMS[form]
         body = {**options, key: text, **({"model": self.model} if self.model else {})}
         data = json.dumps(body, ensure_ascii=False).encode()
-        answer = self._ask("/tokenize", data, within_s, absent)
-        tokens = answer.get("tokens") if isinstance(answer, dict) else None
+        answer = self._ask(path, data, within_s, absent)
+        tokens = answer.get(ids) if isinstance(answer, dict) else None
         if not isinstance(tokens, list) or not all(type(one) is int for one in tokens):
             return []
         if len(tokens) > len(data) + _TOKENS_BESIDES:  # more than the text has bytes
@@ -208,9 +209,19 @@ class ServerTokenizer:
         )
 
 
-_BODIES = {  # the key of the text, and what goes with it
-    "vLLM": ("prompt", {"add_special_tokens": False}),
-    "llama.cpp": ("content", {"add_special": False, "parse_special": True}),
+class _Form(NamedTuple):
+    """How a kind of server counts: path, key of the text, what goes with it, key of the tokens."""
+
+    path: str
+    text: str
+    options: Mapping[str, bool]
+    tokens: str = "tokens"
+
+
+_FORMS = {
+    "vLLM": _Form("/tokenize", "prompt", {"add_special_tokens": False}),
+    "llama.cpp": _Form("/tokenize", "content", {"add_special": False, "parse_special": True}),
+    "KoboldCpp": _Form("/api/extra/tokencount", "prompt", {"special": False}, "ids"),
 }
 
 

@@ -41,6 +41,7 @@ LINES = {
     "import": "import out.zip",
     "gallery": "gallery out.zip",
     "continuation compare": "continuation compare run.csv",
+    "continuation measure": "continuation measure s.csv --model writer-human",
     "utilization": "utilization --model reference-short --benchmark ledger --scale 1k",
 }
 _NUMBERS = ("abc", "", "nan", "inf", "-1", "1e400", "1" * 30, "1" * 5_000, "0x10", "1,5")
@@ -84,6 +85,21 @@ _CALLBACKS = {
             "--tokenizer": ("x", "tiktoken:x", "file:nosuch.json"),
         }.items()
     },
+    **{
+        f"continuation s.csv --model writer-human {option}": values
+        for option, values in {
+            "--max-context": ("", "x", "0", "-1", "1e9", "nan", "1k"),
+            "--start-context": ("", "x", "-1", "64k"),
+            "--max-tokens": ("", "x", "0", "15", "4k"),
+            "--model-id": ("", "A b", "../x", "x" * 61, "reference"),
+            "--tokenizer-model": ("", "nosuch", "a/b", "tiktoken:x"),
+            "--model-name": ("x",),
+            "--api-password": ("x",),
+            "--api-url": ("http://127.0.0.1:9",),
+        }.items()
+    },
+    "continuation s.csv --api-url": ("", "ftp://x", "http://u:p@127.0.0.1:9", "127.0.0.1:9"),
+    "continuation s.csv --api-url http://127.0.0.1:9 --api-password": ("", "a b", "a\nb"),
     "continuation compare run.csv --tolerance": ("nan", "inf", "0", "1", "-5%", "", "x"),
     "policy quick --expires": ("0", "-1", "2026-13-45", "x", "", "99999", "1" * 5_000),
 }
@@ -113,6 +129,7 @@ _NAMED = (
     "ledger export {} out", "ledger prune {}", "import {}", "gallery {}", "{}", "answers {}",
     "answers quick --campaign {}", "models {}", "report quick --campaign {}",
     "policy quick --campaign {}", "continuation compare {}",
+    "continuation {} --model writer-human", "continuation s.csv --model {}",
 )  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""`contextcliff continuation compare`: what it prints, and what it refuses."""
+"""`contextcliff continuation compare`, and the command's texts next to its subcommands."""
 
 from __future__ import annotations
 

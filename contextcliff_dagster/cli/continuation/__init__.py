@@ -1,0 +1,1 @@
+"""What `contextcliff continuation` makes of its options: a study and a model."""

@@ -1,0 +1,194 @@
+"""The model of `--api-url`: what its server reports, as an entry that the store keeps."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import click
+
+from contextcliff_dagster.cli.options import together
+from contextcliff_dagster.contracts import EngineError, StudyError
+
+if TYPE_CHECKING:
+    from contextcliff_dagster.inference.execution.trial_call import Served
+    from contextcliff_dagster.inference.models.models_file import ModelEntry
+    from contextcliff_dagster.inference.models.new_entry import NewEntry
+
+KEY_VARIABLES = ("API_KEY", "API_PASSWORD", "OPENAI_API_KEY", "NVIDIA_API_KEY", "NVAPI_KEY")
+"""Of the key, in the order in which they are looked at."""
+_GIVEN_KEY = "CONTEXTCLIFF_API_PASSWORD"
+_SECONDS = 60.0
+
+_OPTIONS = together(
+    click.option(
+        "--api-url",
+        metavar="URL",
+        help="Measure the model of this OpenAI-compatible server, as http://localhost:5001.",
+    ),
+    click.option(
+        "--api-password",
+        metavar="KEY",
+        help=f"Its key; written nowhere. Better: {', '.join(KEY_VARIABLES)} (the first that is "
+        "set).",
+    ),
+    click.option(
+        "--model-name", metavar="ID", help="The model as the server calls it, where it has several."
+    ),
+    click.option(
+        "--tokenizer-model",
+        metavar="PATH",
+        help="Counts windows: a tokenizer.json or its folder (default: the server, else "
+        "tiktoken:o200k_base).",
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ServerOptions:
+    """What the person gave; None: not given."""
+
+    api_url: str | None = None
+    api_password: str | None = None
+    model_name: str | None = None
+    tokenizer_model: str | None = None
+
+    @property
+    def tokenizer(self) -> str | None:
+        """`tokenizer_model` as models.yaml names a tokenizer.
+
+        Raises:
+            StudyError: it is neither a file, nor a folder with one, nor a tokenizer of ours.
+        """
+        given = self.tokenizer_model
+        if given is None or given.startswith(("tiktoken:", "file:", "server:")):
+            return given
+        place = Path(given).expanduser().absolute()
+        try:
+            file = place / "tokenizer.json" if place.is_dir() else place
+            if file.is_file():
+                return f"file:{file}"
+        except (OSError, ValueError):
+            pass
+        raise StudyError(
+            f"--tokenizer-model {given}: there is no such file, and no folder with a "
+            "tokenizer.json; no model hub is asked, so download that file and name it."
+        )
+
+
+def server_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Give ``command`` the options of the server as one ``server: ServerOptions``."""
+
+    @wraps(command)
+    def gathered(**given: Any) -> None:
+        names = [field.name for field in fields(ServerOptions)]
+        command(server=ServerOptions(**{name: given.pop(name) for name in names}), **given)
+
+    return _OPTIONS(gathered)
+
+
+@contextmanager
+def served_model(
+    options: ServerOptions, max_context: int | None
+) -> Iterator[tuple[ModelEntry, str | None]]:
+    """The entry of the server's model, kept by the store while a study names it, and its tokenizer.
+
+    ``max_context`` (tokens) is needed where the server does not report its window. The tokenizer
+    is the one that is named, else the server's where it counts; None for neither.
+
+    Raises:
+        StudyError: the address is none, or the server reports neither its model nor its window.
+        EngineError: the server cannot be asked, or refuses.
+    """
+    from contextcliff_dagster.inference.models.kept_models import kept_model
+
+    with _key(options.api_password) as variable:
+        new, counts = _entry(options, variable, max_context)
+        with kept_model(new) as entry:
+            yield entry, entry.tokenizer or (f"server:{entry.name}" if counts else None)
+
+
+@contextmanager
+def _key(given: str | None) -> Iterator[str | None]:
+    """The variable that holds the key; one of this process alone for `--api-password`."""
+    if given is None:
+        yield next((name for name in KEY_VARIABLES if os.environ.get(name, "").strip()), None)
+        return
+    # The key is not repeated: errors are shown and kept.
+    if not re.fullmatch(r"[\x21-\x7e]+", given):
+        raise StudyError(
+            "--api-password is empty, or has characters that no header can carry; give the key, or "
+            f"set {KEY_VARIABLES[0]}."
+        )
+    before = os.environ.get(_GIVEN_KEY)
+    os.environ[_GIVEN_KEY] = given
+    try:
+        yield _GIVEN_KEY
+    finally:
+        if before is None:
+            del os.environ[_GIVEN_KEY]
+        else:
+            os.environ[_GIVEN_KEY] = before
+
+
+def _entry(
+    options: ServerOptions, variable: str | None, max_context: int | None
+) -> tuple[NewEntry, bool]:
+    """The entry, and whether the server counts tokens."""
+    from contextcliff_dagster.cli.setup.address_and_key import plain_address
+    from contextcliff_dagster.cli.setup.endpoint import entry_of
+    from contextcliff_dagster.cli.setup.endpoint_options import EndpointOptions
+    from contextcliff_dagster.inference.models.new_entry import NewEntry
+
+    url = plain_address(str(options.api_url))
+    given = EndpointOptions(base_url=url, api_key_env=variable)
+    name = options.model_name
+    served = _asked(entry_of(given, "server", name or "?").checked())
+    if name is None:
+        name = _only(served.model_ids)
+        served = _asked(entry_of(given, "server", name).checked())
+    window = served.window_tokens
+    if window is None and max_context is None:
+        raise StudyError(
+            f"The server at {options.api_url} does not report the window of {name}; add "
+            "--max-context, its window in tokens."
+        )
+    if window is not None and max_context is not None and max_context > window:
+        raise StudyError(
+            f"--max-context is {max_context:,}, and the server's window has {window:,} tokens; "
+            "lower --max-context, or start the server with a larger window."
+        )
+    plain = re.sub(r"[^A-Za-z0-9._/:@+-]+", "-", name).strip("-./:@+_")[:70] or "model"
+    own = entry_of(given, f"{plain}@{urlsplit(url).netloc}"[:120], name)
+    fields = {**own.fields, **({"window_tokens": window} if window else {})}
+    if options.tokenizer:
+        fields["tokenizer"] = options.tokenizer
+    return NewEntry(own.name, fields), served.counts
+
+
+def _asked(entry: ModelEntry) -> Served:
+    from contextcliff_dagster.inference.execution.trial_call import ask_server
+
+    try:
+        return asyncio.run(ask_server(entry, _SECONDS))
+    except EngineError as error:
+        text = re.sub(r"^Model 'server'", "--api-url", str(error))
+        for key, option in (("base_url", "api-url"), ("model_id", "model-name")):
+            text = text.replace(f"`{key}` in models.yaml", f"--{option}")
+        raise EngineError(text) from None
+
+
+def _only(ids: tuple[str, ...]) -> str:
+    if len(ids) == 1:
+        return ids[0]
+    shown = f" it lists {', '.join(ids[:8])}{', ...' if len(ids) > 8 else ''};" if ids else ""
+    what = "several models" if ids else "no model"
+    raise StudyError(f"The server lists {what};{shown} add --model-name, the one to measure.")

@@ -1,0 +1,209 @@
+"""A study made on the spot of the experiment continuation, from the options of its command."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from pydantic import ValidationError
+
+from contextcliff_dagster.cli.options import Finite, together
+from contextcliff_dagster.contracts import StudyError
+
+if TYPE_CHECKING:
+    from contextcliff_dagster.inference.models.models_file import ModelEntry
+    from contextcliff_dagster.studies import Study
+
+_NAMES = {"temperature": "temp"}
+"""Key of the section -> option, where that has another name."""
+_KEYS = (
+    *("max_context", "start_context", "divisions", "rounds", "passages"),
+    *("max_tokens", "temperature", "top_k", "top_p", "seed"),
+)
+_LAST_SEED = 2**31 - 2001
+_TEMPLATE_TOKENS = 128
+"""Left free of a model's window by default: where the chat template is not in the count, 100 tokens
+are kept for it, and a prompt that might not fit is not sent."""
+
+_OPTIONS = together(
+    click.option(
+        "--max-context",
+        metavar="TOKENS",
+        help="Largest window, as 16384 or 16k (default: the model's less 128, else 16k).",
+    ),
+    click.option("--start-context", metavar="TOKENS", help="Smallest window (default: 2k)."),
+    click.option(
+        "--divisions",
+        type=click.IntRange(0, 16),
+        metavar="N",
+        help="Sizes between two doublings, at equal ratios (default: 0).",
+    ),
+    click.option(
+        "--rounds",
+        type=click.IntRange(1, 1000),
+        metavar="N",
+        help="Continuations of each point and size, by seed (default: 10).",
+    ),
+    click.option(
+        "--passages",
+        type=click.IntRange(1, 500),
+        metavar="N",
+        help="Points in each text (default: 8).",
+    ),
+    click.option("--max-tokens", metavar="TOKENS", help="Longest continuation (default: 1024)."),
+    click.option(
+        "--temp",
+        "temperature",
+        type=Finite(0, 2),
+        metavar="T",
+        help="Temperature (default: 1).",
+    ),
+    click.option(
+        "--top-k",
+        type=click.IntRange(0, 1_000_000),
+        metavar="N",
+        help="Tokens that may be drawn; 0: all (default: 100).",
+    ),
+    click.option(
+        "--top-p",
+        type=Finite(0, 1, min_open=True),
+        metavar="P",
+        help="Their share of the probability (default: 1).",
+    ),
+    click.option(
+        "--seed",
+        type=click.IntRange(0, _LAST_SEED),
+        metavar="N",
+        help="Seed of the first round (default: 0).",
+    ),
+)
+
+
+def continuation_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Give ``command`` the keys of the section as options, gathered as ``keys``."""
+
+    @functools.wraps(command)
+    def gathered(**given: Any) -> None:
+        own = {key: given.pop(key) for key in _KEYS}
+        command(keys={key: value for key, value in own.items() if value is not None}, **given)
+
+    return _OPTIONS(gathered)
+
+
+def max_context(keys: Mapping[str, Any]) -> int | None:
+    """`--max-context` in tokens; None where it is not given.
+
+    Raises:
+        StudyError: it is no number of tokens.
+    """
+    from contextcliff_dagster.experiments.continuation.section import tokens_of
+
+    try:
+        return tokens_of(keys["max_context"]) if "max_context" in keys else None
+    except ValueError as error:
+        raise StudyError(f"--max-context: {error}; see `contextcliff continuation -h`.") from None
+
+
+def made_study(
+    texts: Sequence[Path],
+    keys: Mapping[str, Any],
+    entries: Sequence[ModelEntry],
+    tokenizer: str | None = None,
+) -> Study:
+    """Return the study that the options describe; options like these get a name of their own.
+
+    ``keys``: of the section. ``entries``: the models, of which the first gives the largest window
+    and the ``tokenizer`` where neither is named.
+
+    Raises:
+        StudyError: a text is not there, or an option has no such value.
+    """
+    from contextcliff_dagster.experiments.continuation.section import DEFAULT_TOKENIZER
+    from contextcliff_dagster.studies import Study
+
+    section: dict[str, Any] = {"texts": [_file(text) for text in texts], **keys}
+    if "max_context" not in section and (window := entries[0].window_tokens):
+        section["max_context"] = max(window - _TEMPLATE_TOKENS, 1)
+    counts = tokenizer or entries[0].tokenizer or DEFAULT_TOKENIZER
+    study: dict[str, Any] = {
+        "name": "continuation",
+        "description": "Continuation: prose over the size of the context.",
+        "tokenizer": counts,
+        "models": [entry.name for entry in entries],
+        "continuation": section,
+    }
+    try:
+        made = Study.model_validate(study)
+    except ValidationError as error:
+        raise _sentence(error) from None
+    checked = made.sections["continuation"].model_dump(mode="json")
+    decides = json.dumps([checked, counts, study["models"]], sort_keys=True)
+    digest = hashlib.sha256(decides.encode()).hexdigest()[:6]
+    stem = re.sub(r"[^a-z0-9]+", "-", texts[0].stem.lower()).strip("-")[:30].strip("-") or "text"
+    more = f"-and-{len(texts) - 1}" if len(texts) > 1 else ""
+    return made.changed(name=f"continuation-{stem}{more}-{digest}")
+
+
+def named_study(study: Study, name: str) -> Study:
+    """Return ``study`` under ``name``, the value of `--model-id`.
+
+    Raises:
+        StudyError: that is no name, or one of a study with other options.
+    """
+    from contextcliff_dagster.studies import load_studies
+
+    if not re.fullmatch(r"[a-z0-9][a-z0-9-]{0,59}", name):
+        raise StudyError(
+            f"--model-id {name!r} cannot name a study: write small letters, digits and hyphens, at "
+            "most 60, beginning with a letter or a digit."
+        )
+    named = study.changed(name=name)
+    known = load_studies().get(name)
+    if known is not None and known.model_dump() != named.model_dump():
+        raise StudyError(
+            f"--model-id {name}: there is a study of this name with other options, and it stays as "
+            "it is; choose another name, or give the same options to go on with it."
+        )
+    return named
+
+
+def _file(text: Path) -> str:
+    """The text's absolute path.
+
+    Raises:
+        StudyError: there is no such file.
+    """
+    file = text.expanduser().absolute()
+    try:
+        is_file = file.is_file()
+    except (OSError, ValueError):
+        is_file = False
+    if not is_file:
+        raise StudyError(
+            f"There is no text {text}; name a file of prose (txt, md, html, pdf, docx, epub)."
+        )
+    return str(file)
+
+
+def _sentence(error: ValidationError) -> StudyError:
+    first = error.errors(include_url=False)[0]
+    what = str(first["msg"]).removeprefix("Value error, ")
+    what = re.sub(r"'(\w+)'", lambda key: _shown(key[1]), what)
+    what = re.sub(r"^Input should be ", "should be ", what)
+    key = next((str(place) for place in first["loc"] if place in _KEYS), "")
+    before = f"--{_option(key)}: " if key else ""
+    return StudyError(f"{before}{what}; see `contextcliff continuation -h`.")
+
+
+def _shown(key: str) -> str:
+    return f"--{_option(key)}" if key in _KEYS else f"'{key}'"
+
+
+def _option(key: str) -> str:
+    return _NAMES.get(key, key).replace("_", "-")

@@ -1,0 +1,88 @@
+"""Measure a study that a command has made of its options, and print the report."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from contextcliff_dagster.cli.commands.profile import agree_on_cost, say_notes
+from contextcliff_dagster.cli.dagster_home import COMMAND_LINE, open_instance
+from contextcliff_dagster.cli.display.dagster_log import dagster_log
+from contextcliff_dagster.cli.display.print_sample import print_prepared
+from contextcliff_dagster.cli.display.progress import ProgressBar
+from contextcliff_dagster.cli.errors import interruption_says, say
+from contextcliff_dagster.cli.study_selection import keep_definition
+from contextcliff_dagster.inference.spending.budget import Budget, with_day_limit
+from contextcliff_dagster.store import Store
+
+if TYPE_CHECKING:
+    from contextcliff_dagster.defs.run import Prepared
+    from contextcliff_dagster.studies import Study
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """What the person gave of `spending_options`, and how the report is printed."""
+
+    budget: float | None
+    deadline: float | None
+    dry_run: bool
+    campaign: str | None
+    yes: bool
+    verbose: bool
+    with_answers: bool
+    as_json: bool
+
+
+def check_budget() -> None:
+    """Raise a BudgetError where an amount in the environment is none, before anything is made."""
+    with_day_limit(Budget())
+
+
+def measure_made_study(
+    study: Study, options: RunOptions, agree: Callable[[Prepared], None] | None = None
+) -> None:
+    """Measure what is missing of ``study`` and print its report.
+
+    With `dry_run` only the estimate is printed. ``agree`` may refuse before money is asked for.
+
+    Raises:
+        ContextCliffError: it cannot be measured, or the cost is not agreed on.
+    """
+    from contextcliff_dagster.cli.commands.report import print_profiled
+    from contextcliff_dagster.cli.result_cache import find_finished, note_finished
+    from contextcliff_dagster.defs.run import prepare_study, profile_study
+
+    store, campaign, with_answers = Store.default(), options.campaign, options.with_answers
+    with dagster_log(options.verbose):
+        kept = None if options.dry_run else find_finished(store, study, campaign, with_answers)
+        if kept:
+            print_profiled(kept, as_json=options.as_json)
+            return
+        # Of documents that are not made yet, from short ones: making millions of tokens takes time.
+        prepared = prepare_study(study, campaign=campaign, keep=False, store=store)
+        say_notes(prepared)
+        if options.dry_run:
+            print_prepared(prepared, store, as_json=options.as_json)
+            return
+        if agree is not None:
+            agree(prepared)
+        limit = options.budget if options.budget is not None else study.budget.usd
+        agree_on_cost(prepared, limit, yes=options.yes)
+        keep_definition(study, store)
+        with ProgressBar() as bar, interruption_says(store, study, campaign):
+            done = profile_study(
+                study,
+                campaign=campaign,
+                budget=Budget(usd=limit),
+                deadline_s=options.deadline,
+                on_progress=bar,
+                on_wait=say,
+                store=store,
+                instance=open_instance(store),
+                cause=COMMAND_LINE,
+                with_answers=with_answers,
+            )
+            note_finished(store, study, done.campaign, done.calls, with_answers)
+    print_profiled(done, as_json=options.as_json)
