@@ -60,6 +60,7 @@ EXTRAS_BY_PATH = {
     "inference/ledger/postgres": "postgres",
     "experiments/utilization/verification/constraints.py": "utilization",
     "experiments/utilization/exporting/inspect_task.py": "logs",
+    "experiments/visibility/": "visibility",
 }
 """Where an extra's packages may be imported: a path or its beginning -> the extra."""
 
