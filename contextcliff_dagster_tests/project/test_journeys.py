@@ -43,6 +43,10 @@ NOT_RUN = {
     ),
     "continuation novel.txt letters.epub --model my-model --model-id fine-tune-v2": "likewise",
     "continuation novel.txt --model my-model": "likewise",
+    "continuation novel.txt --api-url http://localhost:5001 --compat context-tester --word-list "
+    "easy_words.txt": "test_continuation_compat.py runs it on a server of its own",
+    "continuation --analyze results/run-q4": "needs a finished run; test_continuation_again.py",
+    "continuation --reanalyze results/run-q4 --word-list easy_words.txt": "likewise",
     "analyze results/my-model.jsonl --documents longbench_v2/data.json": "needs LongBench's file; "
     "test_analyze_logs.py runs it on rows of its own",
     "analyze qa1_*.csv --pool": "needs BABILong's files; test_analyze_logs.py has such",
@@ -158,13 +162,13 @@ def _resolved(words: list[str]) -> Resolved:
     rest = ["profile", *words] if words and words[0].startswith("-") else list(words)
     while rest and isinstance(command, click.Group):
         context = click.Context(command)
+        if "measure" in command.commands and rest[0] not in command.commands:
+            return Resolved(command.commands["measure"], rest)  # `continuation TEXT`
         if rest[0].startswith("-") or (
             command.invoke_without_command and rest[0] not in command.list_commands(context)
         ):
             break
         inner = command.get_command(context, rest[0])
-        if inner is None and (measure := command.get_command(context, "measure")):
-            return Resolved(measure, rest)  # `continuation TEXT`
         if inner is None:
             raise KeyError(rest[0])
         command = inner

@@ -9,10 +9,21 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from contextcliff_dagster.cli.continuation.compat_study import (
+    CompatOptions,
+    compat_options,
+    measure_compat,
+)
 from contextcliff_dagster.cli.continuation.endpoint import (
     ServerOptions,
     served_model,
     server_options,
+)
+from contextcliff_dagster.cli.continuation.finished_runs import (
+    FinishedRunOptions,
+    analyse_finished,
+    finished_run_options,
+    print_run,
 )
 from contextcliff_dagster.cli.continuation.study import (
     continuation_options,
@@ -20,7 +31,7 @@ from contextcliff_dagster.cli.continuation.study import (
     max_context,
     named_study,
 )
-from contextcliff_dagster.cli.display.output import print_json, print_table
+from contextcliff_dagster.cli.display.output import print_json
 from contextcliff_dagster.cli.measuring.made_study import (
     RunOptions,
     check_budget,
@@ -42,8 +53,6 @@ _VIEWS: dict[str, View] = {
     "enhanced": "enhanced",
     "convergence": "convergence",
 }
-_SHOWN = (*("vocabulary_diversity", "cloze_score", "adjacent_coherence", "bigram_repetition_rate"),)
-
 
 _MEASURE = "measure"
 
@@ -77,11 +86,18 @@ def continuation() -> None:
 @click.option(
     "--model-id", metavar="NAME", help="Name of this study (default: made of the options)."
 )
+@compat_options
+@finished_run_options
 @spending_options
 @with_answers_option
 @common_options
 def measure(
-    texts: tuple[Path, ...], server: ServerOptions, models: tuple[str, ...], **given: Any
+    texts: tuple[Path, ...],
+    server: ServerOptions,
+    compat: CompatOptions,
+    finished: FinishedRunOptions,
+    models: tuple[str, ...],
+    **given: Any,
 ) -> None:
     """Let a model continue texts at growing sizes of its context, and print the report.
 
@@ -93,14 +109,29 @@ def measure(
       contextcliff continuation novel.txt --api-url http://localhost:5001
       contextcliff continuation novel.txt --model my-model --max-context 16k --rounds 5 --dry-run
           What it would cost, no call.
+      contextcliff continuation novel.txt --api-url http://localhost:5001 --compat context-tester
+          As Context-Tester does, with its files.
     """
     keys, model_id = given.pop("keys"), given.pop("model_id")
     options = RunOptions(**given)
+    finished.check(texts)
+    compat.check(reanalyze=finished.reanalyze is not None)
+    if finished.asked:
+        if models:
+            raise click.UsageError("A finished run asks no model; leave out --model.")
+        analyse_finished(finished, compat.word_list, server, options.as_json)
+        return
     check_budget()
     if not texts:
         raise click.UsageError("No text is named: add a file of prose, as novel.txt.")
     with _models(server, models, keys) as (entries, tokenizer):
-        study = made_study(texts, keys, entries, tokenizer)
+        study = made_study(texts, compat.keys(keys), entries, tokenizer)
+        if compat.compat is not None:
+            if len(entries) != 1:
+                raise click.UsageError("--compat measures one model; run it for each --model.")
+            results = compat.results or Path("results")
+            measure_compat(study, entries[0], results, model_id, options)
+            return
         measure_made_study(named_study(study, model_id) if model_id is not None else study, options)
 
 
@@ -186,14 +217,7 @@ def compare(
         print_json({**done.result, "files": [str(path) for path in done.files]})
         return
     for run in done.result["runs"]:
-        click.echo(run["name"])
-        rows = [
-            [f"{int(size):,}", *(_cell(figures.get(metric)) for metric in _SHOWN)]
-            for size, figures in run["averages"].items()
-        ]
-        author = [["author", *(_cell(run["author"].get(metric)) for metric in _SHOWN)]]
-        print_table(["context", *_SHOWN], [*rows, *(author if run["author"] else [])])
-        click.echo()
+        print_run(run)
     for path in done.files:
         click.echo(path)
 
@@ -210,7 +234,3 @@ def _near(tolerance: float) -> float:
     if not 0 < tolerance < 1:
         raise click.UsageError(f"--tolerance is {tolerance:g}; it is a share between 0 and 1.")
     return tolerance
-
-
-def _cell(value: object) -> str:
-    return f"{value:.4g}" if isinstance(value, int | float) else "-"

@@ -26,10 +26,25 @@ _KEYS = (
     *("max_context", "start_context", "divisions", "rounds", "passages"),
     *("max_tokens", "temperature", "top_k", "top_p", "seed"),
 )
+_LATER = ("further_rounds", "compat", "word_list")
+"""Keys that are in the digest only where they are used: older studies keep their names."""
 _LAST_SEED = 2**31 - 2001
 _TEMPLATE_TOKENS = 128
 """Left free of a model's window by default: where the chat template is not in the count, 100 tokens
 are kept for it, and a prompt that might not fit is not sent."""
+
+
+class _Temperatures(click.ParamType[tuple[float, ...]]):
+    """One temperature, or several with commas between."""
+
+    name = "temperatures"
+    _one = Finite(0, 2)
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[float, ...]:
+        return tuple(self._one.convert(one, param, ctx) for one in str(value).split(","))
+
 
 _OPTIONS = together(
     click.option(
@@ -60,9 +75,9 @@ _OPTIONS = together(
     click.option(
         "--temp",
         "temperature",
-        type=Finite(0, 2),
-        metavar="T",
-        help="Temperature (default: 1).",
+        type=_Temperatures(),
+        metavar="T[,T...]",
+        help="Temperature; of several each is compared with the first (default: 1).",
     ),
     click.option(
         "--top-k",
@@ -129,7 +144,9 @@ def made_study(
 
     section: dict[str, Any] = {"texts": [_file(text) for text in texts], **keys}
     if "max_context" not in section and (window := entries[0].window_tokens):
-        section["max_context"] = max(window - _TEMPLATE_TOKENS, 1)
+        # The largest context of a compat study leaves room for a template itself.
+        spared = 0 if keys.get("compat") else _TEMPLATE_TOKENS
+        section["max_context"] = max(window - spared, 1)
     counts = tokenizer or entries[0].tokenizer or DEFAULT_TOKENIZER
     study: dict[str, Any] = {
         "name": "continuation",
@@ -142,7 +159,8 @@ def made_study(
         made = Study.model_validate(study)
     except ValidationError as error:
         raise _sentence(error) from None
-    checked = made.sections["continuation"].model_dump(mode="json")
+    dumped = made.sections["continuation"].model_dump(mode="json")
+    checked = {key: value for key, value in dumped.items() if key not in _LATER or value}
     decides = json.dumps([checked, counts, study["models"]], sort_keys=True)
     digest = hashlib.sha256(decides.encode()).hexdigest()[:6]
     stem = re.sub(r"[^a-z0-9]+", "-", texts[0].stem.lower()).strip("-")[:30].strip("-") or "text"
@@ -202,7 +220,7 @@ def _sentence(error: ValidationError) -> StudyError:
 
 
 def _shown(key: str) -> str:
-    return f"--{_option(key)}" if key in _KEYS else f"'{key}'"
+    return f"--{_option(key)}" if key in (*_KEYS, *_LATER[1:]) else f"'{key}'"
 
 
 def _option(key: str) -> str:

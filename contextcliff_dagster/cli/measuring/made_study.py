@@ -17,7 +17,7 @@ from contextcliff_dagster.inference.spending.budget import Budget, with_day_limi
 from contextcliff_dagster.store import Store
 
 if TYPE_CHECKING:
-    from contextcliff_dagster.defs.run import Prepared
+    from contextcliff_dagster.defs.run import Prepared, Profiled
     from contextcliff_dagster.studies import Study
 
 
@@ -43,14 +43,25 @@ def check_budget() -> None:
 def measure_made_study(
     study: Study, options: RunOptions, agree: Callable[[Prepared], None] | None = None
 ) -> None:
-    """Measure what is missing of ``study`` and print its report.
+    """Measure what is missing of ``study`` and print its report; as `run_made_study`."""
+    from contextcliff_dagster.cli.commands.report import print_profiled
 
-    With `dry_run` only the estimate is printed. ``agree`` may refuse before money is asked for.
+    done = run_made_study(study, options, agree)
+    if done is not None:
+        print_profiled(done, as_json=options.as_json)
+
+
+def run_made_study(
+    study: Study, options: RunOptions, agree: Callable[[Prepared], None] | None = None
+) -> Profiled | None:
+    """Measure what is missing of ``study``.
+
+    With `dry_run` the estimate is printed, and nothing returned. ``agree`` may refuse before money
+    is asked for.
 
     Raises:
         ContextCliffError: it cannot be measured, or the cost is not agreed on.
     """
-    from contextcliff_dagster.cli.commands.report import print_profiled
     from contextcliff_dagster.cli.result_cache import find_finished, note_finished
     from contextcliff_dagster.defs.run import prepare_study, profile_study
 
@@ -58,14 +69,13 @@ def measure_made_study(
     with dagster_log(options.verbose):
         kept = None if options.dry_run else find_finished(store, study, campaign, with_answers)
         if kept:
-            print_profiled(kept, as_json=options.as_json)
-            return
+            return kept
         # Of documents that are not made yet, from short ones: making millions of tokens takes time.
         prepared = prepare_study(study, campaign=campaign, keep=False, store=store)
         say_notes(prepared)
         if options.dry_run:
             print_prepared(prepared, store, as_json=options.as_json)
-            return
+            return None
         if agree is not None:
             agree(prepared)
         limit = options.budget if options.budget is not None else study.budget.usd
@@ -85,4 +95,4 @@ def measure_made_study(
                 with_answers=with_answers,
             )
             note_finished(store, study, done.campaign, done.calls, with_answers)
-    print_profiled(done, as_json=options.as_json)
+    return done

@@ -59,7 +59,7 @@ def compare_results(paths: Sequence[Path], options: CompareOptions) -> Compared:
     runs = _named_apart([read_run(path) for path in paths], paths)
     for run, path in zip(runs, paths, strict=True):
         _require(run, path, options.view)
-    result: dict[str, Any] = {"view": options.view, "runs": [_summary(run) for run in runs]}
+    result: dict[str, Any] = {"view": options.view, "runs": [run_summary(run) for run in runs]}
     pictures = _pictures(runs, options, result)
     files = []
     for name, content in pictures.items():
@@ -128,7 +128,8 @@ def _require(run: Run, path: Path, view: View) -> None:
         )
 
 
-def _summary(run: Run) -> dict[str, Any]:
+def run_summary(run: Run) -> dict[str, Any]:
+    """Averages by context size, the author's figures, trends and degradation points."""
     averages = {
         size: {metric: figures[metric] for metric in METRICS if metric in figures}
         for size, figures in run.averages.items()

@@ -100,7 +100,7 @@ class Continuation(Experiment):
         return score_rows(
             rows,
             examples_of(source, self.cells(run.study)),
-            _authors(run),
+            None if section_of(run.study).compat else _authors(run),
             recipe_of_source(self, source, run.study).answer_prefix or "",
         )
 
@@ -114,6 +114,10 @@ class Continuation(Experiment):
 
         study = run.study
         models = in_order(study, records["model"].unique())
+        if section_of(study).compat:
+            from contextcliff_dagster.experiments.continuation.compat_runs.report import result_of
+
+            return Analysis([result_of(run, self, model) for model in models])
         entry = load_models().get(models[0])
         context = ProfileContext(
             model=", ".join(models),
@@ -146,17 +150,21 @@ class Continuation(Experiment):
         from contextcliff_dagster.experiments.common.results import read_results
         from contextcliff_dagster.experiments.continuation.results import ContinuationResult
 
-        return read_results(run, self, ContinuationResult)  # not imported with every study
+        compat = section_of(run.study).compat
+        return read_results(run, self, dict if compat else ContinuationResult)
 
     def sections(self, run: StudyRun, results: Sequence[Any]) -> Sequence[Section]:
+        from contextcliff_dagster.experiments.continuation.compat_runs.report import compat_sections
         from contextcliff_dagster.experiments.continuation.report.page import continuation_page
         from contextcliff_dagster.reporting.sections import Section
 
+        if section_of(run.study).compat:
+            return compat_sections(results)
         page = continuation_page(results, title="Prose over the size of the context")
         return [Section(one.title, one.blocks, one.level + 1) for one in page.head]
 
     def has_page(self, study: Study) -> bool:
-        return not study.has_corpus
+        return not study.has_corpus and not section_of(study).compat
 
     def write_report(self, run: StudyRun, others: Sequence[Section]) -> ReportFiles:
         from contextcliff_dagster.experiments.continuation.report.writing import (
@@ -172,11 +180,13 @@ class Continuation(Experiment):
         if step == "predictions":
             cells = cells_of(section)
             recipes = {recipe_of(study, section, cell.temperature).hash for cell in cells}
-            return {"cells": [cell.key for cell in cells], "recipes": sorted(recipes)}
+            further = {"further": section.further_rounds} if section.further_rounds else {}
+            return {"cells": [cell.key for cell in cells], "recipes": sorted(recipes), **further}
         if step == "records":
             return {"scoring": SCORING_VERSION}
         if step == "result":
-            return {**super().depends_on(study, step), "margin": section.margin}
+            own = {"word_list": section.word_list} if section.compat else {}
+            return {**super().depends_on(study, step), "margin": section.margin, **own}
         return super().depends_on(study, step)
 
 
@@ -225,19 +235,20 @@ def _expected(study: Study) -> list[dict[str, Any]]:
 def _sources(
     study: Study, rows: Sequence[Mapping[str, Any]], files: Mapping[str, Path]
 ) -> list[Source]:
-    """One for each temperature: they are asked one after the other."""
+    """One for each temperature and number of rounds: they are asked one after the other."""
     from contextcliff_dagster.experiments.continuation.documents.samples import ContinuationSamples
 
     section = section_of(study)
-    by_heat: dict[float, list[Cell]] = {}
+    alike: dict[tuple[float, int], list[Cell]] = {}
     for cell in cells_of(section):
-        by_heat.setdefault(cell.temperature, []).append(cell)
+        alike.setdefault((cell.temperature, section.rounds_at(cell.tokens)), []).append(cell)
     asked = instruction_of(section)
     return [
         Source(
-            ContinuationSamples(cells, rows, asked, files), recipe=recipe_of(study, section, heat)
+            ContinuationSamples(cells, rows, asked, files),
+            recipe=recipe_of(study, section, heat, rounds),
         )
-        for heat, cells in by_heat.items()
+        for (heat, rounds), cells in alike.items()
     ]
 
 

@@ -28,8 +28,12 @@ def instruction_of(section: ContinuationSection) -> str:
     return section.instruction.strip() or INSTRUCTION
 
 
-def recipe_of(study: Study, section: ContinuationSection, temperature: float) -> Recipe:
+def recipe_of(
+    study: Study, section: ContinuationSection, temperature: float, rounds: int | None = None
+) -> Recipe:
     """Return the recipe of an arm: mode and system text as the study says, else our own.
+
+    ``rounds``: those of the section when None.
 
     Raises:
         StudyError: the study, which asks for nothing else, has a key of `prompt` that these
@@ -55,5 +59,5 @@ def recipe_of(study: Study, section: ContinuationSection, temperature: float) ->
         max_output_tokens=section.max_tokens,
         temperature=temperature,
         output_schema=None,
-        sampling=Sampling(section.top_k, section.top_p, section.seed, section.rounds),
+        sampling=Sampling(section.top_k, section.top_p, section.seed, rounds or section.rounds),
     )

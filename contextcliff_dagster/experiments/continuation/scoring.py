@@ -26,7 +26,7 @@ _FAILURES = {"empty": FailureTag.EMPTY, "chatter": FailureTag.INSTRUCTION_DRIFT}
 def score_rows(
     rows: Iterable[Mapping[str, Any]],
     examples: Mapping[str, Example],
-    authors: Authors,
+    authors: Authors | None,
     answer_prefix: str = "",
 ) -> list[dict[str, Any]]:
     """Return the rows of `tables.CONTINUATION_RECORDS` for rows of predictions, in the same order.
@@ -37,7 +37,7 @@ def score_rows(
     Args:
         rows: with the columns of `contracts.PREDICTIONS`.
         examples: by example id.
-        authors: passages of the study.
+        authors: passages of the study; None: nothing is measured here.
         answer_prefix: how the recipe began the reply; removed where a server repeats it.
 
     Raises:
@@ -52,6 +52,9 @@ def score_rows(
         record |= dict.fromkeys(_SCORED) | {"scorer_version": SCORING_VERSION}
         if (no_answer := row.get("no_answer")) is not None:
             records.append(record | {"failure": no_answer})
+            continue
+        if authors is None:
+            records.append(record | {"failed": False})
             continue
         text = parse_answer(row.get("raw_output"), answer_prefix=answer_prefix).text or ""
         records.append(record | _measured(text, str(known["passage"]), authors))

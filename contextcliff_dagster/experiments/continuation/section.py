@@ -5,11 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from pathlib import PurePath
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from contextcliff_dagster.contracts import StudyError
+from contextcliff_dagster.experiments.continuation.compat.contexts import (
+    context_lengths,
+    require_start,
+)
 from contextcliff_dagster.experiments.continuation.passages.sizes import context_sizes
 from contextcliff_dagster.store import slug
 from contextcliff_dagster.studies.section import Section
@@ -123,6 +127,32 @@ class ContinuationSection(Section):
         json_schema_extra=_NEEDS,
     )
 
+    further_rounds: dict[Tokens, Annotated[int, Field(ge=1, le=1000)]] = Field(
+        default_factory=dict,
+        description="More continuations at single sizes: window -> number",
+        examples=[{4096: 5}],
+        json_schema_extra=_NEEDS,
+    )
+    compat: Literal["", "context-tester"] = Field(
+        default="",
+        description="Measure one passage as this tool does: its sizes, contexts and figures",
+        examples=["context-tester"],
+        json_schema_extra=_NEEDS,
+    )
+    word_list: str = Field(
+        default="",
+        description="File of familiar words, one on each line, for `compat`",
+        examples=["easy_words.txt"],
+        json_schema_extra={"with": {**_NEEDS["with"], "compat": "context-tester"}},
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _compat_has_defaults_of_its_own(cls, given: Any) -> Any:
+        if isinstance(given, dict) and given.get("compat"):
+            return {"passages": 1, "divisions": 1, **given}
+        return given
+
     @field_validator("temperature")
     @classmethod
     def _temperatures_differ(cls, value: tuple[float, ...]) -> tuple[float, ...]:
@@ -140,17 +170,43 @@ class ContinuationSection(Section):
             smallest = self.sizes[0]
         except StudyError as error:
             raise ValueError(str(error).rstrip(".")) from None
+        self._require_compat()
         if smallest < 2 * self.max_tokens:
             raise ValueError(
                 f"the smallest window, {smallest:,} tokens, is to hold {self.max_tokens:,} of "
                 "continuation and at least as much context: raise 'start_context' or lower "
                 "'max_tokens'"
             )
+        if strange := sorted(set(self.further_rounds) - set(self.sizes)):
+            raise ValueError(
+                f"'further_rounds' names {strange[0]:,}, which is no size of the study"
+            )
         return self
+
+    def _require_compat(self) -> None:
+        if not self.compat:
+            if self.word_list:
+                raise ValueError("'word_list' goes with 'compat'; nothing else uses one")
+            return
+        for key, count in (("texts", len(self.texts)), ("passages", self.passages)):
+            if count != 1:
+                raise ValueError(f"'compat' measures one passage of one text; '{key}' has {count}")
+        if len(self.temperature) != 1:
+            raise ValueError("'compat' measures at one 'temperature'; make a run of each")
+        try:
+            require_start(self.start_context, self.max_tokens)
+        except StudyError as error:
+            raise ValueError(str(error).rstrip(".")) from None
+
+    def rounds_at(self, size: int) -> int:
+        """Continuations of each point at a window of ``size`` tokens."""
+        return self.rounds + self.further_rounds.get(size, 0)
 
     @property
     def sizes(self) -> tuple[int, ...]:
         """Windows in tokens, the smallest first."""
+        if self.compat:
+            return tuple(context_lengths(self.max_context, self.divisions, self.start_context))
         return context_sizes(self.max_context, self.start_context, self.divisions)
 
     @property
@@ -161,4 +217,4 @@ class ContinuationSection(Section):
     @property
     def named_files(self) -> Sequence[str]:
         """Files that a study names here: those beyond its folder need its user's leave."""
-        return self.texts
+        return (*self.texts, *([self.word_list] if self.word_list else []))

@@ -122,6 +122,15 @@ _PLACES = {
         "continuation compare .", "metadata.json", ("missing", "UTF-16"),
         more=_write("context_1024_results.json", '{"averaged_stats": {"cloze_score": 3}}'),
     ),
+    "continuation --analyze": Place(
+        "continuation --analyze .", "metadata.json", ("missing", "UTF-16"),
+        more=_write("context_1024_results.json", '{"averaged_stats": {"cloze_score": 3}}'),
+    ),
+    "continuation --word-list": Place(
+        "continuation --reanalyze . --word-list own.txt", "own.txt",
+        ("deep brackets", "deep braces"),
+        more=_write("context_1024_results.json", '{"averaged_stats": {"cloze_score": 3}}'),
+    ),
     # Policies
     "guard": Place("guard own.json --tokens 1", "own.json"),
     "guard --file": Place(

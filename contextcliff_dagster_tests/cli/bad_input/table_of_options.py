@@ -89,6 +89,13 @@ _CALLBACKS = {
         f"continuation s.csv --model writer-human {option}": values
         for option, values in {
             "--max-context": ("", "x", "0", "-1", "1e9", "nan", "1k"),
+            "--temp": ("", "x", ",", "1,", "-1", "3", "nan", "1,1", "1;0.5"),
+            "--compat": ("", "x"),
+            "--word-list": ("s.csv",),
+            "--results": ("r",),
+            "--out": ("o",),
+            "--analyze": (".",),
+            "--reanalyze": (".",),
             "--start-context": ("", "x", "-1", "64k"),
             "--max-tokens": ("", "x", "0", "15", "4k"),
             "--model-id": ("", "A b", "../x", "x" * 61, "reference"),
@@ -100,6 +107,9 @@ _CALLBACKS = {
     },
     "continuation s.csv --api-url": ("", "ftp://x", "http://u:p@127.0.0.1:9", "127.0.0.1:9"),
     "continuation s.csv --api-url http://127.0.0.1:9 --api-password": ("", "a b", "a\nb"),
+    "continuation s.csv --model writer-human --compat context-tester --word-list": ("", ".", "x"),
+    "continuation --analyze": ("", "x", ".", "s.csv"),
+    "continuation --reanalyze": ("", "x", ".", "s.csv"),
     "continuation compare run.csv --tolerance": ("nan", "inf", "0", "1", "-5%", "", "x"),
     "policy quick --expires": ("0", "-1", "2026-13-45", "x", "", "99999", "1" * 5_000),
 }

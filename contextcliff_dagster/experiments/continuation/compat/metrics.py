@@ -44,31 +44,27 @@ METRICS = (
     *COHERENCE_KEYS,
 )
 """Keys of `text_metrics`, in order."""
+LIST_KEYS = ("pct_unfamiliar_words", "cloze_score", "reading_level")
+"""Those that need a list of familiar words."""
 
 
-def text_metrics(text: str, familiar: frozenset[str], embed: Embed | None = None) -> Figures:
+def text_metrics(text: str, familiar: frozenset[str] | None, embed: Embed | None = None) -> Figures:
     """Return the 27 figures of ``text``, in the order of `METRICS`.
 
     Args:
         text: what a model wrote, or the author.
-        familiar: the Dale-Chall list in lower case.
+        familiar: the Dale-Chall list in lower case; None: `LIST_KEYS` are left out.
         embed: makes vectors of sentences; without it the four of coherence are 0.
     """
     if not text.strip():
         text, embed = "", None
     words, sentences = words_of(text), sentences_of(text)
     n = len(words)
-    unfamiliar = sum(not is_familiar(word, familiar) for word in words)
-    share = unfamiliar / n if n else 0.0
     length = n / len(sentences) if sentences else 0.0
-    cloze = cloze_score(share, length)
     lengths = [len(sentence.split()) for sentence in sentences]
     skewness, kurtosis = _moments(lengths)
-    return {
-        "pct_unfamiliar_words": round(share, 4),
-        "avg_sentence_length": round(length, 2),
-        "cloze_score": cloze,
-        "reading_level": reading_level(cloze),
+    figures: Figures = {
+        **_familiarity(words, length, familiar or frozenset()),
         "word_count": n,
         "sentence_count": len(sentences),
         "sentence_length_variance": _rounded_variance(lengths),
@@ -83,6 +79,21 @@ def text_metrics(text: str, familiar: frozenset[str], embed: Embed | None = None
         "sentence_length_kurtosis": round(kurtosis, 4),
         "avg_word_length": round(sum(map(len, words)) / n, 4) if n and len(lengths) > 2 else 0.0,
         **{key: round(value, 4) for key, value in coherence(sentences, embed).items()},
+    }
+    if familiar is None:
+        return {key: value for key, value in figures.items() if key not in LIST_KEYS}
+    return figures
+
+
+def _familiarity(words: Sequence[str], sentence_length: float, familiar: frozenset[str]) -> Figures:
+    unfamiliar = sum(not is_familiar(word, familiar) for word in words)
+    share = unfamiliar / len(words) if words else 0.0
+    cloze = cloze_score(share, sentence_length)
+    return {
+        "pct_unfamiliar_words": round(share, 4),
+        "avg_sentence_length": round(sentence_length, 2),
+        "cloze_score": cloze,
+        "reading_level": reading_level(cloze),
     }
 
 

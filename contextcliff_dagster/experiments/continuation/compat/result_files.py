@@ -21,7 +21,7 @@ _AUTHOR_SHOWN = (
 
 
 def start_folder(results: Path, run: Run) -> Path:
-    """Return the new folder of ``run`` in ``results``; `write_context` makes it.
+    """Return the new folder of ``run`` in ``results``; the first file that is written makes it.
 
     Raises:
         StudyError: there is one already; nothing of it is changed.
@@ -57,12 +57,17 @@ def write_context(folder: Path, run: Run, context: ContextResult, at: str) -> No
 
 
 def write_run(folder: Path, run: Run, at: str) -> list[Path]:
-    """Write all files of ``run`` but the picture, and return the paths of those for reading.
-
-    They are `degradation_analysis.json`, the CSV file of averages and the generated texts.
-    """
+    """Write all files of ``run`` but the picture, and return the paths of those for reading."""
     for context in run.contexts.values():
         write_context(folder, run, context, at)
+    return write_analysis(folder, run, at)
+
+
+def write_analysis(folder: Path, run: Run, at: str) -> list[Path]:
+    """Write what follows from the averages of ``run``, and return the paths.
+
+    They are `degradation_analysis.json`, the CSV file of averages and the generated texts, if any.
+    """
     rows = [{**average, "context_length": size} for size, average in run.averages.items()]
     analysis = folder / "degradation_analysis.json"
     found = trend_analysis(run.averages)
@@ -72,6 +77,8 @@ def write_run(folder: Path, run: Run, at: str) -> list[Path]:
     )
     table = folder / f"{run.file_stem}.csv"
     write_atomic(table, averages_csv(run).encode())
+    if not run.rounds:
+        return [analysis, table]
     texts = folder / f"{run.file_stem}_generations.txt"
     write_atomic(texts, generations_text(run).encode())
     return [analysis, table, texts]

@@ -1,4 +1,4 @@
-"""One text cut so that every context size ends at the same token, as Context-Tester cuts it.
+"""One text cut so that every context size ends at the same character, as Context-Tester cuts it.
 
 Its faults are kept: the natural boundary is the end of the author's continuation and not the point
 where the model goes on, and a text that is too short is repeated. The boundaries themselves are
@@ -10,8 +10,9 @@ from __future__ import annotations
 import bisect
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol
 
 from contextcliff_dagster.contracts import DataError
@@ -22,12 +23,10 @@ _BOUNDARY = re.compile(r"""[.!?]+["'”’)\]]*(?=\s|\Z)|\n\n+""")
 _SHARE_USED, _SURPLUS, _MARGIN = 0.8, 1.2, 20
 
 
-class TextTokenizer(Protocol):
-    """Text to token ids and back."""
+class TokenCounter(Protocol):
+    """Counts tokens of plain text."""
 
-    def encode(self, text: str) -> Sequence[int]: ...
-
-    def decode(self, ids: Sequence[int]) -> str: ...
+    def count(self, text: str) -> int: ...
 
 
 def source_text(content: str) -> str:
@@ -48,28 +47,37 @@ def source_text(content: str) -> str:
     return text
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Slices:
-    """The working tokens of a text, and what is cut from their end.
+    """The working text, and what is cut from its end.
 
     ``max_tokens`` is the length of a continuation; ``overhead`` what the instruction takes, in
-    tokens.
+    tokens. ``repeated``: whether the text was too short, so that it stands there more than once.
     """
 
-    tokens: Sequence[int]
-    tokenizer: TextTokenizer
+    text: str
+    tokenizer: TokenCounter
     max_tokens: int
     overhead: int
+    repeated: bool
 
-    @property
+    @cached_property
     def ground_truth(self) -> str:
         """The author's continuation: the last ``max_tokens`` tokens."""
-        return self.tokenizer.decode(self.tokens[-self.max_tokens :])
+        return last_tokens(self.text, self.tokenizer, self.max_tokens)
+
+    @cached_property
+    def before(self) -> str:
+        """All before the author's continuation."""
+        return self.text[: len(self.text) - len(self.ground_truth)]
+
+    @cached_property
+    def _tokens_before(self) -> int:
+        return self.tokenizer.count(self.before)
 
     def has(self, context_tokens: int) -> bool:
         """Whether the text reaches that far; the reference stops at the first that it does not."""
-        wanted = self._story_tokens(context_tokens)
-        return 0 < wanted <= len(self.tokens) - self.max_tokens
+        return 0 < self._story_tokens(context_tokens) <= self._tokens_before
 
     def context(self, context_tokens: int) -> str:
         """Return the text before the continuation that fills a window of ``context_tokens``.
@@ -82,34 +90,57 @@ class Slices:
         if not self.has(context_tokens):
             raise DataError(
                 f"A context of {context_tokens:,} tokens does not fit: the text has "
-                f"{len(self.tokens):,} tokens, {self.max_tokens:,} of them to be continued, and "
-                f"the instruction takes {self.overhead:,}; use a longer text or another size."
+                f"{self._tokens_before:,} tokens before the {self.max_tokens:,} to be continued, "
+                f"and the instruction takes {self.overhead:,}; use a longer text or another size."
             )
-        end = len(self.tokens) - self.max_tokens
-        return self.tokenizer.decode(self.tokens[end - self._story_tokens(context_tokens) : end])
+        return last_tokens(self.before, self.tokenizer, self._story_tokens(context_tokens))
 
     def _story_tokens(self, context_tokens: int) -> int:
         return context_tokens - self.max_tokens - self.overhead
 
 
 def sliced(
-    text: str, tokenizer: TextTokenizer, max_context: int, max_tokens: int, instruction: str
+    text: str, tokenizer: TokenCounter, max_context: int, max_tokens: int, instruction: str
 ) -> Slices:
     """Cut ``text`` (of `source_text`) for contexts of up to ``max_context`` tokens.
 
     A text of fewer than 1.2 x ``max_context`` + ``max_tokens`` tokens is repeated to that length,
     as the reference does; the author's continuation may then be in the context.
     """
-    overhead = len(tokenizer.encode(instruction)) + _MARGIN
+    overhead = tokenizer.count(instruction) + _MARGIN
     needed = int(_SURPLUS * max_context) + max_tokens
-    ids = list(tokenizer.encode(text))
-    if len(ids) < needed:
-        ids = ids * (needed // max(len(ids), 1) + 1)
-    window = pruned(tokenizer.decode(ids[:needed]), tokenizer, max_context)
-    return Slices(tuple(tokenizer.encode(window)), tokenizer, max_tokens, overhead)
+    there = tokenizer.count(text)
+    repeated = there < needed
+    if repeated:
+        text *= needed // max(there, 1) + 1
+    window = pruned(first_tokens(text, tokenizer, needed), tokenizer, max_context)
+    return Slices(window, tokenizer, max_tokens, overhead, repeated)
 
 
-def pruned(text: str, tokenizer: TextTokenizer, most: int) -> str:
+def first_tokens(text: str, tokenizer: TokenCounter, most: int) -> str:
+    """The longest beginning of ``text`` of at most ``most`` tokens, to the character."""
+    high = _reach(len(text), lambda n: tokenizer.count(text[:n]) > most, most)
+    n = bisect.bisect_right(range(high), most, key=lambda n: tokenizer.count(text[:n])) - 1
+    return text[:n]
+
+
+def last_tokens(text: str, tokenizer: TokenCounter, most: int) -> str:
+    """The longest end of ``text`` of at most ``most`` tokens, to the character."""
+    end = len(text)
+    high = _reach(end, lambda n: tokenizer.count(text[end - n :]) > most, most)
+    n = bisect.bisect_right(range(high), most, key=lambda n: tokenizer.count(text[end - n :])) - 1
+    return text[end - n :]
+
+
+def _reach(length: int, is_over: Callable[[int], bool], tokens: int) -> int:
+    """Characters, plus one, that hold ``tokens`` for certain: long texts are not counted whole."""
+    n = max(8 * tokens, 64)
+    while n < length and not is_over(n):
+        n *= 2
+    return min(n, length) + 1
+
+
+def pruned(text: str, tokenizer: TokenCounter, most: int) -> str:
     """The longest beginning of ``text`` of at most ``most`` tokens that ends at a boundary.
 
     Without a boundary the first 2 x ``most`` characters.
@@ -117,7 +148,7 @@ def pruned(text: str, tokenizer: TextTokenizer, most: int) -> str:
     ends = [found.end() for found in _BOUNDARY.finditer(text)]
     if not ends:
         return text[: 2 * most]
-    fitting = bisect.bisect_right(ends, most, key=lambda end: len(tokenizer.encode(text[:end])))
+    fitting = bisect.bisect_right(ends, most, key=lambda end: tokenizer.count(text[:end]))
     return text[: ends[fitting - 1]] if fitting else text[: 2 * most]
 
 

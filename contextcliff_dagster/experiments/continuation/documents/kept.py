@@ -33,7 +33,8 @@ class ContinuationDocuments(KeptDocuments):
 
         section = section_of(study)
         points = [point_key(number) for number in range(section.passages)]
-        return {"document": section.text_names, "part": [HUMAN, *points]}
+        human = [] if section.compat else [HUMAN]
+        return {"document": section.text_names, "part": [*human, *points]}
 
     def make(self, study: Study, store: Store, partition: Mapping[str, str]) -> MadeDocuments:
         from contextcliff_dagster.experiments.continuation.documents.files import summary
@@ -63,7 +64,8 @@ class ContinuationDocuments(KeptDocuments):
                 report_step("passages", done, len(parts))
                 rows += _ensure_part(study, store, number, part)
             report_step("passages", len(parts), len(parts))
-            require_noise_floor(rows, plan_of(study).words)
+            if not section_of(study).compat:
+                require_noise_floor(rows, plan_of(study).words)
             store.mark()
             write_list(documents_dir(store, study.name), _spec_hash(study), rows)
         made = self.frozen(study, store)
@@ -95,6 +97,7 @@ class ContinuationDocuments(KeptDocuments):
             "sizes": list(plan.sizes),
             "reserved": plan.reserved,
             "tokenizer": tokenizer_name(study),
+            **({"compat": section.compat} if section.compat else {}),
         }
 
 
@@ -150,31 +153,38 @@ def passages(study: Study, store: Store) -> Iterator[dict[str, Any]]:
                     yield row
 
 
-def _spec_hash(study: Study) -> str:
+def _maker(study: Study, plan: Plan, text_sha256: str, fingerprint: str) -> str:
     from contextcliff_dagster.experiments.continuation.documents.making import made_by
 
+    compat = section_of(study).compat
+    return made_by(plan, f"{text_sha256} {compat}" if compat else text_sha256, fingerprint)
+
+
+def _spec_hash(study: Study) -> str:
     plan, fingerprint = plan_of(study), tokenizer_of(study).fingerprint
     texts = range(len(section_of(study).texts))
-    together = "".join(made_by(plan, read_source(study, n)[1], fingerprint) for n in texts)
+    together = "".join(_maker(study, plan, read_source(study, n)[1], fingerprint) for n in texts)
     return hashlib.sha256(together.encode()).hexdigest()
 
 
 def _ensure_part(study: Study, store: Store, number: int, part: str) -> list[dict[str, Any]]:
     """The documents of a partition, made unless the store has them."""
+    from contextcliff_dagster.experiments.continuation.compat_runs.documents import compat_rows
     from contextcliff_dagster.experiments.continuation.documents import files
     from contextcliff_dagster.experiments.continuation.documents.making import (
         human_rows,
-        made_by,
         passage_rows,
     )
 
     plan, tokenizer = plan_of(study), tokenizer_of(study)
     text, digest = read_source(study, number)
-    maker = made_by(plan, digest, tokenizer.fingerprint)
+    maker = _maker(study, plan, digest, tokenizer.fingerprint)
     path = files.part_file(store, study.name, text.name, part)
     kept = files.read_part(path, maker)
     if kept is None:
-        if part == files.HUMAN:
+        if section_of(study).compat:
+            rows = compat_rows(study, text.name)
+        elif part == files.HUMAN:
             rows = human_rows(plan, text, tokenizer)
         else:
             point = plan.points(text)[int(part.removeprefix("p"))]

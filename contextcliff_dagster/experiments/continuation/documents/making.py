@@ -88,7 +88,7 @@ def passage_rows(plan: Plan, point: Point, tokenizer: Tokenizer) -> Iterator[dic
     ]
     texts.append(("author", 0, author_after(point, plan.words)))
     for kind, size, text in texts:
-        yield _row(kind, point.text.name, point.name, size, text, tokenizer)
+        yield document_row(kind, point.text.name, point.name, size, text, tokenizer)
 
 
 def human_rows(plan: Plan, text: ReadText, tokenizer: Tokenizer) -> Iterator[dict[str, Any]]:
@@ -106,7 +106,7 @@ def human_rows(plan: Plan, text: ReadText, tokenizer: Tokenizer) -> Iterator[dic
     chosen = np.unique(np.linspace(0, len(free) - 1, min(MOST_HUMAN, len(free))).round())
     for number, place in enumerate(chosen.astype(int)):
         passage = author_after(Point("", text, free[place]), plan.words)
-        yield _row("human", text.name, f"{number:03d}", 0, passage, tokenizer)
+        yield document_row("human", text.name, f"{number:03d}", 0, passage, tokenizer)
 
 
 def _is_near(at: int, taken: Sequence[int], reach: int) -> bool:
@@ -128,9 +128,10 @@ def require_noise_floor(rows: Sequence[Any], words: int) -> None:
         )
 
 
-def _row(
+def document_row(
     kind: Kind, source: str, passage: str, size: int, text: str, tokenizer: Tokenizer
 ) -> dict[str, Any]:
+    """Return a row of `CONTINUATION_DOCUMENTS`; ``size``: of the window, 0 without a context."""
     return {
         "document_id": document_id(text),
         "kind": kind,

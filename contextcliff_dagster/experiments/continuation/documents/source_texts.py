@@ -39,11 +39,12 @@ def tokenizer_of(study: Study) -> Tokenizer:
     from contextcliff_dagster.studies.study_paths import refuse_without_leave
 
     refuse_without_leave(study, "tokenizer")
-    return _opened(tokenizer_name(study))
+    return opened_tokenizer(tokenizer_name(study))
 
 
 @lru_cache(maxsize=2)
-def _opened(name: str) -> Tokenizer:
+def opened_tokenizer(name: str) -> Tokenizer:
+    """Open a tokenizer by its name, once; raises StudyError."""
     from contextcliff_dagster.inference.models.tokenizers import open_any_tokenizer
 
     return open_any_tokenizer(name)
@@ -83,4 +84,4 @@ def _read(file: Path, changed: tuple[int, int], name: str, tokenizer: str) -> tu
     if not result.text.strip():
         raise StudyError(f"Text {file} holds no text; give another file.")
     digest = hashlib.sha256(result.text.encode()).hexdigest()
-    return read_text(name, result.text, _opened(tokenizer)), digest
+    return read_text(name, result.text, opened_tokenizer(tokenizer)), digest

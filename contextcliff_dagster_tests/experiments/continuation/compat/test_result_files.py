@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from contextcliff_dagster.contracts import DataError, ScoreFileError, StudyError
+from contextcliff_dagster.experiments.continuation.compat.coherence import COHERENCE_KEYS
 from contextcliff_dagster.experiments.continuation.compat.earlier_runs import read_run
-from contextcliff_dagster.experiments.continuation.compat.metrics import METRICS
+from contextcliff_dagster.experiments.continuation.compat.metrics import LIST_KEYS, METRICS
 from contextcliff_dagster.experiments.continuation.compat.reanalysis import reanalysed
 from contextcliff_dagster.experiments.continuation.compat.result_files import (
     start_folder,
@@ -117,9 +118,13 @@ def test_kept_texts_are_measured_again(tmp_path: Path) -> None:
     assert (again.rounds, again.averages, again.author) == (run.rounds, run.averages, run.author)
     other = reanalysed(run, frozenset())
     first, before = other.rounds[1024][0], run.rounds[1024][0]
-    assert (first["pct_unfamiliar_words"], first["adjacent_coherence"]) == (1.0, 0.0)
+    assert first["pct_unfamiliar_words"] == 1.0
     assert first["word_entropy"] == before["word_entropy"]
     assert other.averages[1024]["cloze_score"] < run.averages[1024]["cloze_score"]
+    assert all(first[key] == before[key] for key in COHERENCE_KEYS)
+    without = reanalysed(run, None, lambda sentences: [[1.0]] * len(sentences)).rounds[1024][0]
+    assert all(without[key] == before[key] for key in LIST_KEYS)
+    assert without["adjacent_coherence"] == 1.0
     (tmp_path / "old.csv").write_text(OLD_CSV, encoding="utf-8")
     with pytest.raises(DataError, match="has no texts"):
         reanalysed(read_run(tmp_path / "old.csv"), FAMILIAR)

@@ -22,18 +22,10 @@ from contextcliff_dagster.experiments.continuation.compat.slicing import (
 
 
 class Pieces:
-    """A token is a run of characters with the white space before it; ids are kept in a table."""
+    """A token is a run of characters with the white space before it."""
 
-    def __init__(self) -> None:
-        self.table: dict[str, int] = {}
-
-    def encode(self, text: str) -> list[int]:
-        pieces = re.findall(r"\s*\S+|\s+\Z", text)
-        return [self.table.setdefault(piece, len(self.table)) for piece in pieces]
-
-    def decode(self, ids: object) -> str:
-        names = list(self.table)
-        return "".join(names[k] for k in ids)  # type: ignore[attr-defined]
+    def count(self, text: str) -> int:
+        return len(re.findall(r"\s*\S+|\s+\Z", text))
 
 
 STORY = " ".join(f"Line {k} of the story ends here." for k in range(400))
@@ -44,22 +36,23 @@ def test_every_size_ends_where_the_author_goes_on(
     max_context: int, max_tokens: int, sizes: list[int]
 ) -> None:
     made = sliced(source_text(STORY * 2), Pieces(), max_context, max_tokens, "Go on.")
-    assert len(made.tokens) <= max_context
-    assert made.tokenizer.decode(made.tokens).endswith(("here.", "\n\n"))
-    whole = made.tokenizer.decode(made.tokens)
+    assert Pieces().count(made.text) <= max_context
+    assert made.text.endswith(("here.", "\n\n"))
+    assert not made.repeated
     for size in sizes:
         if not made.has(size):
             with pytest.raises(DataError, match="does not fit"):
                 made.context(size)
             continue
         context = made.context(size)
-        assert whole.endswith(context + made.ground_truth)
-        assert len(Pieces().encode(context)) == size - max_tokens - made.overhead
+        assert made.text.endswith(context + made.ground_truth)
+        assert Pieces().count(context) == size - max_tokens - made.overhead
 
 
 def test_a_short_text_is_repeated() -> None:
     made = sliced("One two three. Four five.", Pieces(), 100, 10, "Go on.")
-    assert len(made.tokens) > 50
+    assert made.repeated
+    assert Pieces().count(made.text) > 50
     assert made.context(60).count("One two") > 1
 
 

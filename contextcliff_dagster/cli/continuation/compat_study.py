@@ -1,0 +1,165 @@
+"""`--compat context-tester`: a study measured, and its result folder written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, replace
+from datetime import datetime
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from contextcliff_dagster.cli.continuation.finished_runs import print_run
+from contextcliff_dagster.cli.errors import say
+from contextcliff_dagster.cli.measuring.made_study import RunOptions, run_made_study
+from contextcliff_dagster.cli.options import together
+from contextcliff_dagster.store import Store
+
+if TYPE_CHECKING:
+    from contextcliff_dagster.inference.models.models_file import ModelEntry
+    from contextcliff_dagster.studies import Study
+
+_OPTIONS = together(
+    click.option(
+        "--compat",
+        type=click.Choice(["context-tester"]),
+        help="Measure one passage as that tool does, and write its files to --results.",
+    ),
+    click.option(
+        "--word-list",
+        type=click.Path(path_type=Path),
+        metavar="FILE",
+        help="Familiar words, one on each line, for the cloze score of --compat and --reanalyze.",
+    ),
+    click.option(
+        "--results",
+        type=click.Path(path_type=Path, file_okay=False),
+        metavar="DIR",
+        help="Where --compat makes the folder of the run (default: results).",
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class CompatOptions:
+    """What the person gave; None: not given."""
+
+    compat: str | None = None
+    word_list: Path | None = None
+    results: Path | None = None
+
+    def check(self, *, reanalyze: bool) -> None:
+        """Raise UsageError for an option that would change nothing."""
+        if self.compat is None and self.results is not None:
+            raise click.UsageError("--results goes with --compat; add that, or leave it out.")
+        if self.compat is None and self.word_list is not None and not reanalyze:
+            raise click.UsageError(
+                "--word-list is for --compat and --reanalyze; nothing else uses a list of words."
+            )
+
+    def keys(self, keys: Mapping[str, Any]) -> dict[str, Any]:
+        """The keys of the section with those of `--compat`.
+
+        Raises:
+            StudyError: the word list cannot be read.
+        """
+        if self.compat is None:
+            return dict(keys)
+        own: dict[str, Any] = {"compat": self.compat}
+        if self.word_list is not None:
+            from contextcliff_dagster.experiments.continuation.compat_runs.word_list import (
+                read_word_list,
+            )
+
+            read_word_list(self.word_list)
+            own["word_list"] = str(self.word_list.expanduser().absolute())
+        return {**keys, **own}
+
+
+def compat_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Give ``command`` these options as one ``compat: CompatOptions``."""
+
+    @wraps(command)
+    def gathered(**given: Any) -> None:
+        names = [field.name for field in fields(CompatOptions)]
+        own = CompatOptions(**{name: given.pop(name) for name in names})
+        command(compat=own, **given)
+
+    return _OPTIONS(gathered)
+
+
+def measure_compat(
+    study: Study, entry: ModelEntry, results: Path, run_id: str | None, options: RunOptions
+) -> None:
+    """Measure ``study`` with its retries and replacements, and write the folder of the run.
+
+    What is measured stays in the ledger: after an interruption the same command goes on.
+
+    Raises:
+        ContextCliffError: the folder is there already, or the study cannot be measured.
+    """
+    from contextcliff_dagster.cli.commands.report import print_profiled
+    from contextcliff_dagster.experiments.common.study_run import StudyRun
+    from contextcliff_dagster.experiments.continuation.compat_runs.documents import slices_of
+    from contextcliff_dagster.experiments.continuation.compat_runs.embedding import embedding_of
+    from contextcliff_dagster.experiments.continuation.compat_runs.folder import (
+        metadata_of,
+        new_folder,
+        write_folder,
+    )
+    from contextcliff_dagster.experiments.continuation.compat_runs.further_rounds import (
+        with_further_rounds,
+    )
+    from contextcliff_dagster.experiments.continuation.compat_runs.generations import (
+        generations_of,
+    )
+    from contextcliff_dagster.experiments.continuation.experiment import CONTINUATION
+
+    store = Store.default()
+    run_id = run_id or datetime.now().strftime("%Y%m%d-%H%M%S")
+    folder = new_folder(results, study, entry, run_id)
+    _say_notes(study, repeated=slices_of(study).repeated)
+    while True:
+        study = with_further_rounds(study, store, CONTINUATION, options.campaign)
+        done = run_made_study(study, options)
+        if done is None:
+            return
+        options = replace(options, campaign=done.campaign)
+        if with_further_rounds(study, store, CONTINUATION, done.campaign) == study:
+            break
+    with StudyRun.open(study, store, done.campaign) as run:
+        found = generations_of(run, CONTINUATION, entry.name)
+    print_profiled(done, as_json=options.as_json)
+    if found.open_sizes:
+        sizes = ", ".join(f"{size:,}" for size in found.open_sizes)
+        say(f"Rounds at {sizes} tokens have no answer yet; the same command asks for them again.")
+        return
+    embedding = embedding_of(entry)
+    say(
+        f"Coherence is by {embedding.name}."
+        if embedding.name
+        else "No embedder is here: coherence is written as 0, as Context-Tester does."
+    )
+    metadata = metadata_of(study, entry, run_id, found, embedding.name)
+    written = write_folder(folder, study, metadata, found, embedding.embed)
+    if options.as_json:
+        say(f"Result folder: {folder}")
+        return
+    from contextcliff_dagster.experiments.continuation.comparison import run_summary
+
+    print_run(run_summary(written.run))
+    for path in written.files:
+        click.echo(path)
+
+
+def _say_notes(study: Study, *, repeated: bool) -> None:
+    section = study.sections["continuation"]
+    if repeated:
+        say(
+            "Note: the text is too short for the largest window and is repeated, so the author's "
+            "continuation may be in the context."
+        )
+    if not section.word_list:
+        say("Note: without --word-list there are no cloze score and no reading level.")

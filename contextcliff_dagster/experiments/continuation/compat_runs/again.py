@@ -1,0 +1,82 @@
+"""Analyse a finished run again, or measure its texts again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from contextcliff_dagster.contracts import DataError, ScoreFileError
+from contextcliff_dagster.experiments.continuation.compat.earlier_runs import read_run
+from contextcliff_dagster.experiments.continuation.compat.reanalysis import reanalysed
+from contextcliff_dagster.experiments.continuation.compat.result_files import (
+    write_analysis,
+    write_run,
+)
+from contextcliff_dagster.experiments.continuation.compat.runs import Run
+from contextcliff_dagster.experiments.continuation.compat_runs.embedding import Embedding
+from contextcliff_dagster.store import write_atomic
+
+DPI = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A run and the files that were written of it."""
+
+    run: Run
+    files: tuple[Path, ...]
+
+
+def analyse_again(folder: Path) -> Written:
+    """Write trends, CSV, texts and picture of the run in ``folder`` there; its rounds stay.
+
+    Raises:
+        ScoreFileError: there is no run, or it is damaged.
+        StoreError: the files cannot be written.
+    """
+    run = _read(folder)
+    return Written(run, (*write_analysis(folder, run, _now()), write_picture(folder, run)))
+
+
+def measure_again(
+    folder: Path, out: Path, familiar: frozenset[str] | None, embedding: Embedding
+) -> Written:
+    """Measure the texts of the run in ``folder`` again, and write the new run to ``out``.
+
+    The author's figures stay those of the run. Without a list of familiar words, or without an
+    embedder, the figures that need them stay, too.
+
+    Raises:
+        ScoreFileError: there is no run, or it is damaged.
+        DataError: its texts were not kept, or ``out`` exists.
+        StoreError: the files cannot be written.
+    """
+    if out.exists():
+        raise DataError(f"{out} exists; name a new folder with --out, or delete it.")
+    run, at = _read(folder), _now()
+    made = reanalysed(run, familiar, embedding.embed)
+    kept = {"reanalysed_from": str(folder), "reanalysed_at": at}
+    named = {"reanalysis_embedding_model": embedding.name} if embedding.name else {}
+    metadata = {**made.metadata, "reanalysis_metadata": {**kept, **named}}
+    made = Run(metadata, made.contexts, made.author, made.context_lengths)
+    return Written(made, (*write_run(out, made, at), write_picture(out, made)))
+
+
+def write_picture(folder: Path, run: Run) -> Path:
+    """Draw the averages of ``run`` into ``folder``; raises StoreError."""
+    from contextcliff_dagster.experiments.continuation.figures.standard import plot_standard
+
+    path = folder / f"{run.file_stem}.png"
+    write_atomic(path, plot_standard([run], DPI))
+    return path
+
+
+def _read(folder: Path) -> Run:
+    if not folder.is_dir():
+        raise ScoreFileError(f"There is no folder {folder}; name the folder of a finished run.")
+    return read_run(folder)
+
+
+def _now() -> str:
+    return datetime.now().astimezone().isoformat(timespec="seconds")
