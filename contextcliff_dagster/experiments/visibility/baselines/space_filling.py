@@ -8,7 +8,7 @@ import numpy as np
 
 from contextcliff_dagster.experiments.visibility.baselines.search import Trial
 from contextcliff_dagster.experiments.visibility.landscape.points import sobol_configs
-from contextcliff_dagster.experiments.visibility.tasks.parameters import Config, Space
+from contextcliff_dagster.experiments.visibility.tasks.parameters import Config, Space, Value
 
 
 class RandomSearch:
@@ -27,6 +27,9 @@ class SobolSearch:
 
     def __init__(self, space: Space, seed: int) -> None:
         self._space, self._seed = space, seed
+        self._points: list[dict[str, Value]] = []
 
     def propose(self, trials: Sequence[Trial]) -> Config:
-        return sobol_configs(self._space, len(trials), self._seed)[-1]
+        if len(self._points) < len(trials):
+            self._points = sobol_configs(self._space, max(16, 2 * len(trials)), self._seed)
+        return self._points[len(trials) - 1]

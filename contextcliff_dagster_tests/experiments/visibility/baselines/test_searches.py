@@ -77,7 +77,7 @@ def test_climbing_and_estimating_beat_chance_on_one_summit(up: bool) -> None:
     def reached(name: str) -> float:
         runs = [
             run_search(MAKERS[name](plane, seed, up), hill(plane, up=up), plane.start, 25)
-            for seed in range(20)
+            for seed in range(8)
         ]
         scores = [
             best_so_far([one.evaluation.test for one in run], higher_is_better=up)[-1]
