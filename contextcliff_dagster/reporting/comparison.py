@@ -27,6 +27,7 @@ from contextcliff_dagster.store import write_atomic, write_result
 if TYPE_CHECKING:
     from contextcliff_dagster.contracts.results import Cliffs, Comparison
     from contextcliff_dagster.contracts.results.comparison import Differing, DifferingBin, LossShift
+    from contextcliff_dagster.reporting.html.page import Interactive
 
 
 class ComparisonFiles(NamedTuple):
@@ -79,16 +80,17 @@ def comparison_html(comparison: Comparison, cliffs: Sequence[Cliffs | None]) -> 
     (first, *others), folds = page
     sentence, _, table = first.blocks
     warned = sections_html(others)
-    curves, payload = curves_html(cliffs, [comparison.a.name, comparison.b.name])
+    curves, picture = curves_html(cliffs, [comparison.a.name, comparison.b.name])
     head = blocks_html([sentence, table]) + warned + difference_html(comparison) + curves
-    return html_page(str(first.title), head, folds, payload)
+    return html_page(str(first.title), head, folds, picture)
 
 
 def curves_html(
     cliffs: Sequence[Cliffs | None], names: Sequence[str]
-) -> tuple[str, dict[str, object] | None]:
+) -> tuple[str, Interactive | None]:
     """The picture to explore of those of ``cliffs`` that are there, by ``names``, and its data."""
     from contextcliff_dagster.contracts.results import Cliffs, from_json, to_json
+    from contextcliff_dagster.reporting.html.page import Interactive
     from contextcliff_dagster.reporting.html.payload import NO_EVIDENCE, payload_of
     from contextcliff_dagster.reporting.html.picture import picture_html
 
@@ -100,7 +102,7 @@ def curves_html(
     ]
     if not there:
         return "", None
-    return picture_html(there), payload_of(there, NO_EVIDENCE, str)
+    return picture_html(there), Interactive(payload_of(there, NO_EVIDENCE, str))
 
 
 def comparison_page(comparison: Comparison) -> Page:

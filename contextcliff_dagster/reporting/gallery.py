@@ -69,16 +69,15 @@ def write_gallery(entries: Sequence[Entry], folder: Path) -> Path:
     Raises:
         StoreError: the folder cannot be written.
     """
-    from contextcliff_dagster.reporting.html.page import html_page
+    from contextcliff_dagster.reporting.html.page import Interactive, html_page
     from contextcliff_dagster.reporting.markdown.render import as_page
 
     ordered = sorted(entries, key=lambda one: (*_place(one.result), one.archive, one.page))
     fold = Fold("Provenance", [Section("Where these results come from", _sources(ordered), 3)])
     words = [_WORDS, false_alarms([entry.result for entry in ordered])]
     head = "".join(f"<p>{text(line)}</p>\n" for line in words if line)
-    site = html_page(
-        _TITLE, head + _table(ordered), [fold], style="gallery.css", script="gallery.js"
-    )
+    filters = Interactive(None, ("gallery.js",), "gallery.css")
+    site = html_page(_TITLE, head + _table(ordered), [fold], filters)
     top = Section(_TITLE, [*map(Paragraph, filter(None, words)), _rows(ordered)], 1)
     write_atomic(folder / "index.html", site.encode())
     write_atomic(

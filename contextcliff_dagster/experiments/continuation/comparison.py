@@ -14,6 +14,7 @@ from contextcliff_dagster.experiments.continuation.compat.earlier_runs import re
 from contextcliff_dagster.experiments.continuation.compat.metrics import METRICS
 from contextcliff_dagster.experiments.continuation.compat.runs import Run, file_name
 from contextcliff_dagster.experiments.continuation.compat.statistics import degradation_statistics
+from contextcliff_dagster.experiments.continuation.report.run_page import write_run_page
 from contextcliff_dagster.store import write_atomic, write_json
 
 View = Literal["standard", "rounds", "enhanced", "convergence"]
@@ -65,8 +66,9 @@ def compare_results(paths: Sequence[Path], options: CompareOptions) -> Compared:
     for name, content in pictures.items():
         write_atomic(options.folder / name, content, private=False)
         files.append(options.folder / name)
+    page = write_run_page(runs, options.folder)
     write_json(options.folder / f"{options.view}.json", result)
-    return Compared((*files, options.folder / f"{options.view}.json"), result)
+    return Compared((*files, page, options.folder / f"{options.view}.json"), result)
 
 
 def _pictures(

@@ -109,6 +109,7 @@ class Continuation(Experiment):
     ) -> Analysis:
         from contextcliff_dagster.analysis.profile.context import ProfileContext
         from contextcliff_dagster.experiments.common.study_run import in_order
+        from contextcliff_dagster.experiments.continuation.analysis.metric_means import with_metrics
         from contextcliff_dagster.experiments.continuation.analysis.model import analyse_model
         from contextcliff_dagster.inference.models.models_file import load_models
 
@@ -144,7 +145,7 @@ class Continuation(Experiment):
             arms=[label for label in labels if label in present],
             human=_authors(run).human_scores(),
         )
-        return Analysis([result])
+        return Analysis([with_metrics(result, labelled, _authors(run), study.analysis_settings())])
 
     def read_results(self, run: StudyRun) -> Sequence[Any]:
         from contextcliff_dagster.experiments.common.results import read_results

@@ -8,6 +8,10 @@ from itertools import pairwise
 from typing import Any
 
 from contextcliff_dagster.experiments.continuation.distance.human_noise import HumanNoise
+from contextcliff_dagster.experiments.continuation.prose.memorisation import (
+    ChanceOverlap,
+    chance_overlap,
+)
 from contextcliff_dagster.experiments.continuation.prose.metrics import ProseMetrics, metrics_of
 from contextcliff_dagster.experiments.continuation.prose.words import Prose, read_prose
 
@@ -70,6 +74,23 @@ class Authors:
         if (passage, words) not in self._metrics:
             self._metrics[passage, words] = _measured(self.after[passage], words)
         return self._metrics[passage, words]
+
+    def author_metrics(self) -> list[Mapping[str, float | None]]:
+        """Return the metrics of what the author wrote after each point, as far as is compared."""
+        found = ((name, len(prose.words)) for name, prose in self.after.items())
+        compared = ((name, self.compared_words(name, words)) for name, words in found)
+        return [self.metrics_after(name, words).as_dict() for name, words in compared if words]
+
+    def chance_overlap(self) -> ChanceOverlap:
+        """Return what human passages from different places of one text share at most."""
+        found = [
+            chance_overlap([one.first(self.words).text for one in of]) for of in self.human.values()
+        ]
+        return ChanceOverlap(
+            max((one.longest_run for one in found), default=0),
+            max((one.shared_runs for one in found), default=0.0),
+            sum(one.pairs for one in found),
+        )
 
     def human_scores(self) -> list[float]:
         """Return the scores of human passages, each by the next one of its text.

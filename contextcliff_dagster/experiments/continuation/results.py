@@ -33,6 +33,10 @@ ArmVerdict = Literal["better", "worse", "mixed", "alike", "undecided"]
 Clusters = Literal["texts", "passages"]
 Limit = Annotated[Difference | None, "limit of the difference; null without one"]
 Slope = Annotated[float, Unit("score per doubling")]
+Value = Annotated[float, Unit("of the metric")]
+RoundMeans = Annotated[
+    Sequence[Value | None], "mean over passages of each round, of the first 20; null without any"
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +67,7 @@ class SizeOutcome:
     ci_low: Annotated[Score | None, "bootstrap of the clusters, widened where they are few"]
     ci_high: Annotated[Score | None, "bootstrap of the clusters, widened where they are few"]
     decline: Annotated[Decline | None, "from the smallest size; null at that size itself"]
+    rounds: RoundMeans = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,6 +189,76 @@ class NoiseFloor:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MetricSize:
+    """One metric of prose at one context size."""
+
+    context_tokens: Annotated[Tokens, "context size as planned"]
+    n: Annotated[Count, "continuations that have the metric"]
+    n_passages: Annotated[Count, "passages of these continuations"]
+    mean: Annotated[Value | None, "mean over passages"]
+    ci_low: Annotated[Value | None, "bootstrap of the clusters; null where passages are equal"]
+    ci_high: Annotated[Value | None, "bootstrap of the clusters; null where passages are equal"]
+    rounds: RoundMeans
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArmMetric:
+    """One metric of one arm."""
+
+    arm: Annotated[str, "name of the arm"]
+    sizes: Annotated[Sequence[MetricSize], "smallest first"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuthorMetric:
+    """One metric of what the authors wrote after each point."""
+
+    n_passages: Annotated[Count, "passages that have the metric"]
+    mean: Annotated[Value, "mean over passages"]
+    sd: Annotated[Value | None, "SD between passages; null of a single one"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricResult:
+    """One metric of the compared words, as its column of the records. No test rests on it."""
+
+    name: Annotated[str, "column of the records"]
+    author: Annotated[AuthorMetric | None, "the authors' own; null: not measured"]
+    arms: Annotated[Sequence[ArmMetric], "the reference first"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecitedSize:
+    """Recited continuations at one context size."""
+
+    context_tokens: Annotated[Tokens, "context size as planned"]
+    n: Annotated[Count, "continuations that are long enough to be compared"]
+    recited: Annotated[Count, "of these, share more with the author's next text than by chance"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArmRecitation:
+    """Recited continuations of one arm."""
+
+    arm: Annotated[str, "name of the arm"]
+    sizes: Annotated[Sequence[RecitedSize], "smallest first"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recitation:
+    """How many continuations are the author's own next text, word for word.
+
+    Recited is one that shares more than any pair of human passages from different places of one
+    text does.
+    """
+
+    chance_run: Annotated[Count, "words of the longest run that a human pair shares"]
+    chance_share: Annotated[Share, "largest share of runs of eight words that a human pair shares"]
+    chance_pairs: Annotated[Count, "pairs of human passages"]
+    arms: Annotated[Sequence[ArmRecitation], "the reference first"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ContinuationResult:
     """What the continuations of one model say of context sizes. Scores and shares 0..1."""
 
@@ -207,3 +282,7 @@ class ContinuationResult:
     arms: Annotated[Sequence[ArmResult], "the reference first"]
     comparisons: Annotated[Sequence[ArmComparison], "each other arm against the reference"]
     warnings: Annotated[Sequence[str], "sentences"]
+    metrics: Annotated[Sequence[MetricResult], "each metric of prose"] = ()
+    recitation: Annotated[
+        Recitation | None, "verbatim overlap; null: fewer than two human passages to compare"
+    ] = None

@@ -68,13 +68,13 @@ def write_regression(regression: Regression, study: Study, store: Store) -> Path
             known |= {(one.model, campaign): one for one in read_cliffs(study, store, campaign)}
     pairs = [(model, campaign) for model in drawn[:_MOST_DRAWN] for campaign in campaigns]
     names = [f"{model} ({campaign})" for model, campaign in pairs]
-    curves, payload = curves_html([known.get(pair) for pair in pairs], names)
+    curves, picture = curves_html([known.get(pair) for pair in pairs], names)
     title = f"{study.name}: {regression.campaign} against {regression.baseline}"
     head = blocks_html([Paragraph(regression.sentence)])
     blocks: list[Block] = [table, *map(Paragraph, unjudged), Paragraph(note)]
     fold = Fold("How sure is it?", [Section("The test", blocks, 3)])
     try:
-        write_atomic(file, html_page(title, head + curves, [fold], payload).encode())
+        write_atomic(file, html_page(title, head + curves, [fold], picture).encode())
     except StoreError:
         return None
     return file

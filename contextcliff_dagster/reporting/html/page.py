@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from contextcliff_dagster.reporting.html.escaping import script_json, text
 from contextcliff_dagster.reporting.html.render import Pictures, fold_html
@@ -16,40 +16,46 @@ from contextcliff_dagster.reporting.sections import Fold
 _ASSETS = Path(__file__).parent / "assets"
 _STYLES = ("page.css", "chart.css")
 _SCRIPTS = ("page.js",)
-_CHART_SCRIPTS = ("scales.js", "chart.js", "answers.js", "controls.js")
+DRAWING = ("scales.js", "marks.js", "pointing.js")
+"""Scripts that every interactive picture needs."""
+
+
+class Interactive(NamedTuple):
+    """What a reader changes: the page's data as JSON values, and files of ``assets``."""
+
+    payload: Mapping[str, Any] | None
+    scripts: tuple[str, ...] = (*DRAWING, "chart.js", "answers.js", "controls.js")
+    style: str = ""
 
 
 def html_page(
     title: str,
     head: str,
     folds: Sequence[Fold],
-    payload: Mapping[str, Any] | None = None,
+    interactive: Interactive | None = None,
     pictures: Pictures | None = None,
-    *,
-    style: str = "",
-    script: str = "",
 ) -> str:
     """Return the page: ``head`` as it is, then each fold as a question that opens.
 
     ``title``: of the page, shown above the head. ``head``: HTML, made by `render` of anything that
-    a user or a model wrote. ``payload``: data of the interactive picture (`payload_of`); without
-    it the page carries no script for one. ``pictures``: PNG files that the folds show.
-    ``style``, ``script``: further files of ``assets``.
+    a user or a model wrote. ``interactive``: what is behind a picture or table of ``head``;
+    without it the page carries no script for one. ``pictures``: PNG files that the folds show.
 
     Nothing but the page's own style and scripts is let in, by their hashes: whatever an answer
     says, a browser neither runs it nor fetches anything for it.
     """
-    style = _joined((*_STYLES, *filter(None, [style])))
-    files = _SCRIPTS if payload is None else (*_SCRIPTS, *_CHART_SCRIPTS)
-    files = (*files, *filter(None, [script]))
+    own = interactive or Interactive(None, ())
+    style = _joined((*_STYLES, *filter(None, [own.style])))
+    files = (*_SCRIPTS, *own.scripts)
     script = f'\n"use strict";\n(() => {{{_joined(files)}}})();\n'
     policy = (
         f"default-src 'none'; img-src data:; style-src '{_hash(style)}'; "
         f"script-src '{_hash(script)}'; base-uri 'none'; form-action 'none'"
     )
     data = ""
-    if payload is not None:
-        data = f'<script type="application/json" id="data">{script_json(payload)}</script>\n'
+    if own.payload is not None:
+        held = script_json(own.payload)
+        data = f'<script type="application/json" id="data">{held}</script>\n'
     questions = "\n".join(fold_html(fold, pictures) for fold in folds)
     return f"""<!doctype html>
 <html lang="en">

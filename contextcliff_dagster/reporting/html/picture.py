@@ -43,7 +43,7 @@ class Look(NamedTuple):
 
 
 def look(row: int) -> Look:
-    """The look of the model at place ``row``; as ``look`` in ``assets/chart.js``."""
+    """The look of the model at place ``row``; as ``look`` in ``assets/marks.js``."""
     lap, place = divmod(row, LOOKS)
     return Look(f"m{place}", _MARKS[(place + lap) % LOOKS], _DASHES[(place + 2 * lap) % LOOKS])
 
@@ -71,7 +71,8 @@ def picture_html(results: Sequence[Cliffs]) -> str:
         '<section id="picture"><h2>Score over document length</h2>\n'
         '<details id="switches" hidden><summary>Change the picture</summary></details>\n'
         f'<figure id="chart"><svg viewBox="0 0 {WIDTH:g} {HEIGHT:g}" role="group" '
-        f'aria-label="{label}">{_drawing(results)}</svg><div id="hint" hidden></div></figure>\n'
+        f'aria-label="{label}">{_drawing(results)}</svg>'
+        '<div id="hint" class="hint" hidden></div></figure>\n'
         f'<p id="note" aria-live="polite">{text(note)}</p>\n'
         '<section id="bin" aria-label="Open bin" hidden></section>\n'
         f"{compared}</section>\n"

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from contextcliff_dagster.reporting.html.head import head_html
-from contextcliff_dagster.reporting.html.page import html_page
+from contextcliff_dagster.reporting.html.page import Interactive, html_page
 from contextcliff_dagster.reporting.html.payload import Evidence, payload_of
 from contextcliff_dagster.reporting.html.picture import picture_html
 from contextcliff_dagster.reporting.sections import Page, as_folds
@@ -35,4 +35,5 @@ def profile_page(
     if not results:
         return html_page(title, head_html(results), folds, None, pictures)
     head = above + head_html(results) + picture_html(results)
-    return html_page(title, head, folds, payload_of(results, evidence, redact), pictures)
+    picture = Interactive(payload_of(results, evidence, redact))
+    return html_page(title, head, folds, picture, pictures)

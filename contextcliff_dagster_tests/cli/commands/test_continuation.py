@@ -24,18 +24,20 @@ def test_a_table_and_the_files_are_printed(run: Path, capsys: pytest.CaptureFixt
     assert out.splitlines()[0] == "tiny/1B a b"
     assert "author" in out
     assert "2,048    0.5013                29.5         -" in out
-    assert out.splitlines()[-2:] == [
+    assert out.splitlines()[-3:] == [
         "continuation-comparison/standard.png",
+        "continuation-comparison/comparison.html",
         "continuation-comparison/standard.json",
     ]
-    assert Path(out.splitlines()[-2]).stat().st_size > 1_000
+    assert Path(out.splitlines()[-3]).stat().st_size > 1_000
 
 
 def test_json_has_the_statistics(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["continuation", "compare", "run", "--enhanced", "--json", "--out", "made"]) == 0
     result = json.loads(capsys.readouterr().out)
     assert result["statistics"]["baseline_context"] == 1024
-    assert result["files"] == ["made/enhanced.png", "made/enhanced.json"]
+    files = ["made/enhanced.png", "made/comparison.html", "made/enhanced.json"]
+    assert result["files"] == files
 
 
 @pytest.mark.parametrize(

@@ -132,6 +132,13 @@ def test_writers_of_known_ability_are_told_apart(folder: Path, contextcliff_home
         (result,) = CONTINUATION.read_results(run)
     assert [arm.arm for arm in result.arms] == ["writer-human", "writer-planted"]
     assert result.arms[1].verdict != "no_decline"
+    lix = next(one for one in result.metrics if one.name == "lix")
+    assert lix.author is not None
+    assert [size.n for size in lix.arms[0].sizes] == [16] * 5
+    assert result.recitation is not None
+    html = Path(done.report.html).read_text("utf-8")
+    assert '"name":"Readability (LIX)"' in html
+    assert "temperature 1, top-k 100, top-p 1" in html
     page = Path(done.report.md).read_text("utf-8")
     assert "writer-planted" in page
     again = profile_study(study)

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contextcliff_dagster.reporting.html.escaping import script_json, visible
-from contextcliff_dagster.reporting.html.page import html_page
+from contextcliff_dagster.reporting.html.page import Interactive, html_page
 from contextcliff_dagster.reporting.html.render import sections_html
 from contextcliff_dagster.reporting.sections import (
     Bracketed,
@@ -77,7 +77,10 @@ def every_block(word: str) -> list[Section]:
 
 def page_with(word: str) -> str:
     folds = [Fold(word, every_block(word)), *as_folds(every_block(word))]
-    return html_page(word, sections_html(every_block(word)), folds, {"w": word}, {"own.png": b"x"})
+    pictures = {"own.png": b"x"}
+    return html_page(
+        word, sections_html(every_block(word)), folds, Interactive({"w": word}), pictures
+    )
 
 
 PLAIN = [tag for tag, _ in Outline(page_with("word")).tags]

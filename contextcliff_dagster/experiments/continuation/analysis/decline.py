@@ -16,6 +16,7 @@ from contextcliff_dagster.experiments.continuation.analysis.equivalence import (
     score_upper,
     share_limits,
 )
+from contextcliff_dagster.experiments.continuation.analysis.outcomes import mean_known
 from contextcliff_dagster.experiments.continuation.results import (
     Decline,
     EndpointName,
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from contextcliff_dagster.experiments.continuation.analysis.outcomes import ArmOutcomes
 
 PERMUTATIONS = 4_999
+MOST_ROUNDS = 20
+"""Rounds of which the result keeps the means, for pictures."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,10 +72,17 @@ def size_outcomes(
                 ci_low=None if low is None else max(low, 0.0),
                 ci_high=None if high is None else min(high, 1.0),
                 decline=None if found is None else found[0],
+                rounds=round_means(arm.outcomes(endpoint)[:, size]),
             )
         )
         least.append(None if found is None else found[1])
     return SizeTests(sizes, least)
+
+
+def round_means(values: Floats) -> list[float | None]:
+    """Means over passages (P, R) of the first `MOST_ROUNDS` rounds, None without any."""
+    means = mean_known(values[:, :MOST_ROUNDS].T)
+    return [None if np.isnan(mean) else float(mean) for mean in means]
 
 
 def baseline_size(means: Floats) -> int | None:

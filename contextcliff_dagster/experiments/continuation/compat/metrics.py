@@ -27,7 +27,7 @@ from contextcliff_dagster.experiments.continuation.compat.words import (
 
 Figures = dict[str, float | int | str]
 
-_LEVELS = (
+LEVELS = (
     *((58, "1"), (54, "2"), (50, "3"), (45, "4"), (40, "5-6"), (34, "7-8"), (28, "9-10")),
     *((22, "11-12"), (16, "13-15")),
 )
@@ -105,7 +105,7 @@ def cloze_score(unfamiliar: float, sentence_length: float) -> float:
 def reading_level(cloze: float) -> str:
     """The school grade of a cloze score, `1` to `16+`; beyond 10..64 as at the end."""
     bounded = math.ceil(min(max(cloze, 10), 64))
-    return next((name for least, name in _LEVELS if bounded >= least), "16+")
+    return next((name for least, name in LEVELS if bounded >= least), "16+")
 
 
 def _style(text: str, words: Sequence[str], sentences: int) -> Figures:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from contextcliff_dagster.experiments.continuation.compat.averages import Round
+from contextcliff_dagster.experiments.continuation.compat.coherence import COHERENCE_KEYS
 from contextcliff_dagster.experiments.continuation.compat.runs import Run
 from contextcliff_dagster.experiments.continuation.figures.collapse_axis import (
     UsualRange,
@@ -70,7 +71,7 @@ class _Line:
 def value_of(figures: Round, metric: str) -> float | None:
     """The figure; None where it is missing, and for a coherence of 0 in all parts: not measured."""
     value = figures.get(metric)
-    if metric.endswith("coherence") and not value and not figures.get("global_coherence"):
+    if metric in COHERENCE_KEYS and not any(figures.get(key) for key in COHERENCE_KEYS):
         return None
     return None if value is None else float(value)
 

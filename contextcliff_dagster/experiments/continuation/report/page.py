@@ -7,6 +7,7 @@ from pathlib import Path
 
 from contextcliff_dagster.experiments.continuation.report import tables
 from contextcliff_dagster.experiments.continuation.report.figures import plot_arms, plot_sizes
+from contextcliff_dagster.experiments.continuation.report.metric_figure import plot_metrics
 from contextcliff_dagster.experiments.continuation.results import ArmResult, ContinuationResult
 from contextcliff_dagster.reporting.sections import (
     Block,
@@ -18,7 +19,7 @@ from contextcliff_dagster.reporting.sections import (
     Paragraph,
     Section,
 )
-from contextcliff_dagster.reporting.wording.number_format import level, score
+from contextcliff_dagster.reporting.wording.number_format import count, level, percent, score
 from contextcliff_dagster.store import slug
 
 MEASURED = (
@@ -43,7 +44,9 @@ def continuation_page(
         head.append(Section(name, _answer(result, there)))
     folds = [
         Fold("At which size is what lost?", _each(results, _sizes)),
+        Fold("What did each metric of the prose do?", _each(results, lambda r: _metrics(r, there))),
         Fold("Do the arms differ?", _each(results, lambda one: _arms(one, there))),
+        Fold("Does the model recite the text?", _each(results, _recitation)),
         Fold("How sure is it?", _each(results, _certainty)),
         Fold("How was it measured?", _each(results, _method)),
     ]
@@ -55,6 +58,9 @@ def draw_pictures(results: Sequence[ContinuationResult]) -> dict[str, bytes]:
     drawn: dict[str, bytes] = {}
     for result in results:
         drawn[picture_file(result, "sizes")] = plot_sizes(result)
+        metrics = plot_metrics(result)
+        if metrics is not None:
+            drawn[picture_file(result, "metrics")] = metrics
         compared = plot_arms(result)
         if compared is not None:
             drawn[picture_file(result, "arms")] = compared
@@ -62,7 +68,7 @@ def draw_pictures(results: Sequence[ContinuationResult]) -> dict[str, bytes]:
 
 
 def picture_file(result: ContinuationResult, what: str) -> str:
-    """The file of a result's picture: ``sizes`` or ``arms``."""
+    """The file of a result's picture: ``sizes``, ``metrics`` or ``arms``."""
     return f"continuation-{what}-{slug(result.model)}.png"
 
 
@@ -113,6 +119,30 @@ def _arms(result: ContinuationResult, there: Mapping[str, bytes]) -> list[Sectio
     said = [one.sentence for one in result.comparisons]
     figure = _figure(result, "arms", "Difference of each arm from the reference", there)
     return [Section("Arms", [Bullets(said), *figure, table], 3)]
+
+
+def _metrics(result: ContinuationResult, there: Mapping[str, bytes]) -> list[Section]:
+    found = [
+        Section([Code(arm.arm)], [table], 3)
+        for arm in result.arms
+        if (table := tables.metrics(arm, result)) is not None
+    ]
+    figure = _figure(result, "metrics", "Each metric of the prose over context size", there)
+    return [Section("", figure, 3), *found] if figure else found
+
+
+def _recitation(result: ContinuationResult) -> list[Section]:
+    found = result.recitation
+    if found is None:
+        return []
+    said = (
+        "Recited is a continuation that shares more with the author's own next text than any of "
+        f"{count(found.chance_pairs, 'pair')} of human passages from different places of a text "
+        f"do: these share runs of up to {count(found.chance_run, 'word')}, and at most "
+        f"{percent(found.chance_share)} of their runs of eight words. Where few continuations are "
+        "recited nothing follows: a model may know a text without reciting it."
+    )
+    return [Section("Recitation", [Paragraph(said), tables.recitation(found)], 3)]
 
 
 def _certainty(result: ContinuationResult) -> list[Section]:

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from contextcliff_dagster.experiments.continuation.analysis.wording import NAMES
+from contextcliff_dagster.experiments.continuation.report.metric_names import metric_name
+from contextcliff_dagster.reporting.html.metric_chart import interval_words, number_words
 from contextcliff_dagster.reporting.sections import Bracketed, Cell, Code, DataTable
 from contextcliff_dagster.reporting.wording.number_format import (
     difference,
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
         Decline,
         Endpoint,
         LossLocation,
+        MetricSize,
+        Recitation,
     )
 
 
@@ -172,4 +176,47 @@ def plan(arm: ArmResult) -> DataTable | None:
         ["decline of the score", "power", "rounds", "passages"],
         rows,
         "Passages that show a decline at one context size, from this study's variance",
+    )
+
+
+def metrics(arm: ArmResult, result: ContinuationResult) -> DataTable | None:
+    """Means of every metric of one arm at each size; None without any metric."""
+    rows: list[list[Cell]] = []
+    for metric in result.metrics:
+        own = next((one for one in metric.arms if one.arm == arm.arm), None)
+        if own is None:
+            continue
+        author = metric.author
+        spread = "" if author is None or author.sd is None else f" ± {number_words(author.sd)}"
+        rows.append(
+            [
+                metric_name(metric.name),
+                *(Bracketed(interval_words(one.mean, _interval(one))) for one in own.sizes),
+                "not measured" if author is None else f"{number_words(author.mean)}{spread}",
+            ]
+        )
+    if not rows:
+        return None
+    columns = ["metric", *(f"{tokens(size)} tokens" for size in result.sizes), "authors"]
+    caption = (
+        f"Means over passages with {level(result.confidence)} intervals; of the authors, with the "
+        "SD between passages. No test rests on them"
+    )
+    return DataTable(columns, rows, caption, right=())
+
+
+def _interval(one: MetricSize) -> tuple[float, float] | None:
+    return None if one.ci_low is None or one.ci_high is None else (one.ci_low, one.ci_high)
+
+
+def recitation(found: Recitation) -> DataTable:
+    """Recited continuations of each arm by size."""
+    sizes = [one.context_tokens for one in found.arms[0].sizes]
+    rows: list[list[Cell]] = [
+        [Code(arm.arm), *(f"{one.recited:,} of {one.n:,}" for one in arm.sizes)]
+        for arm in found.arms
+    ]
+    caption = "Recited continuations, of those long enough to be compared"
+    return DataTable(
+        ["arm", *(f"{tokens(size)} tokens" for size in sizes)], rows, caption, right=()
     )

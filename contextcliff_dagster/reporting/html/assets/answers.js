@@ -28,12 +28,6 @@ function sameBin(data, state) {
   return found.length ? found : [own];
 }
 
-function chip(row) {
-  const own = look(row);
-  return svg("svg", { class: `chip ${own.style}`, viewBox: "-8 -8 16 16", "aria-hidden": "true" },
-    svg("path", { d: own.mark }));
-}
-
 function binTable(data, bins, state) {
   const head = ["model", data.scores[state.score], "n", "no answer", "wrong answers by tag"];
   const rows = bins.map((bin) => {

@@ -1,0 +1,133 @@
+"""Each metric of prose over context size, and how much is recited: described, never tested."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from contextcliff_dagster.experiments.continuation.analysis.decline import round_means
+from contextcliff_dagster.experiments.continuation.analysis.intervals import ClusterBootstrap
+from contextcliff_dagster.experiments.continuation.analysis.outcomes import (
+    clean_outcomes,
+    mean_known,
+)
+from contextcliff_dagster.experiments.continuation.analysis.recitation import (
+    recitation_of,
+    recitation_warnings,
+)
+from contextcliff_dagster.experiments.continuation.results import (
+    ArmMetric,
+    AuthorMetric,
+    MetricResult,
+    MetricSize,
+)
+from contextcliff_dagster.experiments.continuation.tables import METRICS
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from contextcliff_dagster.analysis.records.settings import AnalysisSettings
+    from contextcliff_dagster.contracts.arrays import Floats
+    from contextcliff_dagster.experiments.continuation.analysis.outcomes import ArmOutcomes
+    from contextcliff_dagster.experiments.continuation.noise import Authors
+    from contextcliff_dagster.experiments.continuation.results import ContinuationResult
+
+
+def with_metrics(
+    result: ContinuationResult, rows: pd.DataFrame, authors: Authors, settings: AnalysisSettings
+) -> ContinuationResult:
+    """Return ``result`` with `metrics`, `recitation` and its warning.
+
+    Args:
+        result: of these rows.
+        rows: as `outcomes.clean_outcomes` takes them, with the columns of the metrics; those that
+            are missing are not measured.
+        authors: of the study.
+        settings: confidence, seed and number of resamples.
+    """
+    arms = clean_outcomes(rows, [arm.arm for arm in result.arms])
+    own = authors.author_metrics()
+    drawn = [ClusterBootstrap(arm.clusters(), settings) for arm in arms]
+    recitation = recitation_of(rows, result, authors.chance_overlap())
+    metrics = [
+        MetricResult(
+            name=name,
+            author=_author([one.get(name) for one in own]),
+            arms=[
+                ArmMetric(arm=arm.arm, sizes=_sizes(_values(rows, arm, name), arm, bootstrap))
+                for arm, bootstrap in zip(arms, drawn, strict=True)
+            ],
+        )
+        for name in METRICS
+        if name != "words"
+    ]
+    warnings = [*result.warnings, *recitation_warnings(recitation)]
+    return replace(result, metrics=metrics, recitation=recitation, warnings=warnings)
+
+
+def _author(values: Sequence[float | None]) -> AuthorMetric | None:
+    known = [value for value in values if value is not None]
+    if not known:
+        return None
+    return AuthorMetric(
+        n_passages=len(known),
+        mean=float(np.mean(known)),
+        sd=float(np.std(known, ddof=1)) if len(known) > 1 else None,
+    )
+
+
+def _values(rows: pd.DataFrame, arm: ArmOutcomes, name: str) -> Floats:
+    """The metric as the arm's other outcomes are (P, S, R), NaN where it is missing."""
+    found = np.full(arm.intact.shape, np.nan)
+    if name not in rows.columns:
+        return found
+    place = {key: number for number, key in enumerate(arm.passages)}
+    _, turn = np.unique(rows["round"].to_numpy(), return_inverse=True)
+    mine = (rows["arm"].astype(str) == arm.arm).to_numpy(bool)
+    own = rows[mine]
+    passage = [place[str(t), str(p)] for t, p in zip(own["text"], own["passage"], strict=True)]
+    size = np.searchsorted(arm.sizes, own["context_tokens"].to_numpy(np.int64))
+    found[passage, size, turn[mine]] = own[name].to_numpy(np.float64, na_value=np.nan)
+    return found
+
+
+def _sizes(values: Floats, arm: ArmOutcomes, drawn: ClusterBootstrap) -> list[MetricSize]:
+    means = mean_known(values)
+    found = []
+    for size, tokens in enumerate(arm.sizes):
+        known = means[~np.isnan(means[:, size]), size]
+        low, high = _interval(means[:, size], drawn)
+        found.append(
+            MetricSize(
+                context_tokens=int(tokens),
+                n=int((~np.isnan(values[:, size])).sum()),
+                n_passages=len(known),
+                mean=float(known.mean()) if len(known) else None,
+                ci_low=low,
+                ci_high=high,
+                rounds=round_means(values[:, size]),
+            )
+        )
+    return found
+
+
+def _interval(values: Floats, drawn: ClusterBootstrap) -> tuple[float | None, float | None]:
+    """As of the score, whatever the metric's scale: the bootstrap is of values near 0."""
+    known = values[~np.isnan(values)]
+    if not len(known):
+        return None, None
+    centre = float(known.mean())
+    reach = float(np.abs(known - centre).max())
+    if reach <= 1e-12 * max(abs(centre), 1.0):
+        return None, None
+    low, high = drawn.interval((values - centre) / reach / _ROOM)
+    if low is None or high is None:
+        return None, None
+    return centre + low * reach * _ROOM, centre + high * reach * _ROOM
+
+
+_ROOM = 100.0
+"""So far do the limits of -1..1 lie beyond all values."""

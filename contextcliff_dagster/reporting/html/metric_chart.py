@@ -1,0 +1,186 @@
+"""Many metrics over context size, a line an arm or a run: a picture that the reader chooses.
+
+A page has one such picture, whose panels ``assets/metric_panel.js`` draws. Without scripts, and on
+paper, it is left out: a plain picture of the same figures belongs into a fold of the page.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from contextcliff_dagster.reporting.html.escaping import text
+from contextcliff_dagster.reporting.html.page import DRAWING, Interactive
+from contextcliff_dagster.reporting.markdown.escaping import one_line
+
+_DIGITS = 4
+Interval = tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """What a panel shows. ``labels``: names of the values 0, 1, ... of an ordinal metric."""
+
+    key: str
+    name: str
+    inverted: bool = False
+    labels: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A metric of a line at one context size.
+
+    Attributes:
+        mean: None where it was not measured.
+        interval: of the mean; None without one.
+        count: what the mean is of, in words: ``80 continuations of 8 passages``.
+        rounds: means of single rounds; empty where they are not known.
+    """
+
+    mean: float | None
+    interval: Interval | None = None
+    count: str = ""
+    rounds: Sequence[float | None] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Author:
+    """The author's own figures, a horizontal line in each panel.
+
+    Attributes:
+        figures: metric -> figure, with the ends of the band around it.
+        line: number of the line that it belongs to; None: of all.
+    """
+
+    figures: Mapping[str, tuple[float, Interval | None]]
+    line: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """An arm or a run: ``about`` are short statements of how it was made, for the hint.
+
+    ``points``: metric -> one point for each of ``sizes`` (tokens, ascending).
+    """
+
+    name: str
+    sizes: Sequence[int]
+    points: Mapping[str, Sequence[Point]]
+    about: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class MetricChart:
+    """Metrics, lines, authors, and the words around them.
+
+    Attributes:
+        title: of the section.
+        kind: what a line is: ``arm`` or ``run``.
+        bars, band: what the bars and the author's line with its band are, a sentence each.
+        first: metrics of the first four panels.
+    """
+
+    title: str
+    kind: str
+    metrics: Sequence[Metric]
+    lines: Sequence[Line]
+    authors: Sequence[Author] = ()
+    bars: str = ""
+    band: str = ""
+    first: Sequence[str] = ()
+
+
+def metric_chart_html(chart: MetricChart) -> str:
+    """The section of ``chart``, which its scripts fill; hidden without them, and on paper."""
+    words = " ".join(filter(None, [chart.bars, chart.band]))
+    return (
+        f'<section id="picture" hidden><h2>{text(chart.title)}</h2>\n'
+        '<details id="switches" hidden><summary>Change the picture</summary></details>\n'
+        '<div id="panels"></div>\n'
+        '<template id="figure"><figure><svg role="group"></svg><div class="hint" hidden></div>'
+        "</figure></template>\n"
+        f'<p id="note">{text(words)}</p>\n'
+        '<p id="shown" class="unseen" aria-live="polite"></p>\n</section>\n'
+    )
+
+
+def metric_chart_interactive(chart: MetricChart) -> Interactive:
+    """Data, scripts and style of ``chart``; numbers have four digits."""
+    payload = {
+        "kind": chart.kind,
+        "first": list(chart.first) or [metric.key for metric in chart.metrics[:4]],
+        "metrics": [
+            {
+                "key": metric.key,
+                "name": metric.name,
+                "inverted": metric.inverted,
+                "labels": list(metric.labels),
+            }
+            for metric in chart.metrics
+        ],
+        "lines": [_line(line, chart.metrics) for line in chart.lines],
+        "authors": [
+            {
+                "line": author.line,
+                "figures": {
+                    key: [_short(mean), *(map(_short, band) if band else (None, None))]
+                    for key, (mean, band) in author.figures.items()
+                },
+            }
+            for author in chart.authors
+        ],
+    }
+    scripts = (*DRAWING, "metric_panel.js", "metric_controls.js")
+    return Interactive(payload, scripts, "metrics.css")
+
+
+def number_words(value: float) -> str:
+    """``value`` to three digits: as the page's tables and hints show a metric.
+
+    >>> [number_words(x) for x in (0.98765, 45.21, -1234.5, 0.00012, 3.0)]
+    ['0.988', '45.2', '-1,234', '0.00012', '3']
+    """
+    if abs(value) >= 1000:
+        return f"{value:,.0f}"
+    return f"{value:.3g}"
+
+
+def interval_words(mean: float | None, interval: Interval | None) -> str:
+    """``45.2 [43.1, 47]``, or ``not measured``."""
+    if mean is None:
+        return "not measured"
+    ends = f" [{', '.join(map(number_words, interval))}]" if interval else ""
+    return f"{number_words(mean)}{ends}"
+
+
+def _line(line: Line, metrics: Sequence[Metric]) -> dict[str, Any]:
+    labels = {metric.key: metric.labels for metric in metrics}
+    return {
+        "name": one_line(line.name),
+        "about": [one_line(words) for words in line.about],
+        "sizes": list(line.sizes),
+        "metrics": {
+            key: {
+                "mean": [_short(point.mean) for point in points],
+                "low": [_short(point.interval and point.interval[0]) for point in points],
+                "high": [_short(point.interval and point.interval[1]) for point in points],
+                "words": [_words(point, labels[key]) for point in points],
+                "count": [point.count for point in points],
+                "rounds": [[_short(value) for value in point.rounds] for point in points],
+            }
+            for key, points in line.points.items()
+            if key in labels and any(point.mean is not None for point in points)
+        },
+    }
+
+
+def _words(point: Point, labels: Sequence[str]) -> str:
+    if labels and point.mean is not None:
+        return labels[round(point.mean)]
+    return interval_words(point.mean, point.interval)
+
+
+def _short(value: float | None) -> float | None:
+    return None if value is None else float(f"{value:.{_DIGITS}g}")
