@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from contextcliff_dagster.experiments.continuation.prose.memorisation import (
     ChanceOverlap,
@@ -44,7 +44,7 @@ def recitation_of(
         )
     ]
     cells = measured.assign(recited=recited).groupby(["arm", "context_tokens"])["recited"]
-    counts = cells.agg(["size", "sum"]).to_dict("index")
+    counts: dict[Any, Any] = cells.agg(["size", "sum"]).to_dict("index")
     return Recitation(
         chance_run=chance.longest_run,
         chance_share=chance.shared_runs,
@@ -59,7 +59,7 @@ def recitation_of(
     )
 
 
-def _size(tokens: int, counts: Mapping[str, int]) -> RecitedSize:
+def _size(tokens: int, counts: Mapping[Any, int]) -> RecitedSize:
     n, recited = int(counts.get("size", 0)), int(counts.get("sum", 0))
     return RecitedSize(context_tokens=tokens, n=n, recited=recited)
 

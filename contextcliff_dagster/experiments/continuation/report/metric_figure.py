@@ -97,11 +97,12 @@ def plot_metrics(result: ContinuationResult) -> bytes | None:
 
 def _draw(axes: Axes, sizes: Sequence[int], points: Sequence[Point], number: int) -> None:
     style = look(number)
-    known = [(x, one) for x, one in zip(sizes, points, strict=False) if one.mean is not None]
-    at, means = [x for x, _ in known], [one.mean for _, one in known]
+    found = [(x, one.mean, one) for x, one in zip(sizes, points, strict=False)]
+    known = [(x, mean, one) for x, mean, one in found if mean is not None]
+    at, means = [x for x, _, _ in known], [mean for _, mean, _ in known]
     axes.plot(at, means, color=style.colour, ls=style.dash, lw=1.2, zorder=3)
     draw_markers(axes, at, means, style.colour, marker=style.marker, ms=4, mew=0.5, zorder=4)
-    for x, one in known:
+    for x, _, one in known:
         if one.interval is not None:
             axes.plot([x, x], one.interval, color=style.colour, lw=0.9, zorder=2)
 
