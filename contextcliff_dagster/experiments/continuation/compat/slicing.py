@@ -113,31 +113,28 @@ def sliced(
     repeated = there < needed
     if repeated:
         text *= needed // max(there, 1) + 1
-    window = pruned(first_tokens(text, tokenizer, needed), tokenizer, max_context)
+    enough = _reach(len(text), lambda n: tokenizer.count(text[:n]) > needed, needed)
+    window = pruned(text[:enough], tokenizer, max_context)
     return Slices(window, tokenizer, max_tokens, overhead, repeated)
-
-
-def first_tokens(text: str, tokenizer: TokenCounter, most: int) -> str:
-    """The longest beginning of ``text`` of at most ``most`` tokens, to the character."""
-    high = _reach(len(text), lambda n: tokenizer.count(text[:n]) > most, most)
-    n = bisect.bisect_right(range(high), most, key=lambda n: tokenizer.count(text[:n])) - 1
-    return text[:n]
 
 
 def last_tokens(text: str, tokenizer: TokenCounter, most: int) -> str:
     """The longest end of ``text`` of at most ``most`` tokens, to the character."""
     end = len(text)
-    high = _reach(end, lambda n: tokenizer.count(text[end - n :]) > most, most)
-    n = bisect.bisect_right(range(high), most, key=lambda n: tokenizer.count(text[end - n :])) - 1
-    return text[end - n :]
+
+    def count(characters: int) -> int:
+        return tokenizer.count(text[end - characters :])
+
+    high = _reach(end, lambda n: count(n) > most, most)
+    return text[end - bisect.bisect_right(range(high + 1), most, key=count) + 1 :]
 
 
 def _reach(length: int, is_over: Callable[[int], bool], tokens: int) -> int:
-    """Characters, plus one, that hold ``tokens`` for certain: long texts are not counted whole."""
+    """Characters that hold ``tokens`` for certain, or all: long texts are not counted whole."""
     n = max(8 * tokens, 64)
     while n < length and not is_over(n):
         n *= 2
-    return min(n, length) + 1
+    return min(n, length)
 
 
 def pruned(text: str, tokenizer: TokenCounter, most: int) -> str:
