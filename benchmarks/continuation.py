@@ -1,18 +1,19 @@
 """What measuring and judging continuations costs, and how often the conclusions are right.
 
     python benchmarks/continuation.py metrics [--generations 1000] [--jobs 2]
-    python benchmarks/continuation.py collapse [--prose FOLDER ...] [--every 1]
+    python benchmarks/continuation.py collapse [--prose FOLDER ...] [--most 60]
     python benchmarks/continuation.py score [--passages 200]
-    python benchmarks/continuation.py null|planted|coverage|analysis  (continuation_error_rates.py)
+    python benchmarks/continuation.py null|planted|analysis  (continuation_error_rates.py)
+    python benchmarks/continuation.py coverage|arms          (continuation_coverage.py)
 
 "metrics": seconds for all metrics and signs of collapse of so many generations of 1,024 tokens, 770
 words each, without embeddings, and for the metrics of compat: stretches of the novels in data/prose
 (`make prose`), else of random words.
 
-"collapse": how many human passages (of the .txt files in the folders; default data/prose) of 95,
-190 and 770 words are called a collapse, without and with another passage of their text as the
-author's, which tags they get, and the most extreme value of each sign; then how many of 200
-passages are called one after a collapse was planted in their second half.
+"collapse": how many human passages (of the .txt files in the folders; default data/prose) of 100,
+200, 400 and 700 words are called a collapse, text by text, without and with the passage before as
+the author's, which tags they get, and the most extreme value of each sign; then how many of 200
+passages of the first folder are called one after a collapse was planted in their second half.
 
 "score": of human passages against others of their text: mean, share below .05 and .25, and greatest
 distance from uniform (Kolmogorov-Smirnov), with 24 passages of one text and with half of all; then
@@ -35,7 +36,8 @@ for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(variable, "1")
 
 import numpy as np
-from continuation_error_rates import show_analysis, show_coverage, show_null, show_planted
+from continuation_coverage import show_arms, show_coverage
+from continuation_error_rates import show_analysis, show_null, show_planted
 
 ROOT = Path(__file__).resolve().parents[1]
 WORDS = 770
@@ -95,11 +97,13 @@ def show_metrics(given: argparse.Namespace) -> None:
 
 def human_passages(folders: list[Path], words: int, most: int = 1 << 30) -> dict[str, list[str]]:
     """Text -> consecutive passages of so many words."""
+    from contextcliff_dagster.experiments.continuation.prose.words import read_prose
+
     passages = {}
     for path in sorted(one for folder in folders for one in folder.glob("*.txt")):
-        whole = path.read_text(encoding="utf-8").split()
-        starts = range(0, len(whole) - words, words)
-        passages[path.stem] = [" ".join(whole[at : at + words]) for at in starts][:most]
+        whole = read_prose(path.read_text(encoding="utf-8"))
+        bounds = pairwise([0, *map(int, whole.starts[words::words])])
+        passages[path.stem] = [whole.text[a:b].strip() for a, b in bounds][:most]
     return passages
 
 
@@ -152,7 +156,7 @@ def extremes(passages: list[str]) -> dict[str, float]:
     from contextcliff_dagster.experiments.continuation.prose.collapse import LIMITS, signs_of
     from contextcliff_dagster.experiments.continuation.prose.words import read_prose
 
-    signs = [signs_of(read_prose(text), text, "English", None) for text in passages]
+    signs = [signs_of(read_prose(text), text, None, None) for text in passages]
     return {
         name: (max if limit > 0 else min)(getattr(one, name) for one in signs)
         for name, limit in LIMITS.items()
@@ -160,35 +164,42 @@ def extremes(passages: list[str]) -> dict[str, float]:
 
 
 def show_collapse(given: argparse.Namespace) -> None:
+    with ProcessPoolExecutor(given.jobs) as pool:
+        for words in (100, 200, 400, 700):
+            print(f"collapse: passages of {words} words", flush=True)
+            known = human_passages(given.prose, words)
+            texts = {k: of[:: max(len(of) // given.most, 1)] for k, of in known.items()}
+            for name, of in texts.items():
+                alone = Counter(pool.map(tag, [(one, None) for one in of], chunksize=50))
+                pairs = [(text, author) for author, text in pairwise(of)]
+                paired = Counter(pool.map(tag, pairs, chunksize=50))
+                shown = [f"{len(of) - alone.pop('', 0)} of {len(of):,} {dict(alone)}"]
+                shown += [f"{len(pairs) - paired.pop('', 0)} of {len(pairs):,} {dict(paired)}"]
+                print(f"  {name}: alone {shown[0]}, with the author's {shown[1]}", flush=True)
+            if given.extremes:
+                show_extremes(list(pool.map(extremes, [of for of in texts.values() if of])))
+            first = [
+                text for one in given.prose[:1] for p in one.glob("*.txt") for text in known[p.stem]
+            ]
+            sample = first[:: max(len(first) // 200, 1)][:200]
+            for how in COLLAPSES:
+                planted = [
+                    (broken(text, how, at), sample[at - 1]) for at, text in enumerate(sample)
+                ]
+                tags = Counter(pool.map(tag, planted, chunksize=20))
+                found = len(planted) - tags.pop("", 0)
+                print(f"  planted, {how:18} {found:>4} of {len(planted)} {dict(tags)}", flush=True)
+
+
+def show_extremes(found: list[dict[str, float]]) -> None:
     from contextcliff_dagster.experiments.continuation.prose.collapse import LIMITS
 
-    with ProcessPoolExecutor(given.jobs) as pool:
-        for words in (95, 190, 770):
-            texts = {k: of[:: given.every] for k, of in human_passages(given.prose, words).items()}
-            alone = [(text, None) for of in texts.values() for text in of]
-            paired = [(a, b) for of in texts.values() for a, b in pairwise(of)]
-            for name, pairs in (("alone", alone), ("with the author's", paired)):
-                tags = Counter(pool.map(tag, pairs, chunksize=50))
-                wrong = len(pairs) - tags.pop("", 0)
-                print(
-                    f"collapse: {words} words, {name}: {wrong} of {len(pairs):,} human passages"
-                    f" ({wrong / len(pairs):.5f}) {dict(tags)}",
-                    flush=True,
-                )
-            found = list(pool.map(extremes, texts.values()))
-            print(
-                "  most extreme: "
-                + ", ".join(
-                    f"{name} {(max if limit > 0 else min)(one[name] for one in found):.3g}"
-                    f" (limit {abs(limit):g})"
-                    for name, limit in LIMITS.items()
-                )
-            )
-            first = [text for of in texts.values() for text in of][:200]
-            for how in COLLAPSES:
-                planted = [(broken(text, how, at), first[0]) for at, text in enumerate(first)]
-                tags = Counter(pool.map(tag, planted, chunksize=20))
-                print(f"  {how:18} {len(planted) - tags['']:>4} of {len(planted)} {dict(tags)}")
+    shown = (
+        f"{name} {(max if limit > 0 else min)(one[name] for one in found):.3g}"
+        f" (limit {abs(limit):g})"
+        for name, limit in LIMITS.items()
+    )
+    print("  most extreme: " + ", ".join(shown), flush=True)
 
 
 def described(scores: list[float | None]) -> str:
@@ -245,11 +256,14 @@ PARTS: dict[str, Callable[[argparse.Namespace], None]] = {
     "null": show_null,
     "planted": show_planted,
     "coverage": show_coverage,
+    "arms": show_arms,
     "analysis": show_analysis,
 }
 
 
 def main() -> None:
+    from tools.fetch_prose import prose_folder
+
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parts = parser.add_subparsers(dest="part", required=True)
     metrics = parts.add_parser("metrics")
@@ -257,13 +271,16 @@ def main() -> None:
     metrics.add_argument("--jobs", type=int, default=2)
     for part in ("collapse", "score"):
         one = parts.add_parser(part)
-        one.add_argument("--prose", type=Path, nargs="+", default=[ROOT / "data" / "prose"])
+        one.add_argument("--prose", type=Path, nargs="+", default=[prose_folder()])
         one.add_argument("--jobs", type=int, default=2)
-        one.add_argument("--every", type=int, default=1, help="passage")
+        one.add_argument("--most", type=int, default=1 << 30, help="passages of each text")
     one.add_argument("--passages", type=int, default=200, help="of each text")
-    for part, studies in (("null", 1_000), ("planted", 200), ("coverage", 1_000), ("analysis", 1)):
+    parts.choices["collapse"].add_argument("--extremes", action="store_true")
+    judged = {"null": 1_000, "planted": 200, "coverage": 1_000, "arms": 1_000, "analysis": 1}
+    for part, studies in judged.items():
         rates = parts.add_parser(part)
         rates.add_argument("--studies", type=int, default=studies)
+        rates.add_argument("--source", nargs="+", default=["simulated", "prose"])
         rates.add_argument("--share", type=float, default=0.3)
         rates.add_argument("--jobs", type=int, default=2)
     given = parser.parse_args()

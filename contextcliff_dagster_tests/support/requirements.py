@@ -1,8 +1,8 @@
 """What a test needs of the machine: without it, skip with a reason, or fail where it must be there.
 
-`CONTEXTCLIFF_REQUIRE=browser,postgres,torch` (`vllm`, `celery`, `ray`, `log_tools` and
-`gateway_tools`, too) names what must be there (continuous integration sets it): a test that would
-have been skipped for lack of it then fails.
+`CONTEXTCLIFF_REQUIRE=browser,postgres,torch` (`vllm`, `celery`, `ray`, `log_tools`,
+`gateway_tools` and `prose`, too) names what must be there (continuous integration sets it): a test
+that would have been skipped for lack of it then fails.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import pytest
 REQUIRE_VARIABLE = "CONTEXTCLIFF_REQUIRE"
 LOG_TOOLS_VARIABLE = "CONTEXTCLIFF_LOG_TOOLS"
 GATEWAY_TOOLS_VARIABLE = "CONTEXTCLIFF_GATEWAY_TOOLS"
+PROSE_VARIABLE = "CONTEXTCLIFF_PROSE"
 
 
 def chromium() -> str | None:
@@ -141,6 +142,14 @@ def _lacks_gateway_tools() -> str | None:
     )
 
 
+def _novel_files() -> list[Path]:
+    return sorted(Path(os.environ.get(PROSE_VARIABLE) or "/nowhere").glob("*.txt"))
+
+
+def _lacks_prose() -> str | None:
+    return None if _novel_files() else f"needs novels: make prose, then {PROSE_VARIABLE}=data/prose"
+
+
 _CHECKS: dict[str, Callable[[], str | None]] = {
     "torch": _lacks_torch,
     "vllm": _lacks_vllm,
@@ -152,6 +161,7 @@ _CHECKS: dict[str, Callable[[], str | None]] = {
     "ray": _lacks_ray,
     "log_tools": _lacks_log_tools,
     "gateway_tools": _lacks_gateway_tools,
+    "prose": _lacks_prose,
 }
 
 
@@ -189,12 +199,9 @@ def published_file(name: str) -> Path:
 
 
 def novels() -> dict[str, str]:
-    """Name -> text of the novels in the folder `CONTEXTCLIFF_PROSE`; skips without them."""
-    folder = os.environ.get("CONTEXTCLIFF_PROSE", "")
-    texts = {p.stem: p.read_text("utf-8") for p in sorted(Path(folder or "/nowhere").glob("*.txt"))}
-    if not texts:
-        pytest.skip("needs novels: make prose, then set CONTEXTCLIFF_PROSE=data/prose")
-    return texts
+    """Name -> text of the novels in the folder `CONTEXTCLIFF_PROSE`, as `require("prose")`."""
+    require("prose")
+    return {path.stem: path.read_text("utf-8") for path in _novel_files()}
 
 
 def _leave(name: str, reason: str) -> NoReturn:

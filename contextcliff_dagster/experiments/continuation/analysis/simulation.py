@@ -7,6 +7,7 @@ of human passages are. From a size on, a share of generations is spoiled.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -22,6 +23,21 @@ Spoiled = Literal["looped", "simplified", "shuffled"]
 """`looped`: score 0 and a collapse tag; `simplified` and `shuffled`: a score that is lower by 1.5
 and 2.5 SD, and no tag."""
 _SHIFT: dict[Spoiled, float] = {"simplified": 1.5, "shuffled": 2.5}
+
+
+def mean_score(mu: float, spoiled: Spoiled | None = None) -> float:
+    """Mean score at the level ``mu``, of spoiled generations where ``spoiled`` is given.
+
+    Of a normal variable Z of variance 1, Phi(mu + Z) has the mean Phi(mu / sqrt(2)).
+
+    >>> mean_score(0.0), mean_score(0.0, "looped"), round(mean_score(0.0, "simplified"), 3)
+    (0.5, 0.0, 0.144)
+    """
+    from scipy.special import ndtr
+
+    if spoiled == "looped":
+        return 0.0
+    return float(ndtr((mu - (_SHIFT[spoiled] if spoiled else 0.0)) / math.sqrt(2.0)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -43,7 +43,7 @@ def trend_over_sizes(
         observed -= float((y @ centred).sum())
         spread += len(rows) * float(centred @ centred)
         per_passage[rows] = y @ centred / (centred @ centred)
-        for values in y:
+        for values in y[np.ptp(y, axis=1) > 0.0]:
             falls -= rng.permuted(np.tile(values, (PERMUTATIONS, 1)), axis=1) @ centred
     if spread == 0.0 or np.ptp(falls) < 1e-12:
         return None

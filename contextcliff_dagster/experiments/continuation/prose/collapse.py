@@ -8,8 +8,11 @@ passage shows, too, is style and no collapse.
 from __future__ import annotations
 
 import re
+import unicodedata
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 from typing import Literal
 
@@ -28,7 +31,11 @@ from contextcliff_dagster.experiments.continuation.prose.language import (
     languages_of,
     script_shares,
 )
-from contextcliff_dagster.experiments.continuation.prose.words import Prose, read_prose
+from contextcliff_dagster.experiments.continuation.prose.words import (
+    WIDE,
+    Prose,
+    read_prose,
+)
 
 Collapse = Literal[
     "", "empty", "garbage", "loop", "repetition", "language_switch", "salad", "runaway", "chatter"
@@ -40,8 +47,8 @@ talk about the task. "" is none."""
 _LOOP_PERIOD = 200
 _PHRASE = 5
 _LANGUAGE_WINDOW = 40
-_UNSPACED = re.compile(r"\S{41,}")
-_SYMBOL = re.compile(r"[^\w\s.,;:!?'()—-]")
+_UNSPACED = re.compile(rf"[^\s{WIDE}]{{41,}}")
+_MARKS_OF_PROSE = frozenset("_.,;:!?'()—-、。・،؛؟।")
 _CHATTER = re.compile(
     r"\bas an? (?:ai|artificial intelligence|(?:large )?language model)\b"
     r"|\bi(?:'m| am)? (?:can'?t|cannot|unable to|not able to|won'?t) (?:\w+ )?"
@@ -66,7 +73,8 @@ class Signs:
     Attributes:
         words: count.
         symbols: share of characters that are neither letters, figures, blanks nor marks of prose.
-        unspaced: share of characters in runs of more than 40 without a blank.
+        unspaced: share of characters in runs of more than 40 without a blank, of scripts with
+            blanks.
         looped_words: longest run of words that repeat what was one period before, for at least two
             periods.
         repeated_phrases: share of runs of five words that were there before, in the 200 words where
@@ -145,7 +153,7 @@ def signs_of(prose: Prose, text: str, language: str | None, author: Prose | None
     bounds = [0, *map(int, prose.sentence_ends), len(words)]
     return Signs(
         words=float(len(words)),
-        symbols=len(_SYMBOL.findall(prose.text)) / len(prose.text),
+        symbols=_symbol_share(prose.text),
         unspaced=sum(map(len, _UNSPACED.findall(prose.text))) / len(prose.text),
         looped_words=float(looped_words(ids)),
         repeated_phrases=_repeated_phrases(ids),
@@ -157,6 +165,18 @@ def signs_of(prose: Prose, text: str, language: str | None, author: Prose | None
         longest_sentence=float(max(b - a for a, b in pairwise(bounds))),
         chatter=float(_CHATTER.search(small) is not None),
     )
+
+
+def _symbol_share(text: str) -> float:
+    return sum(n for one, n in Counter(text).items() if _is_symbol(one)) / len(text)
+
+
+@lru_cache(maxsize=4096)
+def _is_symbol(one: str) -> bool:
+    if one.isalnum() or one.isspace() or one in _MARKS_OF_PROSE:
+        return False
+    # Vowel signs and accents are parts of letters.
+    return not unicodedata.category(one).startswith("M")
 
 
 def looped_words(ids: Ids) -> int:

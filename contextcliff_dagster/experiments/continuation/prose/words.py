@@ -44,7 +44,8 @@ _EMPHASIS = re.compile(
 _ELLIPSIS = re.compile(r"\.(?:\s?\.)+")
 _BLANKS = re.compile(r"\s+")
 
-_WIDE = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
+WIDE = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
+"""Letters of scripts that part no words, as ranges of a regular expression."""
 _END = re.compile(r"[.!?]+[')\]]*(?=\s|$)|[。！？।۔؟]+'?")
 _AHEAD = re.compile(r"[^\W_]")
 _BEFORE = re.compile(r"[^\s'(\[]+$")
@@ -136,8 +137,8 @@ def _word_pattern(text: str) -> re.Pattern[str]:
 
 @lru_cache(maxsize=64)
 def _compiled_word(marks: str) -> re.Pattern[str]:
-    letter = rf"(?:[^\W\d_{_WIDE}]{f'|[{marks}]' if marks else ''})"
-    return re.compile(rf"[{_WIDE}]|{letter}+(?:'{letter}+)*|\d+(?:[.,:]\d+)*")
+    letter = rf"(?:[^\W\d_{WIDE}]{f'|[{marks}]' if marks else ''})"
+    return re.compile(rf"[{WIDE}]|{letter}+(?:'{letter}+)*|\d+(?:[.,:]\d+)*")
 
 
 @lru_cache(maxsize=4096)

@@ -30,6 +30,13 @@ chien de la ferme, qui ne voulait plus rien manger depuis que son maître était
 RUSSIAN = """Он вышел на улицу и долго стоял у ворот, не зная, куда ему идти. Снег уже сошёл, на
 дороге блестели лужи, и старая лошадь соседа медленно тянула пустую телегу в сторону реки. Никто не
 ответил ему, когда он окликнул возницу. """
+JAPANESE = (
+    "朝の港は静かだった。彼は船の前で長いあいだ待っていたが、誰も来なかった。"
+    "空は灰色で、風は冷たく、遠くで犬が二度吠えた。「早いですね」と彼女は言い、"
+    "温かい茶を差し出した。二人は何も話さず、島の教会の鐘が鳴るまで、波の音を聞いていた。"
+)
+HINDI = """सुबह बंदरगाह शांत था और वह बहुत देर तक नाव के पास खड़ा रहा। कोई नहीं आया, फिर भी उसने लौटने का
+विचार नहीं किया। दूर किसी गाँव से घंटी की आवाज़ आई, और पानी पर हल्की धूप फैल गई।"""
 DRIFT = " ".join(
     f"The {a} was {b}, and the people of the {a} were {b} too, as they had always been."
     for a in ("house", "street", "town", "river", "road", "field")
@@ -80,6 +87,12 @@ def test_a_whole_text_in_another_language_is_a_switch_only_against_its_author() 
     assert collapse_of(FRENCH, HARBOUR) == "language_switch"
     assert collapse_of(FRENCH) == ""
     assert collapse_of(FRENCH, FRENCH[120:] + FRENCH[:120]) == ""
+
+
+@pytest.mark.parametrize("text", [JAPANESE, HINDI, RUSSIAN])
+def test_prose_of_other_scripts_is_no_collapse(text: str) -> None:
+    assert collapse_of(text) == ""
+    assert collapse_of(text, text[: len(text) // 2]) == ""
 
 
 def test_what_the_author_does_too_is_style() -> None:
