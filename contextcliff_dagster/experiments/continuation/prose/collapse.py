@@ -77,8 +77,8 @@ class Signs:
             blanks.
         looped_words: longest run of words that repeat what was one period before, for at least two
             periods.
-        repeated_phrases: share of runs of five words that were there before, in the 200 words where
-            it is highest.
+        repeated_phrases: share of runs of five words, ten where words are single characters, that
+            were there before, in the 200 words where it is highest.
         lowest_diversity: distinct words / words in the 50 words where it is lowest.
         highest_diversity: the same in the 100 words where it is highest; 0 in a shorter text.
         foreign: share of stretches of 40 words in another language than the author's.
@@ -156,7 +156,7 @@ def signs_of(prose: Prose, text: str, language: str | None, author: Prose | None
         symbols=_symbol_share(prose.text),
         unspaced=sum(map(len, _UNSPACED.findall(prose.text))) / len(prose.text),
         looped_words=float(looped_words(ids)),
-        repeated_phrases=_repeated_phrases(ids),
+        repeated_phrases=_repeated_phrases(ids, _phrase_words(words)),
         lowest_diversity=float(lowest),
         highest_diversity=float(highest),
         foreign=_foreign_share(words, expected),
@@ -193,8 +193,13 @@ def looped_words(ids: Ids) -> int:
     return longest
 
 
-def _repeated_phrases(ids: Ids) -> float:
-    phrases = ngram_ids(ids, _PHRASE)
+def _phrase_words(words: Sequence[str]) -> int:
+    # Where characters are read as words, a word has about two of them.
+    return _PHRASE if sum(map(len, words)) > 1.5 * len(words) else 2 * _PHRASE
+
+
+def _repeated_phrases(ids: Ids, words: int) -> float:
+    phrases = ngram_ids(ids, words)
     if not len(phrases):
         return 0.0
     total = np.concatenate(([0], np.cumsum(last_seen(phrases) >= 0)))

@@ -30,17 +30,40 @@ can could may might must ought
 """
 _OTHERS = {
     "French": """le la les un une des du de et est dans que qui il elle nous vous ils elles je ne
-        pas au aux ce cette ces son sa ses mais pour sur avec par était sont ou où se leur plus""",
+        pas au aux ce cette ces son sa ses mais pour sur avec par était sont ou où se leur plus
+        l d qu c j n s m à en y on ne si sans sous dans entre chez vers dont tout tous toute toutes
+        même comme lorsque quand parce afin cela ceci ils lui leurs notre votre nos vos mon ma mes
+        être avoir a ai ont avait peut doit fait aussi très ainsi donc alors car chaque aucun""",
     "German": """der die das den dem des ein eine einen einem einer und ist in zu nicht er sie es
-        wir ihr ich sich mit auf für von war sind auch als an aus bei nach wie aber dass hatte""",
+        wir ihr ich sich mit auf für von war sind auch als an aus bei nach wie aber dass hatte
+        im am zum zur vom durch um über unter vor bis gegen ohne zwischen während oder wenn weil
+        ob denn doch noch nur so sehr kein keine keinen dies diese dieser dieses diesen jede jeder
+        man mich mir dich uns ihm ihn ihnen ihre ihren seine seinen mein was wer wo hier dort da
+        wird werden wurde wurden kann können muss soll sein haben hat hatten eines alle""",
     "Spanish": """el la los las un una unos unas y es en que de del no se su sus lo le les por con
-        para como más pero al fue era son este esta muy ya cuando había""",
+        para como más pero al fue era son este esta muy ya cuando había
+        a o u e ni si sin sobre entre hasta desde hacia también porque aunque donde quien cual cuyo
+        esto estos estas ese esa eso esos aquel aquella él ella ellos ellas yo me mi mis tu te nos
+        nuestro cada todo todos toda todas otro otra otros ser es está están ha han
+        puede debe hay""",
     "Italian": """il lo la gli le un una uno e è in che di del della dei non si con per come ma al
-        alla da dal sono era più nel nella questo questa anche quando""",
+        alla da dal sono era più nel nella questo questa anche quando
+        i l d un gli delle degli dello dell dall dalla dalle all agli alle ai nell nei nelle negli
+        sul sulla sui su tra fra per o se perché dove chi cui quale quali ciò si ci ne mi ti vi lui
+        lei loro io noi voi suo sua suoi sue ogni tutto tutti tutte altro altri essere ha hanno
+        può deve stato quello quella quelli così già ancora""",
     "Portuguese": """o a os as um uma e é em que de do da dos das não se com por para como mas ao
-        no na foi era são mais seu sua ele ela quando muito""",
+        no na foi era são mais seu sua ele ela quando muito
+        à às aos nos nas num numa pelo pela pelos pelas sem sobre entre até desde também porque ou
+        nem onde quem qual cujo isso isto este esta estes estas esse essa esses essas aquele aquela
+        eles elas eu me mim nós lhe seus suas meu minha cada todo todos toda todas outro outra ser
+        está estão há pode deve ter tem já""",
     "Dutch": """de het een en is in van dat niet te zijn hij zij ze wij ik je met op voor aan er
-        maar om was ook als bij naar uit nog had hun""",
+        maar om was ook als bij naar uit nog had hun
+        of dan dus want omdat wanneer hoewel toen door over onder tussen tegen tot tijdens zonder
+        voor vanaf deze dit die daar hier wat wie waar welke hem haar ons u jij jullie men mij mijn
+        zich zijn heeft hebben had worden wordt werd kan kunnen moet zal zou geen wel zo al alle
+        elk elke andere meer zeer alleen""",
 }
 FUNCTION_WORDS = {
     "English": frozenset(_ENGLISH.split()),
