@@ -33,6 +33,13 @@ def metric_chart(
     ``about``: arm -> how it was sampled, in short statements.
     """
     of = "text" if result.arms[0].clusters == "texts" else "passage"
+    lines = [_line(arm, result, (about or {}).get(arm.arm, ())) for arm in result.arms]
+    measured = {
+        key
+        for line in lines
+        for key, of in line.points.items()
+        if any(p.mean is not None for p in of)
+    }
     return MetricChart(
         title="Each metric over context size",
         kind="arm",
@@ -40,13 +47,13 @@ def metric_chart(
             Metric(key, metric_name(key))
             for key in ("score", "intact", *(one.name for one in result.metrics))
         ],
-        lines=[_line(arm, result, (about or {}).get(arm.arm, ())) for arm in result.arms],
+        lines=lines,
         authors=[Author(author_figures(result))],
         bars=f"Points are means over passages; bars are {level(result.confidence)} intervals, "
         f"resampled by {of}.",
         band="Dashed: what the authors wrote after the same points, with a band of one SD between "
         "passages; for the score, human passages and where means of as many lie.",
-        first=FIRST,
+        first=[key for key in FIRST if key in measured][:4],
     )
 
 

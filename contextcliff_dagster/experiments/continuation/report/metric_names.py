@@ -30,8 +30,16 @@ METRIC_NAMES = {
     "near_coherence": "Similarity of neighbouring sentences",
     "far_coherence": "Similarity of sentences five apart",
 }
-FIRST = ("score", "diversity_200", "lix", "repetition_200")
-"""Metrics of the first four panels."""
+FIRST = (
+    "score",
+    "diversity_200",
+    "diversity_50",
+    "lix",
+    "repetition_200",
+    "repetition_50",
+    "intact",
+)
+"""Metrics of the first four panels: the first four that are measured."""
 
 
 def metric_name(key: str) -> str:

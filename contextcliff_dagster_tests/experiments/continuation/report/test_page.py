@@ -16,6 +16,7 @@ from contextcliff_dagster.analysis.profile.context import ProfileContext
 from contextcliff_dagster.contracts.results import to_json
 from contextcliff_dagster.experiments.continuation.analysis.model import analyse_model
 from contextcliff_dagster.experiments.continuation.analysis.simulation import SimulatedStudy
+from contextcliff_dagster.experiments.continuation.report.metric_chart import metric_chart
 from contextcliff_dagster.experiments.continuation.report.page import (
     MEASURED,
     continuation_page,
@@ -28,6 +29,10 @@ from contextcliff_dagster_tests.experiments.continuation.analysis.test_degenerat
     QUICK,
     STUDY,
     rows_of,
+)
+from contextcliff_dagster_tests.experiments.continuation.measured_study import (
+    measured_result,
+    measured_rows,
 )
 
 HOSTILE = "q4|<script>alert(1)</script> [x](http://example.invalid)"
@@ -96,3 +101,10 @@ def test_several_models_have_a_section_each() -> None:
     other = replace(collapsing(), model="small")
     text = as_page(continuation_page([collapsing(), other], title="t").flat())
     assert text.count("\n## `") == 2
+
+
+def test_the_first_panels_are_of_metrics_that_are_measured() -> None:
+    short = measured_rows().assign(diversity_200=np.nan, repetition_200=np.nan)
+    assert metric_chart(measured_result(short)).first == [
+        *("score", "diversity_50", "lix", "repetition_50"),
+    ]
