@@ -128,7 +128,9 @@ def _count_documents(path: Path, tokenizer: Tokenizer) -> tuple[NDArray[np.bytes
                 tokens = checked.refer([texts[row] for _, row in places])
                 for (place, _), count in zip(places, tokens, strict=True):
                     counted[place] = count
-            checked.rest()  # the examples take their own room
+            # The examples take their own room. The vocabulary that counted a small corpus will
+            # count next what requests add to its documents.
+            checked.rest(but_reference=True)
     ids_array = np.frombuffer(digests, dtype="S32")
     order = np.argsort(ids_array)
     return ids_array[order], np.frombuffer(counted, dtype=np.int64)[order]

@@ -19,9 +19,10 @@ from functools import cached_property
 from contextcliff_dagster.contracts import Example
 from contextcliff_dagster.scoring.normalize import (
     answer_tokens,
-    folded_tokens,
+    folded_without_punctuation,
     is_unspaced,
     substitute,
+    tokens_without_punctuation,
 )
 from contextcliff_dagster.scoring.squad import bare
 
@@ -89,11 +90,17 @@ class Haystack:
                 return True
             at = text.find(needle, at + 1)
         tokens = answer_tokens(phrase)
-        return bool(tokens) and f" {' '.join(tokens)} " in self._token_text
+        if not tokens or not all(token in self._without_punctuation for token in tokens):
+            return False  # as most wrong answers: the text is not taken apart for them
+        return f" {' '.join(tokens)} " in self._token_text
+
+    @cached_property
+    def _without_punctuation(self) -> str:
+        return folded_without_punctuation(self._text)
 
     @cached_property
     def _token_text(self) -> str:
-        return f" {' '.join(folded_tokens(self._text))} "
+        return f" {' '.join(tokens_without_punctuation(self._without_punctuation))} "
 
 
 def straightened(text: str) -> str:

@@ -135,11 +135,18 @@ def answer_tokens(text: str) -> list[str]:
 
 def folded_tokens(lowered: str) -> list[str]:
     """`answer_tokens` of a text that went through `fold_forms` and is in lower case already."""
-    if lowered.isascii():
-        lowered = lowered.translate(_ASCII_DELETIONS)
-    else:
-        lowered = remove_punctuation(lowered)
-        lowered = unicodedata.normalize("NFC", lowered)  # a mark may have come to its letter
+    return tokens_without_punctuation(folded_without_punctuation(lowered))
+
+
+def folded_without_punctuation(lowered: str) -> str:
+    """The text of which `folded_tokens` are parts: without punctuation, in NFC."""
+    without = remove_punctuation(lowered)
+    # A mark may have come to its letter.
+    return without if lowered.isascii() else unicodedata.normalize("NFC", without)
+
+
+def tokens_without_punctuation(lowered: str) -> list[str]:
+    """`folded_tokens` of a text that went through `folded_without_punctuation`."""
     characters = "".join(_characters(lowered).difference(string.whitespace))
     if not characters.isascii() and _patterns().character.search(characters):
         return _patterns().token.findall(lowered)

@@ -16,6 +16,7 @@ from contextcliff_dagster.scoring.containment import (
     copied_share,
     not_in_text,
 )
+from contextcliff_dagster.scoring.normalize import answer_tokens
 from contextcliff_dagster.scoring.squad import bare
 
 
@@ -63,6 +64,25 @@ def test_part_of_a_word_or_number_is_not_it(output: str, answer: str) -> None:
 @given(st.text(max_size=40), st.text(max_size=40), st.from_regex(r"[a-z0-9]{1,12}", fullmatch=True))
 def test_set_apart_by_spaces_it_is_found_anywhere(before: str, after: str, answer: str) -> None:
     assert contained(f"{before} {answer} {after}", [answer]) == 1.0
+
+
+_PIECES = st.sampled_from(
+    "12|0|a|the|cat|Cat|\u20ac|.|-|'| |\n|e\u0301|\u00e9|\u0301|"
+    "\u6771|\u4eac|\u0e01|\u0e34|\uff11|\u200b|\u2019|,".split("|")
+)
+
+
+_TEXTS = st.lists(_PIECES, max_size=4).map("".join)
+
+
+@given(_TEXTS, _TEXTS, _TEXTS, st.sampled_from("-'.\u200b"))
+def test_equal_tokens_in_a_row_are_always_held(
+    before: str, phrase: str, after: str, sign: str
+) -> None:
+    text = f"{before} {sign.join(phrase)} {after}"
+    tokens = answer_tokens(phrase)
+    if tokens and f" {' '.join(tokens)} " in f" {' '.join(answer_tokens(text))} ":
+        assert Haystack(text).holds(phrase)
 
 
 @given(st.text(min_size=1, max_size=60))

@@ -108,11 +108,19 @@ class CheckedCounter:
         return_freed_memory()
         return self._refer([whole(text) for text in texts])
 
-    def rest(self) -> None:
-        """Let go of both libraries' vocabularies; what is needed again is loaded again."""
+    def rest(self, *, but_reference: bool = False) -> None:
+        """Let go of both libraries' vocabularies; what is needed again is loaded again.
+
+        With ``but_reference`` that of the reference library stays, where it is loaded.
+        """
         with self._lock:
-            self._fast = self._reference = None
+            self._fast = None
+            if not but_reference:
+                self._forget_reference()
         return_freed_memory()
+
+    def _forget_reference(self) -> None:
+        self._reference = None
 
     def _refer(self, texts: Sequence[str]) -> list[int]:
         if (reference := self._reference) is None:
@@ -138,7 +146,7 @@ class CheckedCounter:
                 texts.append(text[:_OWN_CHARACTERS])
             wanted = self._refer(texts)
             # Never both in memory: the vocabulary of a large model takes 60 to 200 MB in each.
-            self._reference = None
+            self._forget_reference()
             return_freed_memory()
             fast, error = self._loaded()
             return_freed_memory()
@@ -158,7 +166,7 @@ class CheckedCounter:
     def _loaded_again(self) -> Count | None:
         with self._lock:
             if self._fast is None:
-                self._reference = None
+                self._forget_reference()
                 return_freed_memory()
                 self._fast, _ = self._loaded()
             return self._fast

@@ -32,6 +32,7 @@ from contextcliff_dagster.sampling.tokenizers.tiktoken_vocabularies import (
     RANKS_SHA256,
     SAME_RANKS,
     encoding_names,
+    forget_encoding,
     rank_file,
     tiktoken_encoding,
 )
@@ -183,6 +184,10 @@ class TiktokenTokenizer(CheckedCounter):
     def _reference_counter(self) -> CountMany:
         encode = tiktoken_encoding(self._encoding).encode_ordinary
         return lambda texts: [len(encode(text)) for text in texts]
+
+    def _forget_reference(self) -> None:
+        super()._forget_reference()
+        forget_encoding()
 
     def _fast_counter(self) -> Count | None:
         if self._encoding not in RANKS_SHA256:

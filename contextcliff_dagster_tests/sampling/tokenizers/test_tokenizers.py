@@ -233,3 +233,30 @@ def test_unknown_tokenizers_are_refused_in_a_sentence(tmp_path: Path) -> None:
 def test_a_folder_of_a_model_will_do(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "tokenizer.json").write_bytes((folder / "gpt2.json").read_bytes())
     assert open_tokenizer(f"file:{tmp_path}").fingerprint == OPENED["gpt2"][0].fingerprint
+
+
+def test_a_vocabulary_of_tiktoken_is_read_once_until_it_is_let_go(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tiktoken_vocabularies.forget_encoding()
+    read: list[str] = []
+
+    def counted(encoding: str) -> bytes:
+        read.append(encoding)
+        return rank_file(encoding)
+
+    monkeypatch.setattr(tiktoken_vocabularies, "rank_file", counted)
+
+    def count(*, but_reference: bool) -> None:
+        ours = TiktokenTokenizer("cl100k_base")
+        assert ours.count("a few words") == 3
+        ours.rest(but_reference=but_reference)
+
+    count(but_reference=True)
+    count(but_reference=False)
+    assert len(read) == 1
+    count(but_reference=True)
+    assert len(read) == 2
+    ours = TiktokenTokenizer("cl100k_base")
+    ours.compare()  # never both in memory
+    assert tiktoken_vocabularies._from_rank_file.cache_info().currsize == 0
