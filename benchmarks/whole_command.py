@@ -197,9 +197,11 @@ def main() -> int:
     args = parser.parse_args()
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # an installation is compiled, too
     held, everything = True, {}
+    # Commands run in folders of their own.
+    peers, base = (path and path.absolute() for path in (args.peers, args.base))
     for documents in args.documents:
         print(f"\n== {documents:,} documents, {args.repeats} times each, medians", flush=True)
-        everything[documents] = contest(documents, args.repeats, args.peers, args.base)
+        everything[documents] = contest(documents, args.repeats, peers, base)
         for name, costs in everything[documents].items():
             cpu_s, peak_mb, wall_s = (
                 statistics.median(column) for column in zip(*costs, strict=True)
