@@ -7,8 +7,8 @@
     python benchmarks/continuation.py coverage|arms          (continuation_coverage.py)
 
 "metrics": seconds for all metrics and signs of collapse of so many generations of 1,024 tokens, 770
-words each, without embeddings, and for the metrics of compat: stretches of the novels in data/prose
-(`make prose`), else of random words.
+words each, without embeddings; with coherence by the encoder of the extra `embeddings`; and for the
+metrics of compat: stretches of the novels in data/prose (`make prose`), else of random words.
 
 "collapse": how many human passages (of the .txt files in the folders; default data/prose) of 100,
 200, 400 and 700 words are called a collapse, text by text, without and with the passage before as
@@ -29,8 +29,10 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
+from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(variable, "1")
@@ -38,6 +40,9 @@ for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
 import numpy as np
 from continuation_coverage import show_arms, show_coverage
 from continuation_error_rates import show_analysis, show_null, show_planted
+
+if TYPE_CHECKING:
+    from contextcliff_dagster.experiments.continuation.prose.embedders import Embedder
 
 ROOT = Path(__file__).resolve().parents[1]
 WORDS = 770
@@ -71,6 +76,26 @@ def measure_text(text: str) -> tuple[float, float]:
     return words, time.process_time() - start
 
 
+@lru_cache(maxsize=1)
+def encoder() -> Embedder | None:
+    from contextcliff_dagster.experiments.continuation.prose.embedders import local_embedder
+
+    return local_embedder()
+
+
+def measure_coherent(text: str) -> tuple[float, float]:
+    """As `measure_text`, and the coherence of the sentences."""
+    from contextcliff_dagster.experiments.continuation.prose.coherence import sentence_coherence
+    from contextcliff_dagster.experiments.continuation.prose.words import read_prose
+
+    embedder = encoder()
+    words, seconds = measure_text(text)
+    start = time.process_time()
+    if embedder is not None:
+        sentence_coherence(read_prose(text), embedder)
+    return words, seconds + time.process_time() - start
+
+
 def measure_compat(text: str) -> tuple[float, float]:
     """The 27 figures of Context-Tester; a list of familiar words costs the same, empty or not."""
     from contextcliff_dagster.experiments.continuation.compat.metrics import text_metrics
@@ -82,8 +107,13 @@ def measure_compat(text: str) -> tuple[float, float]:
 
 def show_metrics(given: argparse.Namespace) -> None:
     """Seconds of CPU and on the clock; the first calls, with imports, are left out."""
+    from contextcliff_dagster.experiments.continuation.prose.embedders import local_files
+
     texts = generations(given.generations)
-    for name, measure in (("metrics", measure_text), ("compat", measure_compat)):
+    parts = [("metrics", measure_text), ("compat", measure_compat)]
+    if local_files() is not None:
+        parts.insert(1, ("metrics and coherence", measure_coherent))
+    for name, measure in parts:
         with ProcessPoolExecutor(given.jobs) as pool:
             list(pool.map(measure, texts[: 20 * given.jobs]))
             start = time.perf_counter()

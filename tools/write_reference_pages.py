@@ -224,6 +224,8 @@ def _type(annotation: Any) -> str:
         return "list"
     if hasattr(annotation, "__metadata__"):
         return _type(get_args(annotation)[0])
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return "mapping"
     return _TYPES.get(origin or annotation, str(annotation))
 
 

@@ -198,11 +198,11 @@ def write(file: Path, head: Mapping[str, Any], members: Mapping[str, bytes]) -> 
 
 
 def read(
-    file: Path, names: Collection[str], together: Collection[str] = ()
+    file: Path, names: Collection[str], *together: Collection[str]
 ) -> tuple[dict[str, Any], dict[str, bytes], bytes]:
     """Return head, members and bytes of an archive that holds exactly ``names``, all sound.
 
-    ``together``: further members that it may hold, all of them or none.
+    ``together``: further members that it may hold; of each collection all of them or none.
 
     Nothing is ever extracted by a name that the file brings: no path in it can reach outside.
 
@@ -235,7 +235,7 @@ def read(
             raise StoreError(
                 f"{file} was written by a newer version of contextcliff; upgrade this one."
             )
-        names = [*names, *(together if set(together) & infos.keys() else ())]
+        names = [*names, *(one for of in together if set(of) & infos.keys() for one in of)]
         counts = Counter(info.filename for info in archive.infolist())
         odd = sorted(counts.keys() ^ {HEAD, *names}) or [n for n, k in counts.items() if k > 1]
         members = {} if odd else {name: _member(archive, infos[name]) for name in sorted(names)}

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from contextcliff_dagster.archive import calls, container
 from contextcliff_dagster.archive.container import HEAD, malformed
+from contextcliff_dagster.archive.kept_documents import KEPT_MEMBERS, KeptList, pack, unpack
 from contextcliff_dagster.archive.member_checks import (
     MANIFEST_FILES,
     SAMPLE_MEMBERS,
@@ -63,6 +64,7 @@ def export_study(
     *,
     campaign: str | None = None,
     asked: Callable[[Ledger], Iterable[str]] = lambda _: (),
+    documents: Mapping[str, KeptList] | None = None,
 ) -> ArchiveSummary:
     """Write ``study`` with its sample and its own calls to ``file``, all at once or not at all.
 
@@ -70,6 +72,7 @@ def export_study(
         campaign: only this one; all when None.
         asked: gives the keys of the calls that the study asks, so that answers which another study
             of the store paid first go along (`experiments.lookup.asked_keys`); theirs alone do not.
+        documents: of experiments (`experiments.archived_documents.kept_lists`).
 
     Raises:
         StudyError: nothing is measured yet, or there is no such campaign.
@@ -99,6 +102,7 @@ def export_study(
             f"Study {study.name!r} has no {named} in {store.root}; "
             f"see `contextcliff campaign list {study.name}`."
         )
+    members |= pack(documents or {})
     members["study.json"] = container.json_bytes(_describe(study))
     for name, table in tables.items():
         members[f"ledger/{name}.parquet"] = container.parquet_bytes(table)
@@ -116,7 +120,13 @@ def export_study(
     return _summary(study, manifest, tables, data)
 
 
-def import_study(store: Store, file: Path, name: str | None = None) -> tuple[Study, ArchiveSummary]:
+Restore = Callable[["Study", Store, Mapping[str, KeptList], Path], Callable[[], None]]
+"""Checks the documents of experiments, and returns what writes them into the store."""
+
+
+def import_study(
+    store: Store, file: Path, name: str | None = None, restore: Restore | None = None
+) -> tuple[Study, ArchiveSummary]:
     """Bring the study of ``file`` into ``store``; answers that are there already stay as they are.
 
     Nothing of the store changes unless the whole file is sound and fits. Importing twice does
@@ -125,6 +135,8 @@ def import_study(store: Store, file: Path, name: str | None = None) -> tuple[Stu
 
     Args:
         name: of the study in this store; None: as in the file.
+        restore: takes the documents of experiments over
+            (`experiments.archived_documents.restore`); None leaves them.
 
     Raises:
         StoreError: the file is no such archive, is damaged or newer, or contradicts the store
@@ -135,7 +147,7 @@ def import_study(store: Store, file: Path, name: str | None = None) -> tuple[Stu
     from contextcliff_dagster.sampling.manifest import load_manifest
     from contextcliff_dagster.studies import load_studies, measures, own_study
 
-    head, members, data = container.read(file, _MEMBERS, SAMPLE_MEMBERS)
+    head, members, data = container.read(file, _MEMBERS, SAMPLE_MEMBERS, KEPT_MEMBERS)
     allowance = container.Allowance(file, len(data))
     with malformed(file, HEAD):
         head = check_head(head)
@@ -160,6 +172,8 @@ def import_study(store: Store, file: Path, name: str | None = None) -> tuple[Stu
             f"{file} holds another sample of study {study.name!r} than {folder}; "
             "import it into a store of its own with --store DIR."
         )
+    kept = unpack(members, allowance)
+    write_kept = restore(study, store, kept, file) if restore and kept else None
     with Ledger.open(store.ledger) as ledger:
         new = ledger.write(lambda db: calls.merge_calls(db, tables, texts, file))
     store.mark()
@@ -168,6 +182,8 @@ def import_study(store: Store, file: Path, name: str | None = None) -> tuple[Stu
     # Documents first: a manifest.json means that the other file is complete.
     for name in () if present or manifest is None else reversed(MANIFEST_FILES):
         write_atomic(folder / name, members[f"manifest/{name}"])
+    if write_kept is not None:
+        write_kept()
     return study, _summary(study, manifest, tables, data, new)
 
 

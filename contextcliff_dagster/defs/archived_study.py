@@ -47,6 +47,7 @@ def rebuild_archive(file: Path, folder: Path, *, with_answers: bool = False) -> 
     """
     from contextcliff_dagster.archive.study import import_study
     from contextcliff_dagster.defs.run import rebuild_report
+    from contextcliff_dagster.experiments.archived_documents import restore
     from contextcliff_dagster.studies import kept_in
     from contextcliff_dagster.studies.study_paths import Leave
 
@@ -56,7 +57,7 @@ def rebuild_archive(file: Path, folder: Path, *, with_answers: bool = False) -> 
             "written to; bring it into a store with `contextcliff import`."
         )
     store = Store(folder)
-    study, summary = import_study(store, file)
+    study, summary = import_study(store, file, restore=restore)
     study = study.with_leave(Leave(kept_in(store.root)))
     return ArchivedStudy(
         summary, rebuild_report(study, store=store, with_answers=with_answers), store

@@ -90,8 +90,9 @@ def leave_needed(study: Study, part: str = "") -> list[str]:
         files = _files(study, part)
         outside = [(key, file) for key, file in files if not _is_within(file, homes)]
         needed = [f"{key} {_with_target(file)}" for key, file in outside]
-    if "tokenizer".startswith(part) and (host := unlisted_server(study.tokenizer, home)):
-        needed.append(f"{_SERVER}{host}")
+    for key, server in _servers(study):
+        if key.startswith(part) and (host := unlisted_server(server, home)):
+            needed.append(f"{_SERVER}{host}")
     track = study.track if home is not None and "track".startswith(part) else None
     if track is not None and (address := track.tracking_uri or track.entity):
         needed.append(f"{_TRACKER}{address}")
@@ -138,8 +139,9 @@ def _files(study: Study, part: str) -> Iterator[tuple[str, str]]:
 
     if "corpus".startswith(part):
         study.corpus.changed_options(note)
-    if study.tokenizer.startswith("file:"):
-        found.append(("tokenizer", study.tokenizer[5:]))
+    for key, name in _tokenizers(study):
+        if name.startswith("file:"):
+            found.append((key, name[5:]))
     found.extend((f"prompt.{key}", file) for key, file in prompt_files(study).items())
     for name, section in study.sections.items():
         named = getattr(section, "named_files", ())
@@ -147,6 +149,23 @@ def _files(study: Study, part: str) -> Iterator[tuple[str, str]]:
     for key, file in found:
         if key.startswith(part):
             yield key, absolute(study.folder, file)
+
+
+def _tokenizers(study: Study) -> Iterator[tuple[str, str]]:
+    """The study's, and those that its experiments count with, under the same key."""
+    yield "tokenizer", study.tokenizer
+    for section in study.sections.values():
+        if name := getattr(section, "tokenizer", ""):
+            yield "tokenizer", name
+
+
+def _servers(study: Study) -> Iterator[tuple[str, str]]:
+    """Servers that read the study's texts, as tokenizers are named."""
+    yield from _tokenizers(study)
+    if study.leave.home is not None:  # of one's own, the address is in the study's file
+        for name, section in study.sections.items():
+            for address in getattr(section, "named_servers", ()):
+                yield f"{name}.embeddings", f"server:{address}"
 
 
 def _links_below(folder: str) -> list[str]:

@@ -125,7 +125,8 @@ def measure(
     if not texts:
         raise click.UsageError("No text is named: add a file of prose, as novel.txt.")
     with _models(server, models, keys) as (entries, tokenizer):
-        study = made_study(texts, compat.keys(keys), entries, tokenizer)
+        asked = {**compat.keys(keys), **server.embeddings(entries[0])}
+        study = made_study(texts, asked, entries, tokenizer)
         if compat.compat is not None:
             if len(entries) != 1:
                 raise click.UsageError("--compat measures one model; run it for each --model.")
@@ -148,9 +149,12 @@ def _models(
         with served_model(server, max_context(keys)) as (entry, tokenizer):
             yield [entry], tokenizer
         return
-    if server.api_password is not None or server.model_name is not None:
-        option = "--api-password" if server.api_password is not None else "--model-name"
-        raise click.UsageError(f"{option} goes with --api-url; models.yaml has the model's own.")
+    for option in ("api_password", "model_name", "embedding_model"):
+        if getattr(server, option) is not None:
+            raise click.UsageError(
+                f"--{option.replace('_', '-')} goes with --api-url; models.yaml and a study's file "
+                "have keys for it."
+            )
     from contextcliff_dagster.inference.models.models_file import get_model, load_models
 
     known = load_models()

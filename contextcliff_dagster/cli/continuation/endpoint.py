@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from functools import wraps
@@ -49,6 +49,12 @@ _OPTIONS = together(
         help="Counts windows: a tokenizer.json or its folder (default: the server, else "
         "tiktoken:o200k_base).",
     ),
+    click.option(
+        "--embedding-model",
+        metavar="ID",
+        help="The server's model of embeddings, for the coherence of sentences (default: the small "
+        "encoder of the extra `embeddings`, else none).",
+    ),
 )
 
 
@@ -60,6 +66,15 @@ class ServerOptions:
     api_password: str | None = None
     model_name: str | None = None
     tokenizer_model: str | None = None
+    embedding_model: str | None = None
+
+    def embeddings(self, entry: ModelEntry) -> Mapping[str, Any]:
+        """The key `embeddings` of a study that measures ``entry``, the server's model."""
+        if self.embedding_model is None:
+            return {}
+        named = {"base_url": entry.base_url, "model": self.embedding_model}
+        key = {"api_key_env": entry.api_key_env} if entry.api_key_env else {}
+        return {"embeddings": {**named, **key}}
 
     @property
     def tokenizer(self) -> str | None:

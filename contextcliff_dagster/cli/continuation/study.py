@@ -161,6 +161,8 @@ def made_study(
         raise _sentence(error) from None
     dumped = made.sections["continuation"].model_dump(mode="json")
     checked = {key: value for key, value in dumped.items() if key not in _LATER or value}
+    if checked["embeddings"] == "auto":
+        del checked["embeddings"]  # names of studies from before there was this key
     decides = json.dumps([checked, counts, study["models"]], sort_keys=True)
     digest = hashlib.sha256(decides.encode()).hexdigest()[:6]
     stem = re.sub(r"[^a-z0-9]+", "-", texts[0].stem.lower()).strip("-")[:30].strip("-") or "text"

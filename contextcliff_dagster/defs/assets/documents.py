@@ -30,7 +30,7 @@ def document_assets(study: Study, experiment: Experiment) -> list[dg.AssetsDefin
     @study_asset(
         study,
         documents_name,
-        "Documents made for this study, each verified by a second way to its answers.",
+        kept.description,
         kinds={"python", "parquet"},
         code_version=code_version,
         partitions_def=document_partitions(study, experiment),

@@ -7,11 +7,14 @@ They are two assets: ``<experiment>_documents``, with partitions of their own, a
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from contextcliff_dagster.archive.kept_documents import KeptList
     from contextcliff_dagster.store import Store
     from contextcliff_dagster.studies import Study
 
@@ -31,10 +34,14 @@ class KeptDocuments(ABC):
     """How an experiment makes, keeps and lists its documents.
 
     Whatever is made is kept by a hash of what decides it: making it again costs nothing.
-    ``version``: raised when the same study would get other documents.
+    ``version``: raised when the same study would get other documents. ``description``: of the
+    documents, in the UI.
     """
 
     version: ClassVar[str] = "1"
+    description: ClassVar[str] = (
+        "Documents made for this study, each verified by a second way to its answers."
+    )
 
     @abstractmethod
     def keys(self, study: Study) -> Mapping[str, Sequence[str]]:
@@ -65,3 +72,20 @@ class KeptDocuments(ABC):
     @abstractmethod
     def depends_on(self, study: Study) -> Mapping[str, Any]:
         """Return the parts of ``study`` that decide the documents, JSON-ready."""
+
+    def archived(self, study: Study, store: Store) -> KeptList | None:
+        """Return what an archive of ``study`` has to hold: None where the study alone decides the
+        documents, so that they can be made again anywhere.
+
+        Raises:
+            StoreError: they cannot be read.
+        """
+        return None
+
+    def restore(self, study: Study, store: Store, kept: KeptList, file: Path) -> Callable[[], None]:
+        """Return what writes ``kept``, of the archive ``file``, into ``store``.
+
+        Raises:
+            StoreError: these are no documents of ``study``, or the store has others.
+        """
+        raise NotImplementedError

@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from contextcliff_dagster.experiments.common.experiment import (
     Analysis,
+    CheckOutcome,
     Experiment,
     Rows,
     Source,
     Step,
 )
+from contextcliff_dagster.experiments.common.record_checks import RECORD_CHECKS, check_records
 from contextcliff_dagster.experiments.continuation.cells import BASE, Cell, cells_of
 from contextcliff_dagster.experiments.continuation.documents.kept import (
     DOCUMENTS,
     listed,
     passages,
     plan_of,
+    require_texts,
 )
 from contextcliff_dagster.experiments.continuation.documents.source_texts import (
     section_of,
@@ -35,9 +39,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     import pandas as pd
+    import pyarrow as pa
 
     from contextcliff_dagster.experiments.common.study_run import StudyRun
     from contextcliff_dagster.experiments.continuation.noise import Authors
+    from contextcliff_dagster.experiments.continuation.results import ContinuationResult
     from contextcliff_dagster.inference.requests.recipe import Recipe
     from contextcliff_dagster.reporting.report_files import ReportFiles
     from contextcliff_dagster.reporting.sections import Section
@@ -56,6 +62,15 @@ class Continuation(Experiment):
     predictions = CONTINUATION_PREDICTIONS
     records = CONTINUATION_RECORDS
     description = "Continuations of texts: every point, size and round, one row a call."
+    records_description = (
+        "Every continuation measured: metrics of its prose, score against the author's own, kind "
+        "of collapse, words in common with the author's text, coherence."
+    )
+    result_descriptions: ClassVar[Mapping[str, str]] = {
+        "continuation_result": "At which size of the context prose declines or collapses, and how "
+        "the arms differ.",
+    }
+    checks = RECORD_CHECKS
 
     def cells(self, study: Study) -> tuple[str, ...]:
         return tuple(cell.key for cell in cells_of(section_of(study)))
@@ -86,6 +101,7 @@ class Continuation(Experiment):
     def expected_sources(self, run: StudyRun) -> Sequence[Source]:
         if DOCUMENTS.frozen(run.study, run.store) is not None:
             return super().expected_sources(run)
+        require_texts(run.study)
         return _sources(run.study, _expected(run.study), {})
 
     def score(self, run: StudyRun, source: Source, rows: Rows) -> Rows:
@@ -93,6 +109,7 @@ class Continuation(Experiment):
             recipe_of as recipe_of_source,
         )
         from contextcliff_dagster.experiments.common.records import examples_of
+        from contextcliff_dagster.experiments.continuation.coherence import CoherenceMeter
         from contextcliff_dagster.experiments.continuation.scoring import score_rows
 
         if not rows:
@@ -102,6 +119,7 @@ class Continuation(Experiment):
             examples_of(source, self.cells(run.study)),
             None if section_of(run.study).compat else _authors(run),
             recipe_of_source(self, source, run.study).answer_prefix or "",
+            run.once("continuation coherence", lambda: CoherenceMeter.of_run(run)),
         )
 
     def analyse(
@@ -111,6 +129,7 @@ class Continuation(Experiment):
         from contextcliff_dagster.experiments.common.study_run import in_order
         from contextcliff_dagster.experiments.continuation.analysis.metric_means import with_metrics
         from contextcliff_dagster.experiments.continuation.analysis.model import analyse_model
+        from contextcliff_dagster.experiments.continuation.coherence import missing_sentence
         from contextcliff_dagster.inference.models.models_file import load_models
 
         study = run.study
@@ -127,6 +146,7 @@ class Continuation(Experiment):
             tokenizer=tokenizer_name(study),
             window_tokens=entry.window_tokens if entry else None,
             created_at=_last_answer(records),
+            warnings=list(filter(None, [missing_sentence(study, records)])),
         )
         labelled = records.assign(
             arm=[
@@ -145,7 +165,20 @@ class Continuation(Experiment):
             arms=[label for label in labels if label in present],
             human=_authors(run).human_scores(),
         )
+        embedder = next(iter(records["embedder"].dropna()), None)
+        result = replace(result, embedder=embedder)
         return Analysis([with_metrics(result, labelled, _authors(run), study.analysis_settings())])
+
+    def check_records(self, run: StudyRun, records: pa.Table) -> Sequence[CheckOutcome]:
+        return check_records(run.study, records)
+
+    def overview(self, result: ContinuationResult) -> Mapping[str, Any]:
+        from contextcliff_dagster.experiments.continuation.overview import overview
+
+        return overview(result)
+
+    def headline(self, result: ContinuationResult) -> Sequence[str]:
+        return result.headline
 
     def read_results(self, run: StudyRun) -> Sequence[Any]:
         from contextcliff_dagster.experiments.common.results import read_results
@@ -175,6 +208,10 @@ class Continuation(Experiment):
         return write_continuation_report(run, self.read_results(run), others)
 
     def depends_on(self, study: Study, step: Step) -> Mapping[str, Any]:
+        from contextcliff_dagster.experiments.continuation.coherence import (
+            embedder_name,
+            is_required,
+        )
         from contextcliff_dagster.experiments.continuation.scoring import SCORING_VERSION
 
         section = section_of(study)
@@ -184,7 +221,8 @@ class Continuation(Experiment):
             further = {"further": section.further_rounds} if section.further_rounds else {}
             return {"cells": [cell.key for cell in cells], "recipes": sorted(recipes), **further}
         if step == "records":
-            return {"scoring": SCORING_VERSION}
+            embedder = embedder_name(study) if is_required(study) else None
+            return {"scoring": SCORING_VERSION, "embedder": embedder}
         if step == "result":
             own = {"word_list": section.word_list} if section.compat else {}
             return {**super().depends_on(study, step), "margin": section.margin, **own}

@@ -268,6 +268,7 @@ class ContinuationResult:
     campaign: Annotated[str | None, "dated measurement of the study"]
     model: Annotated[str, "serving configuration"]
     tokenizer: Annotated[str | None, "counts the tokens"]
+    embedder: Annotated[str | None, "behind the records' coherence; null: not measured"] = None
     window_tokens: Annotated[Tokens | None, "technical window of the model, its own tokens"]
     sizes: Annotated[Sequence[Tokens], "context sizes, smallest first"]
     reference: Annotated[str, "arm that the others are compared with"]

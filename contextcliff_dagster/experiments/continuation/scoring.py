@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from contextcliff_dagster.contracts import EVAL_RECORDS, FailureTag
@@ -10,12 +10,13 @@ from contextcliff_dagster.experiments.continuation.noise import Authors
 from contextcliff_dagster.experiments.continuation.prose.collapse import collapse_of
 from contextcliff_dagster.experiments.continuation.prose.memorisation import verbatim_overlap
 from contextcliff_dagster.experiments.continuation.prose.metrics import metrics_of
-from contextcliff_dagster.experiments.continuation.prose.words import read_prose
+from contextcliff_dagster.experiments.continuation.prose.words import Prose, read_prose
 from contextcliff_dagster.experiments.continuation.tables import METRICS
 from contextcliff_dagster.scoring.parse import parse_answer
 
 if TYPE_CHECKING:
     from contextcliff_dagster.contracts import Example
+    from contextcliff_dagster.experiments.continuation.coherence import CoherenceMeter
 
 SCORING_VERSION = "continuation 1"
 _OF_EXAMPLE = ("text", "passage", "context_tokens", "arm")
@@ -28,23 +29,25 @@ def score_rows(
     examples: Mapping[str, Example],
     authors: Authors | None,
     answer_prefix: str = "",
+    coherence: CoherenceMeter | None = None,
 ) -> list[dict[str, Any]]:
     """Return the rows of `tables.CONTINUATION_RECORDS` for rows of predictions, in the same order.
 
     A continuation and what its author wrote are cut to the same words before they are measured. One
-    that is too short for that, and no collapse, has no score.
+    that is too short for that, and no collapse, has no score. No score depends on coherence.
 
     Args:
         rows: with the columns of `contracts.PREDICTIONS`.
         examples: by example id.
         authors: passages of the study; None: nothing is measured here.
         answer_prefix: how the recipe began the reply; removed where a server repeats it.
+        coherence: None measures none.
 
     Raises:
         DataError: there are too few human passages.
     """
     kept = [name for name in EVAL_RECORDS.column_names if name not in _OF_SCORING]
-    records = []
+    records, compared = [], []
     for row in rows:
         known = examples[str(row["example_id"])].metadata
         record = {name: row.get(name) for name in kept}
@@ -57,11 +60,27 @@ def score_rows(
             records.append(record | {"failed": False})
             continue
         text = parse_answer(row.get("raw_output"), answer_prefix=answer_prefix).text or ""
-        records.append(record | _measured(text, str(known["passage"]), authors))
+        values, prose = _measured(text, str(known["passage"]), authors)
+        records.append(record | values)
+        if prose is not None:
+            compared.append((records[-1], prose))
+    if coherence is not None:
+        _add_coherence(compared, coherence)
     return records
 
 
-def _measured(text: str, passage: str, authors: Authors) -> dict[str, Any]:
+def _add_coherence(
+    compared: Sequence[tuple[dict[str, Any], Prose]], coherence: CoherenceMeter
+) -> None:
+    texts = [((str(row["raw_output"]), len(prose.words)), prose) for row, prose in compared]
+    for (row, _), found in zip(compared, coherence.measure(texts), strict=True):
+        if found is not None:
+            near, far = found.coherence
+            row |= {"embedder": found.embedder, "near_coherence": near, "far_coherence": far}
+
+
+def _measured(text: str, passage: str, authors: Authors) -> tuple[dict[str, Any], Prose | None]:
+    """The values of a record, and the words that they are of; None without any."""
     prose, author = read_prose(text), authors.after[passage]
     collapse = collapse_of(text, author.text)
     words = authors.compared_words(passage, len(prose.words))
@@ -70,17 +89,15 @@ def _measured(text: str, passage: str, authors: Authors) -> dict[str, Any]:
         tag = _FAILURES.get(collapse, FailureTag.HALLUCINATION)
         values |= {"failed": True, "failure": tag.value, "score": 0.0}
     if not words:
-        return values
+        return values, None
     compared = prose.first(words)
     metrics = metrics_of(compared)
     if not collapse:
         values["score"] = authors.noise(words).score(metrics, authors.metrics_after(passage, words))
     overlap = verbatim_overlap(compared.text, author.first(words).text)
-    return values | {
-        **{name: value for name, value in metrics.as_dict().items() if name in METRICS[1:]},
-        "longest_run": overlap.longest_run,
-        "shared_runs": overlap.shared_runs,
-    }
+    values |= {name: value for name, value in metrics.as_dict().items() if name in METRICS[1:]}
+    values |= {"longest_run": overlap.longest_run, "shared_runs": overlap.shared_runs}
+    return values, compared
 
 
 _OF_SCORING = {

@@ -6,8 +6,9 @@ import re
 from collections.abc import Sequence
 from pathlib import PurePath
 from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
-from pydantic import BeforeValidator, Field, field_validator, model_validator
+from pydantic import BeforeValidator, Discriminator, Field, Tag, field_validator, model_validator
 
 from contextcliff_dagster.contracts import StudyError
 from contextcliff_dagster.experiments.continuation.compat.contexts import (
@@ -44,6 +45,42 @@ def tokens_of(label: Any) -> int:
 
 
 Tokens = Annotated[int, BeforeValidator(tokens_of)]
+
+
+class EmbeddingServer(Section):
+    """An OpenAI-compatible server whose ``/embeddings`` are asked."""
+
+    base_url: str = Field(description="Its address up to /v1")
+    model: str = Field(min_length=1, max_length=300, description="The model as it calls it")
+    api_key_env: Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")] | None = Field(
+        default=None, description="Environment variable that holds the key, never the key itself"
+    )
+
+    @field_validator("base_url")
+    @classmethod
+    def _is_an_address(cls, value: str) -> str:
+        # The text is not repeated: it may hold a password.
+        try:
+            parts = urlsplit(value)
+            usable = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+            usable = usable and not (parts.query or parts.fragment or "@" in parts.netloc)
+        except ValueError:
+            usable = False
+        if not usable:
+            raise ValueError("should be an address as http://HOST:PORT/v1, without user and key")
+        return value
+
+    @property
+    def name(self) -> str:
+        """The embedder's name in results."""
+        return f"{self.model} at {urlsplit(self.base_url).netloc}"
+
+
+Embeddings = Annotated[
+    Annotated[Literal["auto", "local", "none"], Tag("word")]
+    | Annotated[EmbeddingServer, Tag("server")],
+    Discriminator(lambda value: "word" if isinstance(value, str) else "server"),
+]
 
 
 class ContinuationSection(Section):
@@ -124,6 +161,14 @@ class ContinuationSection(Section):
         default="",
         description=f"Counts windows; else the study's, else {DEFAULT_TOKENIZER}",
         examples=["tiktoken:cl100k_base"],
+        json_schema_extra=_NEEDS,
+    )
+    embeddings: Embeddings = Field(
+        default="auto",
+        description="For the coherence of sentences: `auto` is `local` where the extra "
+        "`embeddings` is installed, else `none`; or `base_url`, `model` and `api_key_env` of a "
+        "server",
+        examples=[{"base_url": "http://127.0.0.1:8000/v1", "model": "my-embedder"}],
         json_schema_extra=_NEEDS,
     )
 
@@ -218,3 +263,8 @@ class ContinuationSection(Section):
     def named_files(self) -> Sequence[str]:
         """Files that a study names here: those beyond its folder need its user's leave."""
         return (*self.texts, *([self.word_list] if self.word_list else []))
+
+    @property
+    def named_servers(self) -> Sequence[str]:
+        """Addresses that a study names here: texts are sent there, which needs leave likewise."""
+        return [self.embeddings.base_url] if isinstance(self.embeddings, EmbeddingServer) else []

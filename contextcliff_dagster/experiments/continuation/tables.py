@@ -30,9 +30,15 @@ CONTINUATION_RECORDS = Table(
         Column("longest_run", "int64", "Longest run of words that the author wrote, too", "words"),
         Column("shared_runs", "float64", "Share of runs of eight words that the author wrote, too"),
         *(
-            Column(name, "float64", f"Metric `{name}` of the compared words")
+            Column(
+                name,
+                "float64",
+                f"Metric `{name}` of the compared words",
+                later=name == "near_coherence",
+            )
             for name in METRICS
             if name != "words"
         ),
+        Column("embedder", "string", "What embedded the sentences; null: no coherence", later=True),
     ),
 )

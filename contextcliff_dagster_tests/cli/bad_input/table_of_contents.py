@@ -268,7 +268,31 @@ def _variables() -> Iterator[Case]:
             yield Case(f"{line}: {variable[:44]}", tuple(line.split()), (), env={name: value})
 
 
+_PROSE: dict[str, tuple[str | bytes, str]] = {
+    "nothing": ("", "holds no text"),
+    "blanks": (" \n\t" * 400, "holds no text"),
+    "one sentence": ("It was a fine day in May.", " tokens; 1 passages"),
+    "a picture": (b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 4_000, "own.txt"),
+    "two megabytes without a sentence end": ("word and " * 250_000, "has no sentence end"),
+    "two megabytes without a blank": ("x" * 2_000_000, "has no sentence end"),
+    "one sentence again and again": ("It was so. " * 100, "need"),
+    "too little for the noise floor": ("It was so, he thought. " * 3_600, "further passages"),
+}
+"""Of a text to continue, and what its sentence has to name."""
+
+
+def _prose() -> Iterator[Case]:
+    line = ("continuation", "own.txt", "--model", "writer-human", "--passages", "1")
+    for label, (text, words) in _PROSE.items():
+
+        def make(folder: Path, text: str | bytes = text) -> None:
+            data = text if isinstance(text, bytes) else text.encode()
+            (folder / "own.txt").write_bytes(data)
+
+        yield Case(f"a text of {label}", line, (words,), make)
+
+
 def cases() -> Iterator[Case]:
     """All of them."""
-    for table in (_keys, _texts, _data, _policies, _variables):
+    for table in (_keys, _texts, _data, _prose, _policies, _variables):
         yield from table()

@@ -116,6 +116,11 @@ _PLACES = {
     "analyze --aggregated": Place("analyze --aggregated own.csv", "own.csv"),
     "analyze --pool": Place("analyze --pool own.csv own.csv", "own.csv"),
     "compare": Place("compare own.csv own.csv", "own.csv"),
+    # Texts to continue
+    "continuation": Place(
+        "continuation own.txt --model writer-human", "own.txt",
+        silent=("not UTF-8", "UTF-16", "deep brackets", "deep braces"),
+    ),
     # Runs of continuation
     "continuation compare csv": Place("continuation compare own.csv", "own.csv"),
     "continuation compare json": Place(

@@ -93,6 +93,18 @@ def test_a_server_gives_model_window_and_tokenizer_and_its_key_is_kept_nowhere(
     assert main(["report", "tuned"]) == 0
 
 
+def test_a_model_of_embeddings_that_is_named_is_the_servers(
+    here: Path, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    assert run("--api-url", url, "--embedding-model", "tiny", "--model-id", "coherent") == 0
+    asked = load_studies()["coherent"].sections["continuation"].embeddings
+    assert (asked.base_url, asked.model, asked.api_key_env) == (
+        *(f"{url}/v1", "tiny"),
+        "OPENAI_API_KEY",
+    )
+
+
 def test_a_dry_run_prices_and_keeps_nothing(
     here: Path, url: str, log: Path, contextcliff_home: Path, capsys: Capsys,
     monkeypatch: pytest.MonkeyPatch,
@@ -114,6 +126,7 @@ def test_a_dry_run_prices_and_keeps_nothing(
         (("--model", "writer-human", "--api-url", "http://127.0.0.1:9"), "Name one of the two"),
         (("--model", "nosuch"), "There is no model 'nosuch'"),
         (("--model", "writer-human", "--model-name", "m"), "--model-name goes with --api-url"),
+        (("--model", "writer-human", "--embedding-model", "m"), "--embedding-model goes with"),
         (("--model", "writer-human", "--max-tokens", "2k"), "or lower --max-tokens"),
         (("--model", "writer-human", "--max-context", "x"), "--max-context: 'x' is no number"),
         (("--model", "writer-human", "--model-id", "A b"), "cannot name a study"),

@@ -23,12 +23,14 @@ from contextcliff_dagster.store import Store
 def export(study: str, file: Path, campaign: str | None, as_json: bool) -> None:
     """Write STUDY with its sample and its own recorded calls into FILE."""
     from contextcliff_dagster.archive.study import export_study
+    from contextcliff_dagster.experiments.archived_documents import kept_lists
     from contextcliff_dagster.experiments.lookup import asked_keys
     from contextcliff_dagster.studies import find_study
 
     store, chosen = Store.default(), find_study(study)
     asked = partial(asked_keys, chosen, store)
-    summary = export_study(store, chosen, file, campaign=campaign, asked=asked)
+    kept = kept_lists(chosen, store)
+    summary = export_study(store, chosen, file, campaign=campaign, asked=asked, documents=kept)
     text = (
         f"{file} holds study {summary.study}: {count(summary.examples, 'example')}, "
         f"{count(summary.answers, 'answer')} of {count(len(summary.campaigns), 'campaign')}, "
@@ -44,11 +46,12 @@ def export(study: str, file: Path, campaign: str | None, as_json: bool) -> None:
 def import_(file: Path, name: str | None, as_json: bool) -> None:
     """Bring the study of FILE into this store; `report` then rebuilds its results."""
     from contextcliff_dagster.archive.study import import_study
+    from contextcliff_dagster.experiments.archived_documents import restore
     from contextcliff_dagster.studies import kept_in, load_studies, measures
     from contextcliff_dagster.studies.study_paths import Leave
 
     store = Store.default()
-    study, summary = import_study(store, file, name)
+    study, summary = import_study(store, file, name, restore)
     before = load_studies().get(study.name)
     keep_definition(study.with_leave(Leave(kept_in(store.root))), store)
     if before is not None and measures(before) != measures(study):

@@ -39,7 +39,7 @@ def slices_of(study: Study) -> Slices:
         DataError: it is empty.
     """
     section = section_of(study)
-    text, _ = read_source(study, 0)
+    text = read_source(study, 0)
     most, length = section.max_context, section.max_tokens
     tokenizer_of(study)  # refused without leave
     return _cut(text.text, tokenizer_name(study), most, length, instruction_of(section))

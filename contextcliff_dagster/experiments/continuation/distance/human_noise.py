@@ -41,11 +41,10 @@ _SCALES: Mapping[str, Callable[[Floats], Floats]] = {
     "exclamations": np.sqrt,
     "dashes": np.sqrt,
     "quotation_marks": np.sqrt,
-    "coherence": np.asarray,
-    "far_coherence": np.asarray,
 }
 """Metric -> the scale on which its spread depends least on its mean: square roots of rates,
-logarithms of lengths. Counts depend on length, and LIX is made of two others: they do not enter."""
+logarithms of lengths. Counts depend on length, and LIX is made of two others: they do not enter.
+Nor does coherence: a score is the same whether embeddings could be had or not."""
 DISTANCE_METRICS = tuple(_SCALES)
 
 LEAST_PASSAGES = 20

@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from contextcliff_dagster.contracts import StudyError
-from contextcliff_dagster.experiments.common.document_list import read_list, write_list
+from contextcliff_dagster.experiments.common.document_list import (
+    DocumentList,
+    read_list,
+    write_list,
+)
 from contextcliff_dagster.experiments.common.kept_documents import KeptDocuments, MadeDocuments
 from contextcliff_dagster.experiments.continuation.documents.source_texts import (
+    SourceDigests,
     read_source,
     section_of,
+    source_digests,
     tokenizer_name,
     tokenizer_of,
 )
@@ -20,6 +27,9 @@ from contextcliff_dagster.experiments.continuation.prompts import TEMPLATE_TOKEN
 from contextcliff_dagster.step_progress import report_step
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from contextcliff_dagster.archive.kept_documents import KeptList
     from contextcliff_dagster.experiments.continuation.documents.making import Plan
     from contextcliff_dagster.store import Store
     from contextcliff_dagster.studies import Study
@@ -27,6 +37,12 @@ if TYPE_CHECKING:
 
 class ContinuationDocuments(KeptDocuments):
     """Documents of the experiment: a partition is a text, and a point or its human passages."""
+
+    description = (
+        "Of each text: a point's contexts at every size with what the author wrote after it (p000, "
+        "p001, ...), and other passages of the author, which show how far human prose varies "
+        "(human)."
+    )
 
     def keys(self, study: Study) -> Mapping[str, Sequence[str]]:
         from contextcliff_dagster.experiments.continuation.documents.files import HUMAN, point_key
@@ -64,24 +80,27 @@ class ContinuationDocuments(KeptDocuments):
                 report_step("passages", done, len(parts))
                 rows += _ensure_part(study, store, number, part)
             report_step("passages", len(parts), len(parts))
+            human = Counter(row["source"] for row in rows if row["kind"] == "human")
             if not section_of(study).compat:
-                require_noise_floor(rows, plan_of(study).words)
+                counts = {text: human[text] for text in keys["document"]}
+                require_noise_floor(counts, plan_of(study).words)
             store.mark()
-            write_list(documents_dir(store, study.name), _spec_hash(study), rows)
+            folder = documents_dir(store, study.name)
+            sources = {name: list(one) for name, one in _digests(study, store).items()}
+            write_list(folder, _spec_hash(study, store), rows, sources)
         made = self.frozen(study, store)
         assert made is not None
         return made
 
     def frozen(self, study: Study, store: Store) -> MadeDocuments | None:
         from contextcliff_dagster.experiments.continuation.documents.files import (
-            documents_dir,
             part_file,
             summary,
         )
 
-        kept = read_list(documents_dir(store, study.name), _spec_hash(study))
+        kept = _list(study, store)
         keys = self.keys(study)
-        there = all(
+        there = kept is not None and all(
             part_file(store, study.name, text, part).exists()
             for text in keys["document"]
             for part in keys["part"]
@@ -99,6 +118,16 @@ class ContinuationDocuments(KeptDocuments):
             "tokenizer": tokenizer_name(study),
             **({"compat": section.compat} if section.compat else {}),
         }
+
+    def archived(self, study: Study, store: Store) -> KeptList | None:
+        from contextcliff_dagster.experiments.continuation.documents.archived import archived
+
+        return archived(study, store, self.keys(study)) if self.frozen(study, store) else None
+
+    def restore(self, study: Study, store: Store, kept: KeptList, file: Path) -> Callable[[], None]:
+        from contextcliff_dagster.experiments.continuation.documents.archived import restore
+
+        return restore(study, store, kept, file)
 
 
 DOCUMENTS = ContinuationDocuments()
@@ -128,10 +157,8 @@ def plan_of(study: Study) -> Plan:
 
 def listed(study: Study, store: Store) -> list[dict[str, Any]]:
     """Return the documents of a study (`files.LISTED`), made where they are missing."""
-    from contextcliff_dagster.experiments.continuation.documents.files import documents_dir
-
     DOCUMENTS.freeze(study, store)
-    kept = read_list(documents_dir(store, study.name), _spec_hash(study))
+    kept = _list(study, store)
     assert kept is not None
     return kept.documents
 
@@ -153,6 +180,43 @@ def passages(study: Study, store: Store) -> Iterator[dict[str, Any]]:
                     yield row
 
 
+def require_texts(study: Study) -> None:
+    """Return if the texts can be read and are long enough; nothing is made.
+
+    Raises:
+        StudyError: a text cannot be read, or is too short; all together are.
+    """
+    from contextcliff_dagster.experiments.continuation.documents.making import (
+        human_places,
+        require_noise_floor,
+    )
+
+    texts = [read_source(study, number) for number in range(len(section_of(study).texts))]
+    if not section_of(study).compat:
+        plan = plan_of(study)
+        counts = {text.name: len(human_places(plan, text)) for text in texts}
+        require_noise_floor(counts, plan.words)
+
+
+def _list(study: Study, store: Store) -> DocumentList | None:
+    """The list in the store where it is that of ``study``."""
+    from contextcliff_dagster.experiments.continuation.documents.files import documents_dir
+
+    folder = documents_dir(store, study.name)
+    # Where there is none at all, no text need be read to know that.
+    return read_list(folder, _spec_hash(study, store)) if read_list(folder) else None
+
+
+def _digests(study: Study, store: Store) -> dict[str, SourceDigests]:
+    """The digests of the study's texts by name; of those that are gone, as the list has them."""
+    from contextcliff_dagster.experiments.continuation.documents.files import documents_dir
+
+    known = read_list(documents_dir(store, study.name))
+    kept = known.sources if known else {}
+    names = section_of(study).text_names
+    return {name: source_digests(study, number, kept) for number, name in enumerate(names)}
+
+
 def _maker(study: Study, plan: Plan, text_sha256: str, fingerprint: str) -> str:
     from contextcliff_dagster.experiments.continuation.documents.making import made_by
 
@@ -160,10 +224,10 @@ def _maker(study: Study, plan: Plan, text_sha256: str, fingerprint: str) -> str:
     return made_by(plan, f"{text_sha256} {compat}" if compat else text_sha256, fingerprint)
 
 
-def _spec_hash(study: Study) -> str:
+def _spec_hash(study: Study, store: Store) -> str:
     plan, fingerprint = plan_of(study), tokenizer_of(study).fingerprint
-    texts = range(len(section_of(study).texts))
-    together = "".join(_maker(study, plan, read_source(study, n)[1], fingerprint) for n in texts)
+    digests = _digests(study, store).values()
+    together = "".join(_maker(study, plan, one.text, fingerprint) for one in digests)
     return hashlib.sha256(together.encode()).hexdigest()
 
 
@@ -177,13 +241,15 @@ def _ensure_part(study: Study, store: Store, number: int, part: str) -> list[dic
     )
 
     plan, tokenizer = plan_of(study), tokenizer_of(study)
-    text, digest = read_source(study, number)
+    name = section_of(study).text_names[number]
+    digest = _digests(study, store)[name].text
     maker = _maker(study, plan, digest, tokenizer.fingerprint)
-    path = files.part_file(store, study.name, text.name, part)
+    path = files.part_file(store, study.name, name, part)
     kept = files.read_part(path, maker)
     if kept is None:
+        text = read_source(study, number)
         if section_of(study).compat:
-            rows = compat_rows(study, text.name)
+            rows = compat_rows(study, name)
         elif part == files.HUMAN:
             rows = human_rows(plan, text, tokenizer)
         else:

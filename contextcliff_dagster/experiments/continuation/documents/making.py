@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Literal
 
 import numpy as np
@@ -32,6 +33,8 @@ MOST_HUMAN, LEAST_HUMAN = 80, 20
 
 _SPARE = 1.3
 """Characters that passages are apart, in those that so many words take on average."""
+_MOST_READ = 1 << 22
+"""Characters of a text that this average is taken over."""
 
 Kind = Literal["context", "author", "human"]
 
@@ -92,11 +95,19 @@ def passage_rows(plan: Plan, point: Point, tokenizer: Tokenizer) -> Iterator[dic
 
 
 def human_rows(plan: Plan, text: ReadText, tokenizer: Tokenizer) -> Iterator[dict[str, Any]]:
-    """Yield passages of the author that overlap none which continuations are compared with.
+    """Yield passages of the author that overlap none which continuations are compared with."""
+    for number, place in enumerate(human_places(plan, text)):
+        passage = author_after(Point("", text, place), plan.words)
+        yield document_row("human", text.name, f"{number:03d}", 0, passage, tokenizer)
+
+
+def human_places(plan: Plan, text: ReadText) -> list[int]:
+    """Return the characters where these passages begin.
 
     They begin at sentence ends, do not overlap, and are spread evenly over the text.
     """
-    reach = int(_SPARE * plan.words * len(text.text) / max(1, len(read_prose(text.text).words)))
+    sample = text.text[:_MOST_READ]
+    reach = int(_SPARE * plan.words * len(sample) / max(1, _words_of(sample)))
     taken = [point.at for point in plan.points(text)]
     free, free_from = [], 0
     for at in text.ends:
@@ -104,20 +115,23 @@ def human_rows(plan: Plan, text: ReadText, tokenizer: Tokenizer) -> Iterator[dic
             free.append(at)
             free_from = at + reach
     chosen = np.unique(np.linspace(0, len(free) - 1, min(MOST_HUMAN, len(free))).round())
-    for number, place in enumerate(chosen.astype(int)):
-        passage = author_after(Point("", text, free[place]), plan.words)
-        yield document_row("human", text.name, f"{number:03d}", 0, passage, tokenizer)
+    return [free[place] for place in chosen.astype(int)]
+
+
+@lru_cache(maxsize=8)
+def _words_of(text: str) -> int:
+    return len(read_prose(text).words)
 
 
 def _is_near(at: int, taken: Sequence[int], reach: int) -> bool:
     return any(abs(at - other) < reach for other in taken)
 
 
-def require_noise_floor(rows: Sequence[Any], words: int) -> None:
-    """Raise StudyError where the texts hold too few human passages for the score."""
-    counts: dict[str, int] = {}
-    for row in rows:
-        counts[row["source"]] = counts.get(row["source"], 0) + (row["kind"] == "human")
+def require_noise_floor(counts: Mapping[str, int], words: int) -> None:
+    """Raise StudyError where the texts hold too few human passages for the score.
+
+    ``counts``: text -> its human passages, of so many ``words``.
+    """
     short = [name for name, count in counts.items() if count < 4]
     if sum(counts.values()) < LEAST_HUMAN or short:
         raise StudyError(

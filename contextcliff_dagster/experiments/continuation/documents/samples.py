@@ -52,7 +52,11 @@ class ContinuationSamples:
         """
         if document_id not in self._file_of:
             raise StoreError(f"There is no context {document_id[:12]}; prepare the study again.")
-        return _texts(self._file_of[document_id])[document_id]
+        file = self._file_of[document_id]
+        texts = _texts(file, file.stat().st_mtime_ns if file.exists() else 0)
+        if document_id not in texts:
+            raise StoreError(f"{file} was made anew; run the same command again.")
+        return texts[document_id]
 
     def _example(self, cell: Cell, row: Row) -> Example:
         return Example(
@@ -71,5 +75,5 @@ class ContinuationSamples:
 
 
 @lru_cache(maxsize=4)
-def _texts(file: Path) -> dict[str, str]:
+def _texts(file: Path, changed: int) -> dict[str, str]:
     return {row["document_id"]: row["text"] for row in read_texts(file)}

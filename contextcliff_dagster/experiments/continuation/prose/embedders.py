@@ -39,11 +39,18 @@ class StaticEmbedder:
     name = "wordllama l2_supercat_256"
 
     def __init__(self, folder: Path) -> None:
+        """Raises EngineError where its files are not what they were made as."""
         from safetensors.numpy import load_file
         from tokenizers import Tokenizer
 
-        self._vectors = load_file(folder / _WEIGHTS)["embedding.weight"].astype(np.float32)
-        self._tokenizer = Tokenizer.from_file(str(folder / _TOKENIZER))
+        try:
+            self._vectors = load_file(folder / _WEIGHTS)["embedding.weight"].astype(np.float32)
+            self._tokenizer = Tokenizer.from_file(str(folder / _TOKENIZER))
+        except Exception as error:  # both libraries raise classes of their own, and plain ones
+            raise EngineError(
+                f"Embeddings by {self.name!r} cannot be had (its files in {folder} are damaged); "
+                "install the extra `embeddings` again."
+            ) from error
 
     def embed(self, sentences: Sequence[str]) -> NDArray[np.floating[Any]]:
         """As `Embedder.embed`; sentences without a piece have zeros."""
@@ -56,14 +63,23 @@ class StaticEmbedder:
 
 
 def local_embedder() -> StaticEmbedder | None:
-    """The embedder of this machine; None without the extra ``embeddings``."""
+    """The embedder of this machine; None without the extra ``embeddings``.
+
+    Raises:
+        EngineError: its files are damaged.
+    """
+    folder = local_files()
+    return None if folder is None else StaticEmbedder(folder)
+
+
+def local_files() -> Path | None:
+    """The folder of `StaticEmbedder`'s files; None without the extra ``embeddings``."""
     spec = importlib.util.find_spec("wordllama")
     if spec is None or spec.origin is None:
         return None
     folder = Path(spec.origin).parent
-    if not (folder / _WEIGHTS).is_file() or not (folder / _TOKENIZER).is_file():
-        return None
-    return StaticEmbedder(folder)
+    there = (folder / _WEIGHTS).is_file() and (folder / _TOKENIZER).is_file()
+    return folder if there else None
 
 
 class EndpointEmbedder:

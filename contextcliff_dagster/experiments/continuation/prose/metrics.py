@@ -58,8 +58,8 @@ class ProseMetrics:
         lix: readability.
         shared_content: share of content words that a sentence has from the one before.
         commas, semicolons, questions, exclamations, dashes, quotation_marks: per 100 words.
-        coherence, far_coherence: mean cosine of a sentence's embedding with that of the next, and
-            of the fifth after it; None without embeddings.
+        near_coherence, far_coherence: mean cosine of a sentence's embedding with that of the next,
+            and of the fifth after it; None without embeddings.
     """
 
     words: float | None
@@ -84,7 +84,7 @@ class ProseMetrics:
     exclamations: float | None = None
     dashes: float | None = None
     quotation_marks: float | None = None
-    coherence: float | None = None
+    near_coherence: float | None = None
     far_coherence: float | None = None
 
     def as_dict(self) -> Mapping[str, float | None]:
@@ -108,13 +108,13 @@ def metrics_of(prose: Prose, embedder: Embedder | None = None) -> ProseMetrics:
         return ProseMetrics(0.0, 0.0)
     ids, function = word_ids(prose.words), function_words(prose.words)
     lengths, marks = prose.sentence_lengths, mark_rates(prose)
-    coherence = far = None
+    near = far = None
     if embedder is not None:
         from contextcliff_dagster.experiments.continuation.prose.coherence import (
             sentence_coherence,
         )
 
-        coherence, far = sentence_coherence(prose, embedder)
+        near, far = sentence_coherence(prose, embedder)
     return ProseMetrics(
         words=float(count),
         sentences=float(len(lengths)),
@@ -132,7 +132,7 @@ def metrics_of(prose: Prose, embedder: Embedder | None = None) -> ProseMetrics:
         rhythm=rhythm(lengths),
         lix=lix(prose),
         shared_content=shared_content(prose),
-        coherence=coherence,
+        near_coherence=near,
         far_coherence=far,
         **(marks._asdict() if marks else {}),
     )

@@ -177,5 +177,8 @@ def _method(result: ContinuationResult) -> list[Section]:
         f"A decline, or a difference of arms, of {result.margin:g} counts as one that matters; "
         f"intervals are at {level(result.confidence)}; resampling seed {result.seed}.",
         f"Tokens are counted by {result.tokenizer or 'an unnamed tokenizer'}.",
+        f"Coherence in the records is by {result.embedder}; it is no part of the score."
+        if result.embedder
+        else "Coherence was not measured (`continuation.embeddings`); no score depends on it.",
     ]
     return [Section("Method", [Bullets(facts)], 3)]

@@ -62,10 +62,10 @@ def test_missing_metrics_stay_missing_and_humans_are_compared_on_the_same_ones()
     rng = np.random.default_rng(2)
     of = drawn(rng, 60)
     noise = HumanNoise.fit({"text": of[:40]})
-    without = [replace(one, coherence=None, far_coherence=None) for one in of]
+    without = [replace(one, rhythm=None, pronouns=None) for one in of]
     noise_without = HumanNoise.fit({"text": without[:40]})
     for a, b in zip(of[40::2], of[41::2], strict=True):
-        shared = noise.score(replace(a, coherence=None, far_coherence=None), b)
+        shared = noise.score(replace(a, rhythm=None, pronouns=None), b)
         assert shared == pytest.approx(noise_without.score(a, b))
     few = dict.fromkeys(DISTANCE_METRICS[:15])
     assert noise.score(replace(of[40], **few), of[41]) == 0.0  # type: ignore[arg-type]

@@ -13,6 +13,7 @@ from contextcliff_dagster.contracts import StudyError
 from contextcliff_dagster.experiments.continuation.passages.contexts import (
     author_after,
     context_before,
+    first_that,
 )
 from contextcliff_dagster.experiments.continuation.passages.points import (
     Point,
@@ -108,3 +109,16 @@ def test_sizes_are_doublings_with_geometric_points_between() -> None:
     assert context_sizes(1000, 512) == (512, 1000)
     with pytest.raises(StudyError, match="below the smallest"):
         context_sizes(1000)
+
+
+@given(st.integers(0, 300), st.integers(0, 310), st.integers(-20, 400))
+def test_the_first_that_holds_is_found_from_any_guess(count: int, first: int, guess: int) -> None:
+    asked: list[int] = []
+
+    def holds(number: int) -> bool:
+        assert 0 <= number < count
+        asked.append(number)
+        return number >= first
+
+    assert first_that(holds, count, guess) == min(first, count)
+    assert len(asked) <= 2 * max(1, abs(guess - first) + 1).bit_length() + 3 or not count

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
 from typing import Any
 
 import numpy as np
@@ -19,54 +16,26 @@ from contextcliff_dagster.experiments.continuation.prose.embedders import (
 )
 from contextcliff_dagster.experiments.continuation.prose.metrics import prose_metrics
 from contextcliff_dagster_tests.experiments.continuation.prose.passages import HARBOUR, ORCHARD
-
-
-class Server(ThreadingHTTPServer):
-    """Answers with the ``replies`` in turn, the last one for ever; keeps what it was asked."""
-
-    replies: list[tuple[int, Any]]
-    asked: list[tuple[str, str | None, dict[str, Any]]]
-
-
-class Handler(BaseHTTPRequestHandler):
-    server: Server
-
-    def do_POST(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        self.server.asked.append((self.path, self.headers["Authorization"], body))
-        replies = self.server.replies
-        status, answer = replies.pop(0) if len(replies) > 1 else replies[0]
-        if callable(answer):
-            answer = answer(body["input"])
-        data = json.dumps(answer).encode()
-        self.send_response(status)
-        self.send_header("Content-Length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
-
-    def log_message(self, *_: Any) -> None:
-        pass
-
-
-def vectors(sentences: list[str]) -> dict[str, Any]:
-    rows = [{"index": i, "embedding": [len(s), 1.0]} for i, s in enumerate(sentences)]
-    return {"data": rows[::-1]}
+from contextcliff_dagster_tests.support.servers.embedding_server import (
+    EmbeddingServer,
+    embedding_server,
+    vectors,
+)
 
 
 @pytest.fixture
-def server() -> Iterator[Server]:
-    with Server(("127.0.0.1", 0), Handler) as one:
-        one.asked, one.replies = [], [(200, vectors)]
-        Thread(target=one.serve_forever, daemon=True).start()
+def server() -> Iterator[EmbeddingServer]:
+    with embedding_server() as one:
         yield one
-        one.shutdown()
 
 
-def embedder(server: Server) -> EndpointEmbedder:
-    return EndpointEmbedder(f"http://127.0.0.1:{server.server_port}/v1", "tiny", "k3y")
+def embedder(server: EmbeddingServer) -> EndpointEmbedder:
+    return EndpointEmbedder(server.base_url, "tiny", "k3y")
 
 
-def test_a_server_is_asked_in_batches_and_its_rows_are_put_in_order(server: Server) -> None:
+def test_a_server_is_asked_in_batches_and_its_rows_are_put_in_order(
+    server: EmbeddingServer,
+) -> None:
     sentences = ["a" * (1 + i % 7) for i in range(150)]
     rows = embedder(server).embed(sentences)
     assert rows[:, 0].tolist() == [len(s) for s in sentences]
@@ -75,7 +44,7 @@ def test_a_server_is_asked_in_batches_and_its_rows_are_put_in_order(server: Serv
     assert (path, key, body["model"]) == ("/v1/embeddings", "Bearer k3y", "tiny")
 
 
-def test_a_server_that_is_busy_is_asked_again(server: Server) -> None:
+def test_a_server_that_is_busy_is_asked_again(server: EmbeddingServer) -> None:
     server.replies = [(503, {}), (200, vectors)]
     assert len(embedder(server).embed(["a", "b"])) == 2
 
@@ -91,7 +60,7 @@ def test_a_server_that_is_busy_is_asked_again(server: Server) -> None:
     ],
 )
 def test_what_is_no_vector_for_each_sentence_is_one_error_without_the_key(
-    server: Server, reply: tuple[int, Any]
+    server: EmbeddingServer, reply: tuple[int, Any]
 ) -> None:
     server.replies = [reply]
     with pytest.raises(EngineError, match=r"Embeddings by 'tiny' cannot be had") as caught:
@@ -101,7 +70,7 @@ def test_what_is_no_vector_for_each_sentence_is_one_error_without_the_key(
 
 def test_without_embeddings_coherence_is_missing_and_never_0() -> None:
     metrics = prose_metrics(HARBOUR)
-    assert metrics.coherence is None
+    assert metrics.near_coherence is None
     assert metrics.far_coherence is None
 
 
@@ -112,14 +81,14 @@ def test_the_local_table_finds_prose_more_coherent_than_its_sentences_shuffled_w
     if local is None:
         pytest.skip("needs the extra embeddings")
     assert isinstance(local, StaticEmbedder)
-    whole = prose_metrics(HARBOUR, local).coherence
+    whole = prose_metrics(HARBOUR, local).near_coherence
     mixed = [s for pair in zip(sentences(HARBOUR), sentences(ORCHARD), strict=False) for s in pair]
-    shuffled = prose_metrics(" ".join(mixed), local).coherence
+    shuffled = prose_metrics(" ".join(mixed), local).near_coherence
     assert whole is not None
     assert shuffled is not None
     assert 0.0 < shuffled < whole < 1.0
     repeated = prose_metrics("It was the sea again. " * 9, local)
-    assert repeated.coherence == pytest.approx(1.0)
+    assert repeated.near_coherence == pytest.approx(1.0)
     assert not np.isnan(repeated.far_coherence or np.nan)
 
 
