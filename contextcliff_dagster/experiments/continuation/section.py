@@ -168,7 +168,7 @@ class ContinuationSection(Section):
         description="For the coherence of sentences: `auto` is `local` where the extra "
         "`embeddings` is installed, else `none`; or `base_url`, `model` and `api_key_env` of a "
         "server",
-        examples=[{"base_url": "http://127.0.0.1:8000/v1", "model": "my-embedder"}],
+        examples=["local"],
         json_schema_extra=_NEEDS,
     )
 
