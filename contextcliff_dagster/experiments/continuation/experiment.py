@@ -172,13 +172,13 @@ class Continuation(Experiment):
     def check_records(self, run: StudyRun, records: pa.Table) -> Sequence[CheckOutcome]:
         return check_records(run.study, records)
 
-    def overview(self, result: ContinuationResult) -> Mapping[str, Any]:
+    def overview(self, result: ContinuationResult | dict[str, Any]) -> Mapping[str, Any]:
         from contextcliff_dagster.experiments.continuation.overview import overview
 
-        return overview(result)
+        return {} if isinstance(result, dict) else overview(result)
 
-    def headline(self, result: ContinuationResult) -> Sequence[str]:
-        return result.headline
+    def headline(self, result: ContinuationResult | dict[str, Any]) -> Sequence[str]:
+        return () if isinstance(result, dict) else result.headline
 
     def read_results(self, run: StudyRun) -> Sequence[Any]:
         from contextcliff_dagster.experiments.common.results import read_results
