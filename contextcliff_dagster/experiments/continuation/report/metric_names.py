@@ -26,7 +26,6 @@ METRIC_NAMES = {
     "exclamations": "Exclamation marks in 100 words",
     "dashes": "Dashes in 100 words",
     "quotation_marks": "Quotation marks in 100 words",
-    "coherence": "Similarity of neighbouring sentences",
     "near_coherence": "Similarity of neighbouring sentences",
     "far_coherence": "Similarity of sentences five apart",
 }
