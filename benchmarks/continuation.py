@@ -183,13 +183,13 @@ def tag(pair: tuple[str, str | None]) -> str:
 
 def extremes(passages: list[str]) -> dict[str, float]:
     """The value of each sign that is nearest to its limit, or furthest beyond."""
-    from contextcliff_dagster.experiments.continuation.prose.collapse import LIMITS, signs_of
+    from contextcliff_dagster.experiments.continuation.prose.collapse import RULES, signs_of
     from contextcliff_dagster.experiments.continuation.prose.words import read_prose
 
     signs = [signs_of(read_prose(text), text, None, None) for text in passages]
     return {
-        name: (max if limit > 0 else min)(getattr(one, name) for one in signs)
-        for name, limit in LIMITS.items()
+        rule.sign: (min if rule.lower else max)(getattr(one, rule.sign) for one in signs)
+        for rule in RULES
     }
 
 
@@ -207,7 +207,7 @@ def show_collapse(given: argparse.Namespace) -> None:
                 shown += [f"{len(pairs) - paired.pop('', 0)} of {len(pairs):,} {dict(paired)}"]
                 print(f"  {name}: alone {shown[0]}, with the author's {shown[1]}", flush=True)
             if given.extremes:
-                show_extremes(list(pool.map(extremes, [of for of in texts.values() if of])))
+                show_extremes(list(pool.map(extremes, [of for of in texts.values() if of])), words)
             first = [
                 text for one in given.prose[:1] for p in one.glob("*.txt") for text in known[p.stem]
             ]
@@ -221,13 +221,13 @@ def show_collapse(given: argparse.Namespace) -> None:
                 print(f"  planted, {how:18} {found:>4} of {len(planted)} {dict(tags)}", flush=True)
 
 
-def show_extremes(found: list[dict[str, float]]) -> None:
-    from contextcliff_dagster.experiments.continuation.prose.collapse import LIMITS
+def show_extremes(found: list[dict[str, float]], words: int) -> None:
+    from contextcliff_dagster.experiments.continuation.prose.collapse import RULES
 
     shown = (
-        f"{name} {(max if limit > 0 else min)(one[name] for one in found):.3g}"
-        f" (limit {abs(limit):g})"
-        for name, limit in LIMITS.items()
+        f"{rule.sign} {(min if rule.lower else max)(one[rule.sign] for one in found):.3g}"
+        f" (limit {rule.limit_at(words):.3g})"
+        for rule in RULES
     )
     print("  most extreme: " + ", ".join(shown), flush=True)
 

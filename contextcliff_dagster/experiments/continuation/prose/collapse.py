@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
@@ -103,21 +103,43 @@ class Signs:
     chatter: float = 0.0
 
 
-_RULES: Sequence[tuple[Collapse, str, float]] = (
-    ("garbage", "symbols", 0.1),
-    ("garbage", "unspaced", 0.3),
-    ("loop", "looped_words", 8.0),
-    ("repetition", "repeated_phrases", 0.33),
-    ("repetition", "lowest_diversity", -0.4),
-    ("language_switch", "foreign_letters", 0.15),
-    ("language_switch", "foreign", 0.15),
-    ("salad", "longest_without_grammar", 24.0),
-    ("salad", "highest_diversity", 0.97),
-    ("runaway", "longest_sentence", 300.0),
-    ("chatter", "chatter", 0.5),
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """``sign`` must be above ``limit``, or with ``lower`` below it.
+
+    An extreme over a text grows with its length, so the limit moves by ``a_word`` for each word
+    from 200 to 1,000.
+    """
+
+    tag: Collapse
+    sign: str
+    limit: float
+    a_word: float = 0.0
+    lower: bool = False
+
+    def limit_at(self, words: float) -> float:
+        """The limit for a text of so many words."""
+        return self.limit + self.a_word * (min(max(words, 200.0), 1000.0) - 200.0)
+
+    def is_passed(self, signs: Signs) -> bool:
+        """Whether a text with these signs is beyond the limit."""
+        value, limit = float(getattr(signs, self.sign)), self.limit_at(signs.words)
+        return value < limit if self.lower else value > limit
+
+
+RULES = (
+    Rule("garbage", "symbols", 0.1),
+    Rule("garbage", "unspaced", 0.3),
+    Rule("loop", "looped_words", 8.0),
+    Rule("repetition", "repeated_phrases", 0.33, 0.0002),
+    Rule("repetition", "lowest_diversity", 0.4, -0.0002, lower=True),
+    Rule("language_switch", "foreign_letters", 0.15),
+    Rule("language_switch", "foreign", 0.15),
+    Rule("salad", "longest_without_grammar", 24.0, 0.1),
+    Rule("salad", "highest_diversity", 0.97),
+    Rule("runaway", "longest_sentence", 300.0),
+    Rule("chatter", "chatter", 0.5),
 )
-"""Tag, sign and the limit that it must pass; a negative one is a lower limit."""
-LIMITS: Mapping[str, float] = {sign: limit for _, sign, limit in _RULES}
 LEAST_WORDS = 5
 
 
@@ -133,11 +155,11 @@ def collapse_of(text: str, author: str | None = None) -> Collapse:
     if signs.words < LEAST_WORDS:
         # Marks and symbols alone are no silence.
         return "garbage" if len("".join(text.split())) > 10 * max(signs.words, 2) else "empty"
-    first = next((rule for rule in _RULES if _passes(signs, rule)), None)
-    if first is None or own is None:
-        return first[0] if first else ""
-    usual = signs_of(own, author or "", language, own)
-    return next((r[0] for r in _RULES if _passes(signs, r) and not _passes(usual, r)), "")
+    passed = [rule for rule in RULES if rule.is_passed(signs)]
+    if passed and own is not None:
+        usual = signs_of(own, author or "", language, own)
+        passed = [rule for rule in passed if not rule.is_passed(usual)]
+    return passed[0].tag if passed else ""
 
 
 def signs_of(prose: Prose, text: str, language: str | None, author: Prose | None) -> Signs:
@@ -226,9 +248,3 @@ def _longest_without_grammar(words: Sequence[str], expected: str | None) -> floa
         return 0.0
     at = np.flatnonzero(function_words(words, expected))
     return float(np.diff(np.concatenate(([-1], at, [len(words)]))).max() - 1)
-
-
-def _passes(signs: Signs, rule: tuple[Collapse, str, float]) -> bool:
-    _, sign, limit = rule
-    value = float(getattr(signs, sign))
-    return value > limit if limit >= 0 else value < -limit
