@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from contextcliff_dagster.contracts import Example
     from contextcliff_dagster.experiments.continuation.coherence import CoherenceMeter
 
-SCORING_VERSION = "continuation 1"
+SCORING_VERSION = "continuation 2"
 _OF_EXAMPLE = ("text", "passage", "context_tokens", "arm")
 _SCORED = ("em", "f1", "contained", "score")
 _FAILURES = {"empty": FailureTag.EMPTY, "chatter": FailureTag.INSTRUCTION_DRIFT}
