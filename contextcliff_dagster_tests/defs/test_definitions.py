@@ -12,7 +12,7 @@ import pytest
 
 from contextcliff_dagster.definitions import defs
 from contextcliff_dagster.defs.ui.rendering import column_schema
-from contextcliff_dagster.studies import load_studies
+from contextcliff_dagster.studies import Study, load_studies
 from contextcliff_dagster_tests.support.paths import CHECKOUT
 
 CHAIN = {
@@ -27,10 +27,7 @@ CHAIN = {
     "cliffs",
     "report",
 }
-UTILIZATION = {
-    *(f"utilization_{step}" for step in ("documents", "manifest", "predictions", "records")),
-    *("utilization_result", "cost_estimate", "report"),
-}
+EXPERIMENTS = ("utilization", "continuation")
 HEAVY = ("torch", "vllm", "matplotlib.pyplot", "openai", "aiohttp", "scipy.stats", "onnxruntime")
 SCRIPTS = Path(sys.executable).parent
 
@@ -40,11 +37,21 @@ def location() -> dg.Definitions:
     return defs()  # type: ignore[call-arg]
 
 
+def experiment_of(study: Study) -> str:
+    (name,) = (name for name in EXPERIMENTS if name in study.sections)
+    return name
+
+
+def experiment_chain(study: Study) -> set[str]:
+    steps = ("documents", "manifest", "predictions", "records", "result")
+    return {*(f"{experiment_of(study)}_{step}" for step in steps), "cost_estimate", "report"}
+
+
 def test_every_study_is_a_group_with_the_whole_chain(location: dg.Definitions) -> None:
     graph = location.resolve_asset_graph()
     for name, study in load_studies().items():
         keys = {k.path[-1] for k in graph.get_all_asset_keys() if k.path[0] == name}
-        assert keys == (CHAIN if study.has_corpus else UTILIZATION)
+        assert keys == (CHAIN if study.has_corpus else experiment_chain(study))
         assert {graph.get(dg.AssetKey([name, k])).group_name for k in keys} == {
             name.replace("-", "_")
         }
@@ -92,16 +99,15 @@ def test_what_costs_calls_never_runs_by_itself(location: dg.Definitions) -> None
     }
     assert by_itself == {
         "cost_estimate", "eval_records", "metrics", "cliffs", "report", "database",
-        "utilization_records", "utilization_result",
+        *(f"{name}_{step}" for name in EXPERIMENTS for step in ("records", "result")),
     }  # fmt: skip
 
 
 def test_each_study_has_its_two_jobs(location: dg.Definitions) -> None:
     jobs = {job.name for job in location.get_repository_def().get_all_jobs()}
     for name, study in load_studies().items():
-        kinds = (
-            ("profile", "pilot") if study.has_corpus else ("utilization", "utilization_documents")
-        )
+        own = "profile" if study.has_corpus else experiment_of(study)
+        kinds = ("profile", "pilot") if study.has_corpus else (own, f"{own}_documents")
         assert {f"{kind}_{name.replace('-', '_')}" for kind in kinds} <= jobs
 
 
