@@ -50,15 +50,17 @@ def with_metrics(
     """
     arms = clean_outcomes(rows, [arm.arm for arm in result.arms])
     own = authors.author_metrics()
-    drawn = [ClusterBootstrap(arm.clusters(), settings) for arm in arms]
+    bootstraps = [ClusterBootstrap(arm.clusters(), settings) for arm in arms]
     recitation = recitation_of(rows, result, authors.chance_overlap())
     metrics = [
         MetricResult(
             name=name,
             author=_author([one.get(name) for one in own]),
             arms=[
-                ArmMetric(arm=arm.arm, sizes=_sizes(_values(rows, arm, name), arm, bootstrap))
-                for arm, bootstrap in zip(arms, drawn, strict=True)
+                ArmMetric(
+                    arm=arm.arm, sizes=_within(_sizes(_values(rows, arm, name), arm, drawn), name)
+                )
+                for arm, drawn in zip(arms, bootstraps, strict=True)
             ],
         )
         for name in METRICS
@@ -114,6 +116,18 @@ def _sizes(values: Floats, arm: ArmOutcomes, drawn: ClusterBootstrap) -> list[Me
     return found
 
 
+def _within(sizes: list[MetricSize], name: str) -> list[MetricSize]:
+    """With intervals cut at what the metric can be at all."""
+    least = -1.0 if name in _SIGNED else 0.0
+    most = 1.0 if name in _SIGNED or name in _SHARES else np.inf
+    return [
+        one
+        if one.ci_low is None or one.ci_high is None
+        else replace(one, ci_low=max(one.ci_low, least), ci_high=min(one.ci_high, most))
+        for one in sizes
+    ]
+
+
 def _interval(values: Floats, drawn: ClusterBootstrap) -> tuple[float | None, float | None]:
     """As of the score, whatever the metric's scale: the bootstrap is of values near 0."""
     known = values[~np.isnan(values)]
@@ -129,5 +143,12 @@ def _interval(values: Floats, drawn: ClusterBootstrap) -> tuple[float | None, fl
     return centre + low * reach * _ROOM, centre + high * reach * _ROOM
 
 
+_SIGNED = frozenset({"rhythm", "near_coherence", "far_coherence"})
+_SHARES = frozenset(
+    {
+        *("diversity_50", "diversity_200", "repetition_50", "repetition_200"),
+        *("long_words", "function_words", "broken_articles", "pronouns", "shared_content"),
+    }
+)
 _ROOM = 100.0
 """So far do the limits of -1..1 lie beyond all values."""

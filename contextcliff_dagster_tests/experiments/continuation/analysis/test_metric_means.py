@@ -44,7 +44,7 @@ def test_means_are_those_of_passages_and_rounds() -> None:
 
 
 @settings(max_examples=10)
-@given(st.floats(1e-3, 1e4), st.floats(-1e4, 1e4))
+@given(st.floats(1e-3, 1e4), st.floats(0, 1e4))
 def test_intervals_follow_the_scale_of_the_metric(scale: float, shift: float) -> None:
     rows = measured_rows()
     first = sizes_of(measured_result(rows), "lix")
@@ -54,6 +54,17 @@ def test_intervals_follow_the_scale_of_the_metric(scale: float, shift: float) ->
         expected = [end * scale + shift for end in ends if end is not None]
         found = [other.ci_low, other.mean, other.ci_high]
         assert found == pytest.approx(expected, rel=1e-6, abs=1e-6 * scale)
+
+
+@pytest.mark.parametrize(("metric", "least", "most"), [("commas", 0, None), ("rhythm", -1, 1)])
+def test_intervals_end_where_the_metric_does(metric: str, least: float, most: float | None) -> None:
+    rows = measured_rows()
+    at_the_end = np.where(rows["passage"] == rows["passage"].iloc[0], 1.0, least)
+    for one in sizes_of(measured_result(rows.assign(**{metric: at_the_end})), metric):
+        assert one.mean is not None
+        assert one.ci_low == least < one.mean
+        assert one.ci_high is not None
+        assert one.mean < one.ci_high <= (most or np.inf)
 
 
 def test_what_is_not_measured_is_missing_and_never_zero() -> None:
