@@ -21,7 +21,11 @@ if TYPE_CHECKING:
 SCORING_VERSION = "continuation 2"
 _OF_EXAMPLE = ("text", "passage", "context_tokens", "arm")
 _SCORED = ("em", "f1", "contained", "score")
-_FAILURES = {"empty": FailureTag.EMPTY, "chatter": FailureTag.INSTRUCTION_DRIFT}
+_FAILURES = {
+    "empty": FailureTag.EMPTY,
+    "short": FailureTag.EMPTY,
+    "chatter": FailureTag.INSTRUCTION_DRIFT,
+}
 
 
 def score_rows(
@@ -34,7 +38,8 @@ def score_rows(
     """Return the rows of `tables.CONTINUATION_RECORDS` for rows of predictions, in the same order.
 
     A continuation and what its author wrote are cut to the same words before they are measured. One
-    that is too short for that, and no collapse, has no score. No score depends on coherence.
+    that is cut off too early for that, and no collapse, has no score; one that ends so early is the
+    collapse `short`. No score depends on coherence.
 
     Args:
         rows: with the columns of `contracts.PREDICTIONS`.
@@ -60,7 +65,8 @@ def score_rows(
             records.append(record | {"failed": False})
             continue
         text = parse_answer(row.get("raw_output"), answer_prefix=answer_prefix).text or ""
-        values, prose = _measured(text, str(known["passage"]), authors)
+        ended = row.get("finish_reason") != "length"
+        values, prose = _measured(text, str(known["passage"]), authors, ended=ended)
         records.append(record | values)
         if prose is not None:
             compared.append((records[-1], prose))
@@ -79,11 +85,19 @@ def _add_coherence(
             row |= {"embedder": found.embedder, "near_coherence": near, "far_coherence": far}
 
 
-def _measured(text: str, passage: str, authors: Authors) -> tuple[dict[str, Any], Prose | None]:
-    """The values of a record, and the words that they are of; None without any."""
+def _measured(
+    text: str, passage: str, authors: Authors, *, ended: bool
+) -> tuple[dict[str, Any], Prose | None]:
+    """The values of a record, and the words that they are of; None without any.
+
+    ``ended``: the model had room for more.
+    """
     prose, author = read_prose(text), authors.after[passage]
-    collapse = collapse_of(text, author.text)
     words = authors.compared_words(passage, len(prose.words))
+    collapse = collapse_of(text, author.text)
+    if not collapse and not words and ended and authors.compared_words(passage, authors.words):
+        # Without a score it would leave those sizes better off at which a model gives up.
+        collapse = "short"
     values: dict[str, Any] = {"collapse": collapse, "compared_words": words, "failed": False}
     if collapse:
         tag = _FAILURES.get(collapse, FailureTag.HALLUCINATION)

@@ -163,3 +163,23 @@ def test_length_moves_diversity_within_the_noise_here(library: Library) -> None:
     whole, cut = np.array(theirs_, np.float64).T
     assert (cut - whole).mean() > 0.05  # a degradation point
     assert (cut - whole).mean() > whole.std()
+
+
+def test_a_model_that_gives_up_is_not_left_out(library: Library) -> None:
+    def gives_up(text: str, place: int) -> str:
+        return text if place < 2 else "He went home that day, and so did she."
+
+    records, result = ours(library, gives_up)
+    assert {row["collapse"] for row in records if row["context_tokens"] >= SIZES[2]} == {"short"}
+    assert {row["score"] for row in records if row["context_tokens"] >= SIZES[2]} == {0.0}
+    assert result.arms[0].verdict == "collapse"
+
+
+def test_what_is_cut_off_early_has_no_score(library: Library) -> None:
+    example = Example(
+        "e", "e", "", (), "continuation",
+        {"text": "0", "passage": "0", "context_tokens": 1024, "arm": "base"},
+    )  # fmt: skip
+    row = {"example_id": "e", "replicate": 0, "raw_output": "He went home that day."}
+    (cut,) = score_rows([row | {"finish_reason": "length"}], {"e": example}, library.authors)
+    assert (cut["collapse"], cut["score"]) == ("", None)

@@ -38,11 +38,13 @@ from contextcliff_dagster.experiments.continuation.prose.words import (
 )
 
 Collapse = Literal[
-    "", "empty", "garbage", "loop", "repetition", "language_switch", "salad", "runaway", "chatter"
-]
-"""The first that fits: no words; symbols, or words without blanks; a phrase over and over; phrases
-that come back, changed or not; another language or script; words without grammar; no sentence ends;
-talk about the task. "" is none."""
+    "", "empty", "garbage", "loop", "repetition", "language_switch", "salad", "runaway", "chatter",
+    "short",
+]  # fmt: skip
+"""The first that fits: no words; symbols, marks for ever, or words without blanks; a phrase over
+and over; phrases that come back, changed or not; another language or script; words without grammar; no
+sentence ends; talk about the task; an end long before the author's (`scoring` finds it). "" is
+none."""
 
 _LOOP_PERIOD = 200
 _PHRASE = 5
@@ -73,6 +75,8 @@ class Signs:
     Attributes:
         words: count.
         symbols: share of characters that are neither letters, figures, blanks nor marks of prose.
+        marks: share of characters as written that are neither letters, figures nor the first blank
+            of a run: dots for ever, line ends for ever.
         unspaced: share of characters in runs of more than 40 without a blank, of scripts with
             blanks.
         looped_words: longest run of words that repeat what was one period before, for at least two
@@ -91,6 +95,7 @@ class Signs:
 
     words: float
     symbols: float = 0.0
+    marks: float = 0.0
     unspaced: float = 0.0
     looped_words: float = 0.0
     repeated_phrases: float = 0.0
@@ -129,6 +134,7 @@ class Rule:
 
 RULES = (
     Rule("garbage", "symbols", 0.1),
+    Rule("garbage", "marks", 0.35),
     Rule("garbage", "unspaced", 0.3),
     Rule("loop", "looped_words", 8.0),
     Rule("repetition", "repeated_phrases", 0.33),
@@ -176,6 +182,7 @@ def signs_of(prose: Prose, text: str, language: str | None, author: Prose | None
     return Signs(
         words=float(len(words)),
         symbols=_symbol_share(prose.text),
+        marks=_mark_share(text),
         unspaced=sum(map(len, _UNSPACED.findall(prose.text))) / len(prose.text),
         looped_words=float(looped_words(ids)),
         repeated_phrases=_repeated_phrases(ids, _phrase_words(words)),
@@ -189,16 +196,24 @@ def signs_of(prose: Prose, text: str, language: str | None, author: Prose | None
     )
 
 
+def _mark_share(text: str) -> float:
+    blanks = len(re.findall(r"(?<=\s)\s", text))
+    marks = sum(n for one, n in Counter(text).items() if not one.isspace() and _is_mark(one))
+    return (blanks + marks) / len(text)
+
+
 def _symbol_share(text: str) -> float:
     return sum(n for one, n in Counter(text).items() if _is_symbol(one)) / len(text)
 
 
-@lru_cache(maxsize=4096)
 def _is_symbol(one: str) -> bool:
-    if one.isalnum() or one.isspace() or one in _MARKS_OF_PROSE:
-        return False
+    return not one.isspace() and one not in _MARKS_OF_PROSE and _is_mark(one)
+
+
+@lru_cache(maxsize=4096)
+def _is_mark(one: str) -> bool:
     # Vowel signs and accents are parts of letters.
-    return not unicodedata.category(one).startswith("M")
+    return not one.isalnum() and not unicodedata.category(one).startswith("M")
 
 
 def looped_words(ids: Ids) -> int:

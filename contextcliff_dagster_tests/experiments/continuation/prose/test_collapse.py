@@ -64,6 +64,10 @@ def test_prose_is_no_collapse(text: str) -> None:
         ("garbage", ORCHARD[:300] + " }{[]@@##" * 30),
         ("garbage", "".join(ORCHARD[:300].split())),
         ("garbage", "�" * 80),
+        *(
+            ("garbage", ORCHARD[:300] + tail * 600)
+            for tail in (" ...", ".", "—", '"', ", ", "\n", "\u200b")
+        ),
         ("loop", ORCHARD[:300] + " and then" * 40),
         ("loop", ORCHARD[:300] + " It was the sea, it was the sea again." * 6),
         ("loop", "no " * 100),
