@@ -42,9 +42,9 @@ Collapse = Literal[
     "short",
 ]  # fmt: skip
 """The first that fits: no words; symbols, marks for ever, or words without blanks; a phrase over
-and over; phrases that come back, changed or not; another language or script; words without grammar; no
-sentence ends; talk about the task; an end long before the author's (`scoring` finds it). "" is
-none."""
+and over; phrases that come back, changed or not; another language or script; words without
+grammar; no sentence ends; talk about the task; an end long before the author's (`scoring` finds
+it). "" is none."""
 
 _LOOP_PERIOD = 200
 _PHRASE = 5
