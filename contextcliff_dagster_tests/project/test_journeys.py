@@ -55,6 +55,7 @@ NOT_RUN = {
     "profile --model smollm2-135m": "needs `make local-model`; see the tests marked local_model",
     "profile local --data notes --questions recall": "needs the same model",
     "profile local": "needs the same model; what follows is run without it",
+    "profile continuation-local": "needs a model and novels, and an hour of two cores",
     "profile utilization-local": "needs the same model, and half an hour of two cores",
     "profile prose": "is a study on a text of one's own; tests of the experiment measure one",
     "export local exported/local.zip": "is measured with that model",
