@@ -62,7 +62,7 @@ def plot_sizes(result: ContinuationResult) -> bytes:
         figure,
         _LEFT,
         10.85,
-        f"Continuations over context size: {shortened(result.model, 60)}",
+        f"Continuations over context size: {shortened(result.model, 48)}",
         fontsize=14,
         fontweight="bold",
     )

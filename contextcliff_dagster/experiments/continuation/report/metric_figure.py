@@ -78,7 +78,7 @@ def plot_metrics(result: ContinuationResult) -> bytes | None:
         for number, arm in enumerate(points):
             _draw(axes, result.sizes, arm.get(key, ()), number)
         write(figure, left, bottom + _TALL + 0.15, shortened(metric_name(key), 34), fontsize=9)
-    title = f"Metrics of prose over context size: {shortened(result.model, 60)}"
+    title = f"Metrics of prose over context size: {shortened(result.model, 48)}"
     write(figure, 0.4, height - 0.3, title, fontsize=13, fontweight="bold")
     figure.legend(
         handles=_legend(result),
