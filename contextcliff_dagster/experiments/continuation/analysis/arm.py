@@ -163,8 +163,8 @@ def _verdict(tested: _Tested, margin: float, alpha: float) -> tuple[Continuation
     if 0.5**passages > alpha / tests:
         needed = int(np.ceil(np.log2(tests / alpha)))
         return "insufficient_data", (
-            f"Insufficient data: of {passages} passage{'' if passages == 1 else 's'} measured at "
-            f"several sizes no single size can become significant; at least {needed} are needed."
+            f"Insufficient data: at least {needed} passages at several sizes are needed, and there "
+            f"{'is' if passages == 1 else 'are'} {passages}."
         )
     verdict: ContinuationVerdict = "undecided"
     base = next((one.mean for one in score.sizes if one.mean is not None), None)

@@ -34,7 +34,7 @@ def analysed(rows: pd.DataFrame, **given: Any) -> ContinuationResult:
 def test_one_passage_is_insufficient_data() -> None:
     arm = analysed(rows_of(replace(STUDY, passages=1, texts=1))).arms[0]
     assert arm.verdict == "insufficient_data"
-    assert "of 1 passage measured" in arm.reason
+    assert arm.reason.endswith("are needed, and there is 1.")
     assert arm.score.sizes[0].ci_low is None
     assert arm.components is None
 
