@@ -8,11 +8,13 @@ from pathlib import Path
 from contextcliff_dagster.contracts.results import RESULT_FILES, ResultFile
 from contextcliff_dagster.experiments.continuation.results import ContinuationResult
 from contextcliff_dagster.experiments.utilization.results import UtilizationResult
+from contextcliff_dagster.experiments.visibility.results import VisibilityResult
 from contextcliff_dagster.store import PACKAGE
 
 EXPERIMENT_RESULTS = (
     ResultFile("continuation", ContinuationResult, "ContextCliff continuation result of one model"),
     ResultFile("utilization", UtilizationResult, "ContextCliff utilization result of one model"),
+    ResultFile("visibility", VisibilityResult, "ContextCliff visibility result of one model"),
 )
 """What `results` of an experiment's file holds, one a model."""
 
