@@ -1,0 +1,97 @@
+"""What an agent reads at one step.
+
+A prompt has nothing in it but what the axes show, the names and current values of the parameters,
+the current score as a bare number, and the form of the reply.
+"""
+
+from __future__ import annotations
+
+import json
+
+from contextcliff_dagster.experiments.visibility.agent.state import RunState, ShownTrial
+from contextcliff_dagster.experiments.visibility.agent.tariff import resources_text
+from contextcliff_dagster.experiments.visibility.agent.texts.catalogue import Texts, texts_of
+from contextcliff_dagster.experiments.visibility.axes import Axes
+from contextcliff_dagster.experiments.visibility.tasks.parameters import (
+    Choice,
+    Config,
+    Parameter,
+    Space,
+)
+from contextcliff_dagster.experiments.visibility.tasks.task import Task
+
+TEMPLATE = "{document}\n\n{question}"
+_INSTRUCTION = "Choose settings for the next trial that improve the score."
+
+
+def system_text() -> str:
+    """Return the text of the system turn."""
+    return "Reply with one JSON object and nothing else."
+
+
+def prompt_of(
+    task: Task, axes: Axes, state: RunState, texts: Texts | None = None
+) -> tuple[str, str]:
+    """Return the prompt of the next step: what is the same in the whole run, and the rest.
+
+    Args:
+        texts: about the task, its score, and of their placebos; by default those of
+            `texts.catalogue`.
+
+    Raises:
+        KeyError: no texts are given, and there are none for the task.
+    """
+    return _document(task, axes, texts or texts_of(task.name)), _question(task, axes, state)
+
+
+def _document(task: Task, axes: Axes, texts: Texts) -> str:
+    parts = [_INSTRUCTION]
+    if axes.task != "hidden":
+        parts.append(texts.task if axes.task == "shown" else texts.task_placebo)
+    if axes.metric != "hidden":
+        parts.append(texts.metric if axes.metric == "shown" else texts.metric_placebo)
+    if axes.direction == "shown":
+        word = "higher" if task.score.higher_is_better else "lower"
+        parts.append(f"A {word} score is better.")
+    if axes.bounds == "shown":
+        parts.append(f"Bounds: {'; '.join(map(_bounds, task.space.parameters))}.")
+    return "\n".join(parts)
+
+
+def _bounds(parameter: Parameter) -> str:
+    if isinstance(parameter, Choice):
+        return f"{parameter.name} {' or '.join(map(json.dumps, parameter.choices))}"
+    low, high = _number(parameter.low), _number(parameter.high)
+    return f"{parameter.name} {low} to {high}{', integer' if parameter.integer else ''}"
+
+
+def _number(value: float) -> str:
+    return json.dumps(int(value) if float(value).is_integer() else value)
+
+
+def _question(task: Task, axes: Axes, state: RunState) -> str:
+    space, current = task.space, state.current(task, axes)
+    parts = []
+    if earlier := state.earlier(task, axes):
+        parts.append(f"Earlier trials ({', '.join(space.names)}: score):")
+        parts.extend(f"{step}. {_line(space, trial)}" for step, trial in earlier)
+    if axes.resources == "shown":
+        parts.append(resources_text(state.usage))
+    settings = json.dumps({name: current.config[name] for name in space.names})
+    parts.append(f"Current trial: {settings}, score {_score(current)}")
+    parts.append(f"Reply with a JSON object of {', '.join(space.names)}.")
+    return "\n".join(parts)
+
+
+def _line(space: Space, trial: ShownTrial) -> str:
+    if trial.source == "fallback":
+        return "no usable reply"
+    return f"{_values(space, trial.config)}: {_score(trial)}"
+
+
+def _values(space: Space, config: Config) -> str:
+    return ", ".join(json.dumps(config[name]) for name in space.names)
+
+
+def _score(trial: ShownTrial) -> str:
+    return "failed" if trial.failed else f"{trial.validation:.4f}"
