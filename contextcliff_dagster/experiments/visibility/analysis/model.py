@@ -1,0 +1,165 @@
+"""The records of one model to its result."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from contextcliff_dagster.analysis.profile.context import ProfileContext
+from contextcliff_dagster.analysis.records.settings import AnalysisSettings
+from contextcliff_dagster.experiments.visibility.analysis.contrasts import (
+    VISIBLE,
+    comparisons_of,
+    ordered_levels,
+    widest_comparisons,
+)
+from contextcliff_dagster.experiments.visibility.analysis.curves import (
+    BaselineCurves,
+    cells_of,
+    curves_of,
+    searches_of,
+)
+from contextcliff_dagster.experiments.visibility.analysis.effects import PERFORMANCE, effects_of
+from contextcliff_dagster.experiments.visibility.analysis.interactions import interactions_of
+from contextcliff_dagster.experiments.visibility.analysis.planning import plan_of
+from contextcliff_dagster.experiments.visibility.analysis.runs import Runs, runs_of_records
+from contextcliff_dagster.experiments.visibility.analysis.wording import (
+    effect_sentence,
+    plan_sentence,
+    search_sentence,
+)
+from contextcliff_dagster.experiments.visibility.results import (
+    AxisEffect,
+    OutcomeName,
+    VisibilityResult,
+    VisibilityVerdict,
+)
+from contextcliff_dagster.reporting.wording.number_format import percent
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from contextcliff_dagster.experiments.visibility.section import VisibilitySection
+
+
+def analyse_model(
+    records: pd.DataFrame,
+    section: VisibilitySection,
+    *,
+    settings: AnalysisSettings | None = None,
+    context: ProfileContext | None = None,
+    baselines: BaselineCurves | None = None,
+) -> VisibilityResult:
+    """Return what the records of one model say of what it was shown. No row order matters.
+
+    Args:
+        records: `tables.VISIBILITY_RECORDS` of one model, one row a step.
+        settings: confidence and seed.
+        context: names of the model, study and campaign; warnings to repeat.
+        baselines: regret by step of searches without a model, by name, then benchmark and seed.
+
+    Raises:
+        ContextCliffError: a step has two records, or a search another number of steps.
+    """
+    settings = settings or AnalysisSettings()
+    context = context or ProfileContext(model="model")
+    runs = runs_of_records(records, section)
+    effects = effects_of(
+        runs, comparisons_of(section.levels), section.benchmarks, section.margin, settings
+    )
+    searches = searches_of(runs, baselines or {}, settings)
+    plan = plan_of(runs, comparisons_of(section.levels), settings)
+    of_regret = [one for one in effects if one.outcome == "regret" and one.axis != "start"]
+    behaviour = [one for one in effects if one.outcome not in PERFORMANCE]
+    headline = [effect_sentence(one, section.margin) for one in of_regret]
+    headline += [
+        effect_sentence(one, section.margin)
+        for one in behaviour
+        if one.verdict in ("higher", "lower")
+    ]
+    undecided = [one for one in of_regret if one.verdict == "undecided"]
+    regret = float(runs.outcome("regret").mean()) if runs.planned else float("nan")
+    more = [plan_sentence(plan, undecided), search_sentence(regret, searches)]
+    return VisibilityResult(
+        schema_version="1.0",
+        created_at=context.created_at,
+        study=context.study,
+        campaign=context.campaign,
+        model=context.model,
+        benchmarks=list(section.benchmarks),
+        steps=section.steps,
+        seeds=list(range(section.first_seed, section.first_seed + section.seeds)),
+        levels=ordered_levels(section.levels),
+        n_runs=len(runs.planned),
+        missing=list(runs.missing),
+        confidence=settings.confidence,
+        margin=section.margin,
+        seed=settings.seed,
+        verdict=verdict_of(of_regret),
+        headline=[*headline, *(one for one in more if one)],
+        effects=effects,
+        interactions=interactions_of(runs, widest_comparisons(section.levels), settings),
+        plan=plan,
+        curves=curves_of(runs, ordered_levels(section.levels), settings),
+        searches=searches,
+        cells=cells_of(runs),
+        warnings=[*context.warnings, *_warnings(runs, section)],
+    )
+
+
+def verdict_of(effects: Sequence[AxisEffect]) -> VisibilityVerdict:
+    """Return the verdict of the effects on the regret of the axes that show more.
+
+    `helps`, `harms`, `mixed`: some are significant; `no_benefit`: of all of them a benefit as large
+    as the margin is excluded.
+    """
+    verdicts = {one.verdict for one in effects if one.axis in VISIBLE and one.contrast != "length"}
+    if {"better", "worse"} <= verdicts:
+        return "mixed"
+    if "better" in verdicts:
+        return "helps"
+    if "worse" in verdicts:
+        return "harms"
+    return "no_benefit" if verdicts == {"no_benefit"} else "undecided"
+
+
+def _warnings(runs: Runs, section: VisibilitySection) -> list[str]:
+    made = []
+    if runs.missing:
+        planned = len(runs.missing) + len(runs.planned)
+        made.append(
+            f"{len(runs.missing):,} of {planned:,} runs have a step without an answer; they and "
+            "their pairs are in no mean and no test."
+        )
+    if runs.unplanned:
+        made.append(
+            f"{runs.unplanned:,} runs with records are none of the study; they are left out."
+        )
+    if section.seeds < 2 and runs.planned:
+        made.append("A single seed has no interval and no test; ask for two or more.")
+    unusable: tuple[tuple[OutcomeName, str], ...] = (
+        ("fallback_share", "set nothing, so the configuration stayed as it was"),
+        ("unparsable_share", "could not be parsed"),
+    )
+    for name, what in unusable:
+        shares = runs.outcome(name)
+        if len(shares) and shares.mean() > 0:
+            made.append(f"{percent(float(shares.mean()))} of the replies {what}.")
+    if repeated := _repeated(runs):
+        alike, groups = repeated
+        made.append(
+            f"In {alike:,} of {groups:,} combinations of benchmark and levels some seeds have the "
+            "same configurations, step by step: there they differ in their split alone, and "
+            "repeat one behaviour of the model."
+        )
+    return made
+
+
+def _repeated(runs: Runs) -> tuple[int, int] | None:
+    """Combinations of which two seeds took the same path, and all with several seeds."""
+    by_group: dict[tuple[str, str], list[str]] = {}
+    for run, path in zip(runs.planned, runs.paths, strict=True):
+        by_group.setdefault((run.benchmark, run.axes.signature), []).append(path)
+    several = [paths for paths in by_group.values() if len(paths) > 1]
+    alike = sum(len(set(paths)) < len(paths) for paths in several)
+    return (alike, len(several)) if alike else None
