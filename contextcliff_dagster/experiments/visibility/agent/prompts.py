@@ -14,9 +14,9 @@ from contextcliff_dagster.experiments.visibility.agent.texts.catalogue import Te
 from contextcliff_dagster.experiments.visibility.axes import Axes
 from contextcliff_dagster.experiments.visibility.tasks.parameters import (
     Choice,
-    Config,
     Parameter,
     Space,
+    Value,
 )
 from contextcliff_dagster.experiments.visibility.tasks.task import Task
 
@@ -60,13 +60,15 @@ def _document(task: Task, axes: Axes, texts: Texts) -> str:
 
 def _bounds(parameter: Parameter) -> str:
     if isinstance(parameter, Choice):
-        return f"{parameter.name} {' or '.join(map(json.dumps, parameter.choices))}"
-    low, high = _number(parameter.low), _number(parameter.high)
+        return f"{parameter.name} {' or '.join(map(_value, parameter.choices))}"
+    low, high = _value(parameter.low), _value(parameter.high)
     return f"{parameter.name} {low} to {high}{', integer' if parameter.integer else ''}"
 
 
-def _number(value: float) -> str:
-    return json.dumps(int(value) if float(value).is_integer() else value)
+def _value(value: Value) -> str:
+    """The value as JSON, whole numbers without a point."""
+    whole = isinstance(value, float) and value.is_integer()
+    return json.dumps(int(value) if whole else value)
 
 
 def _question(task: Task, axes: Axes, state: RunState) -> str:
@@ -77,8 +79,8 @@ def _question(task: Task, axes: Axes, state: RunState) -> str:
         parts.extend(f"{step}. {_line(space, trial)}" for step, trial in earlier)
     if axes.resources == "shown":
         parts.append(resources_text(state.usage))
-    settings = json.dumps({name: current.config[name] for name in space.names})
-    parts.append(f"Current trial: {settings}, score {_score(current)}")
+    settings = ", ".join(f'"{name}": {_value(current.config[name])}' for name in space.names)
+    parts.append(f"Current trial: {{{settings}}}, score {_score(current)}")
     parts.append(f"Reply with a JSON object of {', '.join(space.names)}.")
     return "\n".join(parts)
 
@@ -86,11 +88,8 @@ def _question(task: Task, axes: Axes, state: RunState) -> str:
 def _line(space: Space, trial: ShownTrial) -> str:
     if trial.source == "fallback":
         return "no usable reply"
-    return f"{_values(space, trial.config)}: {_score(trial)}"
-
-
-def _values(space: Space, config: Config) -> str:
-    return ", ".join(json.dumps(config[name]) for name in space.names)
+    values = ", ".join(_value(trial.config[name]) for name in space.names)
+    return f"{values}: {_score(trial)}"
 
 
 def _score(trial: ShownTrial) -> str:

@@ -18,6 +18,7 @@ from contextcliff_dagster.experiments.visibility.tasks.clamping import Shown, sh
 
 How: TypeAlias = Literal["whole", "json block", "block", "braces", "none"]
 _FENCE = "```"
+_BLOCKS: tuple[tuple[How, str], ...] = (("json block", f"{_FENCE}json"), ("block", _FENCE))
 _DEEPEST = 32
 _LONGEST_INTEGER = 400
 """Digits; the largest float has 309, and Python refuses to read integers of 4,300."""
@@ -58,7 +59,7 @@ def parse_reply(text: str | None) -> Parsed:
 
 def _places(text: str) -> Iterator[tuple[How, str]]:
     yield "whole", text
-    for how, opening in (("json block", f"{_FENCE}json"), ("block", _FENCE)):
+    for how, opening in _BLOCKS:
         begin = text.find(opening)
         end = text.find(_FENCE, begin + len(opening))
         if begin >= 0 and end >= 0:

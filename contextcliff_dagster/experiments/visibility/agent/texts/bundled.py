@@ -50,11 +50,11 @@ BUNDLED_TEXTS: dict[str, tuple[str, str]] = {
         "difference between predicted and true progression.",
     ),
     "friedman": (
-        "The data are 500 rows of 10 columns, uniform from 0 to 1; a smooth function of 5 columns "
-        "plus noise of standard deviation 1 gives the target, from 1.2 to 27.9. The model is "
-        "support vector regression with a radial kernel on standardised columns; C weighs errors "
-        "beyond epsilon, gamma is its inverse width.",
-        "The score is the root mean squared error: the square root of the average squared "
-        "difference between predicted and true target.",
+        "The data are 500 rows of 10 columns, uniform from 0 to 1; the target is a smooth function "
+        "of 5 columns plus noise of variance 1, from 1.2 to 27.9. The model is support vector "
+        "regression on scaled columns; C weighs errors beyond epsilon, gamma narrows its radial "
+        "kernel.",
+        "The score is the root mean squared error: the root of the mean squared difference "
+        "between predicted and true target.",
     ),
 }

@@ -13,9 +13,10 @@ PLACEBOS: dict[str, tuple[str, str]] = {
         "stairs green, moved in with five cuckoo clocks.",
     ),
     "toy-flat": (
-        "The orchard was planted late: 1,000 apple trees in 20 rows along two walls of 500 feet "
-        "each. Of the gardeners 10 came by boat, 2 were cousins of theirs, and 8 were students. "
-        "The gate is a gift from the mayor; it squeaks in the morning wind, the hinges need oil.",
+        "The orchard was planted late: 1,000 apple saplings in 20 rows along two walls of 500 "
+        "feet each. Of the gardeners 10 came by boat, 2 were cousins of theirs, and 8 were "
+        "students. The gate is a gift from the mayor; it squeaks in the morning wind, hinges need"
+        " oil.",
         "The baker opens at dawn: warm pumpernickel rolls, of any shape, lie under cloth on the "
         "long table.",
     ),
@@ -35,9 +36,9 @@ PLACEBOS: dict[str, tuple[str, str]] = {
         "built in a dry summer, repaired twice after torrential floods.",
     ),
     "wine": (
-        "The train stops at 16 stations in two valleys, 7, 5 and 4 each, with a platform clock at"
+        "The coach stops at 16 stations in two valleys, 7, 5 and 4 each, with a platform clock at"
         " every one of them: Oakfield is from 1,890 to 1,924, Birkdale from 1.25 to 3.75. The "
-        "guard rings his small brass bell and waves; the dog barks at the mail coach, then "
+        "guard rings his small brass bell and waves; the dog barks at the brown horses, then "
         "quickly runs home.",
         "The garden is small: the wrought iron bench by the pond where friends sit is whitewashed.",
     ),
@@ -50,12 +51,11 @@ PLACEBOS: dict[str, tuple[str, str]] = {
         "flags and the old men.",
     ),
     "friedman": (
-        "The hotel has 40 rooms on 3 floors, painted from 2 to 9; a quiet garden of 6 terraces "
-        "with benches of cedar wood for 2 opens the season, from 4.5 to 11.8. The porter is a "
-        "retired sailor with a wooden leg on polished stairs; he greets guests, and is fond of "
-        "parrots.",
-        "The library is an old brick house: the windows of the long reading room face between the"
-        " river and the park.",
+        "The hotel has 40 rooms on 3 floors, painted from 2 to 9; the garden of 6 quiet terraces "
+        "with benches for 2 opens a season, from 4.5 to 11.8. The porter is a retired sailor with"
+        " a wooden leg on polished stairs; he greets guests, fond of parrots.",
+        "The library is a brick house: the windows of the long reading room face between the "
+        "river and the park.",
     ),
     "nomad": (
         "The theatre has curtains of velvet, silk and linen with 14 patterns: oak leaf, swans, 2 "
@@ -86,14 +86,14 @@ PLACEBOS: dict[str, tuple[str, str]] = {
         "lonely islands, 16 old ships. The singer is one of 5 sons of a cooper. The concert is a "
         "long evening of many candles; the others pour wine, bread for a guest, soup in a bowl, "
         "and a slice of cake sold.",
-        "The kitchen is warm: the smell of fresh bread and roasted garlic onions comes up the "
+        "The kitchen is warm: the smell of fresh bread and hot buttered shallots comes up the "
         "stairs.",
     ),
     "housing": (
-        "The toys are pieces of painted wood in baskets with 9 lids: rabbit, horse, trains, "
-        "wagons, carousel, drummers, lantern, umbrella. The carver is the younger brother of a "
-        "priest. The workshop is untidy shelves; cousins bring his lunch, tea, bread for a day or"
-        " in a storm, news of rivers crossed, and greetings of aunts.",
+        "The toys are pieces of painted wood in baskets with 9 lids: rabbit, horse, dogs, wagons,"
+        " carousel, drummers, lantern, umbrella. The carver is the younger brother of a priest. "
+        "The workshop is untidy shelves; cousins bring his tea, soup, bread for a day or in a "
+        "storm, news of rivers crossed, and greetings of aunts.",
         "The winter is a slow quiet season: the snow on the distant barns lies between bare "
         "branches and long blue shadows.",
     ),
