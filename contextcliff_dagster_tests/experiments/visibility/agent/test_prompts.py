@@ -22,6 +22,7 @@ from contextcliff_dagster.experiments.visibility.tasks.bundled import BUNDLED
 from contextcliff_dagster.experiments.visibility.tasks.catalogue import TASKS, task_named
 from contextcliff_dagster.experiments.visibility.tasks.task import Task
 from contextcliff_dagster.sampling.tokenizers.tokenizers import open_tokenizer
+from contextcliff_dagster_tests.support.paths import CHECKOUT
 
 MOST_TOKENS = 350
 ALL = Axes("shown", "shown", "shown", "shown", "shown", 5)
@@ -61,14 +62,26 @@ def test_with_every_axis_shown_everything_is_there_in_order() -> None:
     ]
 
 
+def test_the_prompt_of_the_documentation_is_a_real_one() -> None:
+    settings = ((0.0415, 0.0813, 0.1083), (1.0, 0.01, 0.7417), (1.0, 0.001, 0.975))
+    trials = tuple(
+        ShownTrial({"C": c, "gamma": gamma}, score, "model") for c, gamma, score in settings
+    )
+    state = RunState(trials, (Usage(262, 15), Usage(291, 16)))
+    document, question = prompt_of(DIGITS, ALL, state)
+    page = (CHECKOUT / "docs" / "visibility.md").read_text(encoding="utf-8")
+    assert f"```text\n{TEMPLATE.format(document=document, question=question)}\n```" in page
+    assert system_text() in " ".join(page.split())
+
+
 @pytest.mark.parametrize("task", TASKS, ids=lambda one: one.name)
 def test_without_axes_no_word_is_about_data_model_or_score(task: Task) -> None:
     text = " ".join((system_text(), *prompt_of(task, Axes(), state_of(task, [0.5, 0.25]))))
     for name in task.space.names:
         text = text.replace(name, "")
-    told = r"regress|classif|forest|trees|vector|neighbo|boost|net\b|accura|loss|error|auc|"
-    told += r"higher|lower|better|data|train|model|" + re.escape(task.name)
-    assert not re.search(told, text, re.IGNORECASE)
+    giveaway = r"regress|classif|forest|trees|vector|neighbo|boost|net\b|accura|loss|error|auc|"
+    giveaway += r"higher|lower|better|data|train|model|" + re.escape(task.name)
+    assert not re.search(giveaway, text, re.IGNORECASE)
 
 
 @pytest.mark.parametrize("task", BUNDLED, ids=lambda one: one.name)

@@ -118,9 +118,11 @@ def test_a_metric_text_has_the_score_and_not_its_direction(task: Task) -> None:
     text = texts_of(task.name).metric
     names = {"RMSE": "root mean squared error", "RMSLE": "root mean squared logarithmic error"}
     assert names.get(task.score.name, task.score.name) in text
-    told = r"\b(high|higher|low|lower|better|best|worse|worst|good|bad|small|smaller|large|larger|"
-    told += r"greater|least|most|perfect|minimi[sz]e|maximi[sz]e|improve)\b"
-    assert not re.search(told, text)
+    giveaway = (
+        r"\b(high|higher|low|lower|better|best|worse|worst|good|bad|small|smaller|large|larger|"
+    )
+    giveaway += r"greater|least|most|perfect|minimi[sz]e|maximi[sz]e|improve)\b"
+    assert not re.search(giveaway, text)
     assert not re.search(r"\b(better|worse|higher score|lower score)\b", texts_of(task.name).task)
 
 
