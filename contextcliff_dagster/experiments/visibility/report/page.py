@@ -1,0 +1,217 @@
+"""The report on visibility as data: the answer first, what carries it folded by question."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from contextcliff_dagster.experiments.visibility.report import tables
+from contextcliff_dagster.experiments.visibility.report.answer import (
+    answer_sentences,
+    fallback_sentence,
+)
+from contextcliff_dagster.experiments.visibility.report.behaviour_figure import plot_behaviour
+from contextcliff_dagster.experiments.visibility.report.curves_figure import plot_curves
+from contextcliff_dagster.experiments.visibility.report.effects_figure import plot_effects
+from contextcliff_dagster.experiments.visibility.report.trajectory import Trajectory
+from contextcliff_dagster.experiments.visibility.results import VisibilityResult
+from contextcliff_dagster.reporting.sections import (
+    Block,
+    Bullets,
+    Cell,
+    Code,
+    DataTable,
+    Figure,
+    Fold,
+    Page,
+    Paragraph,
+    Section,
+    Strong,
+)
+from contextcliff_dagster.reporting.wording.number_format import count, level, named
+from contextcliff_dagster.store import slug
+
+MEASURED = (
+    "The model tunes hyper-parameters step by step, and what it is shown is varied. It sees "
+    "validation scores; what counts is the test score of the configuration that validates best, "
+    "as regret: 0 is the best configuration of the benchmark's landscape, 1 the worst."
+)
+HOW_TO_READ = (
+    "Regret falls as a search finds better configurations. Lines that lie below each other differ; "
+    "a grey line below the model's is a search that does better without any model.",
+    "Each difference is of pairs of runs that are equal in benchmark, seed and all other axes. "
+    "Below 0 the regret is less: showing it helps.",
+    "A placebo is a text of the same length about something else. Placebo less hidden is the "
+    "effect of a longer prompt; shown less placebo is that of what the text says.",
+    '"No benefit" is a finding: one as large as the margin is excluded. "Undecided" is none: '
+    "neither an effect nor its absence is shown.",
+    "Churn is how far a step moves within the bounds, 0 to 1. A step repeats the one before "
+    "(stagnation), goes back to an earlier configuration (oscillation), or is new (novelty); the "
+    "three add up to 1.",
+    "A step whose reply sets nothing is a fallback: the configuration stays, and the step counts "
+    "as no behaviour of the model.",
+)
+
+_Make = Callable[[VisibilityResult], list[Section]]
+
+
+def visibility_page(
+    results: Sequence[VisibilityResult],
+    *,
+    title: str,
+    trajectories: Sequence[Trajectory] = (),
+    pictures: Mapping[str, bytes] | None = None,
+) -> Page:
+    """Return the page over one result a model; figures only of those in ``pictures``."""
+    there = pictures or {}
+    several = len(results) > 1
+    summary = [tables.models(results)] if several else []
+    head = [Section(title, [Paragraph(MEASURED), *summary], 1)]
+    for result in results:
+        head.append(Section([Code(result.model)] if several else "Result", _answer(result, there)))
+
+    def told(result: VisibilityResult) -> list[Section]:
+        return _trajectories([one for one in trajectories if one.model == result.model])
+
+    single = len(results) == 1 and results[0].n_runs <= 1
+    if single and trajectories:
+        head += [Section(one.title, one.blocks, 2) for one in told(results[0])]
+    folds = [
+        Fold("What does each axis change?", _each(results, _effects)),
+        Fold("How does it search?", _each(results, lambda one: _behaviour(one, there))),
+        Fold("What does a run do, step by step?", [] if single else _each(results, told)),
+        Fold("Does an effect depend on another axis?", _each(results, _interactions)),
+        Fold("What does a search without a model reach?", _each(results, _searches)),
+        Fold("How many seeds does it need?", _each(results, _plan)),
+        Fold("How is it read?", [Section("", [Bullets(HOW_TO_READ)], 3)]),
+        Fold("How was it measured?", _each(results, _method)),
+    ]
+    return Page(head, [fold for fold in folds if fold.sections])
+
+
+def draw_pictures(results: Sequence[VisibilityResult]) -> dict[str, bytes]:
+    """Return the pictures of each result as PNG, by the name of their file."""
+    drawn: dict[str, bytes] = {}
+    for result in results:
+        for what, draw in _PICTURES.items():
+            if (picture := draw(result)) is not None:
+                drawn[picture_file(result, what)] = picture
+    return drawn
+
+
+_PICTURES: Mapping[str, Callable[[VisibilityResult], bytes | None]] = {
+    "curves": plot_curves,
+    "effects": plot_effects,
+    "behaviour": plot_behaviour,
+}
+
+
+def picture_file(result: VisibilityResult, what: str) -> str:
+    """The file of a result's picture: ``curves``, ``effects`` or ``behaviour``."""
+    return f"visibility-{what}-{slug(result.model)}.png"
+
+
+def _figure(
+    result: VisibilityResult, what: str, alt: str, there: Mapping[str, bytes]
+) -> list[Block]:
+    file = picture_file(result, what)
+    return [Figure(Path(file), alt)] if file in there else []
+
+
+def _answer(result: VisibilityResult, there: Mapping[str, bytes]) -> list[Block]:
+    curves = (
+        "Regret by step: of all runs, of the levels of each axis, and of searches without a model"
+    )
+    effects = "Difference of the regret that each axis makes, with intervals, margin and verdict"
+    return [
+        Paragraph([Strong(" ".join(answer_sentences(result)))]),
+        Paragraph(fallback_sentence(result)),
+        *_figure(result, "effects", effects, there),
+        *_figure(result, "curves", curves, there),
+        *([Bullets(list(result.warnings))] if result.warnings else []),
+    ]
+
+
+def _each(results: Sequence[VisibilityResult], make: _Make) -> list[Section]:
+    sections: list[Section] = []
+    for result in results:
+        made = make(result)
+        if made and len(results) > 1:
+            sections.append(Section([Code(result.model)], (), 3))
+            made = [Section(one.title, one.blocks, one.level + 1) for one in made]
+        sections += made
+    return sections
+
+
+def _section(title: str, *blocks: Block | None) -> list[Section]:
+    there = [block for block in blocks if block is not None]
+    return [Section(title, there, 3)] if there else []
+
+
+def _effects(result: VisibilityResult) -> list[Section]:
+    return _section(
+        "Effects on the regret",
+        Bullets(list(result.headline)) if result.effects else None,
+        tables.effects(result, "regret"),
+        tables.effects(result, "area"),
+        tables.by_benchmark(result),
+    )
+
+
+def _behaviour(result: VisibilityResult, there: Mapping[str, bytes]) -> list[Section]:
+    alt = "Differences of each measure of behaviour that each axis makes, as in the table below"
+    figure = _figure(result, "behaviour", alt, there)
+    table, cells = tables.behaviour(result), tables.combinations(result)
+    return [*_section("Behaviour", *figure, table), *_section("Combinations", cells)]
+
+
+def _trajectories(told: Sequence[Trajectory]) -> list[Section]:
+    rule = (
+        "Runs are chosen by rule: of the combination that shows most, the run of median regret, "
+        "and that of most."
+    )
+    sections = [
+        Section(
+            [f"{one.why[0].upper()}{one.why[1:]}: ", Code(one.run)], [Bullets(one.sentences)], 3
+        )
+        for one in told
+    ]
+    several = len(told) > 1
+    return [*([Section("", [Paragraph(rule)], 3)] if several else []), *sections]
+
+
+def _interactions(result: VisibilityResult) -> list[Section]:
+    return _section("Interactions", tables.interactions(result))
+
+
+def _searches(result: VisibilityResult) -> list[Section]:
+    return _section("Searches", tables.searches(result))
+
+
+def _plan(result: VisibilityResult) -> list[Section]:
+    return _section("Seeds", tables.plan(result))
+
+
+def _method(result: VisibilityResult) -> list[Section]:
+    facts = [
+        f"{count(result.n_runs, 'whole run')} of {count(result.steps, 'step')} on "
+        f"{named('benchmark', list(result.benchmarks))}, {count(len(result.seeds), 'seed')}; a "
+        "seed sets split, model, start and draws.",
+        f"Tests flip the labels within pairs; the error rate of {level(1.0 - result.confidence)} "
+        "is over the comparisons of an outcome, of behaviour over all measures (Holm). Intervals "
+        f"are at {level(result.confidence)} over benchmark-seeds.",
+        f"A difference of the regret of {result.margin:g} counts as one that matters; resampling "
+        f"seed {result.seed}.",
+        "A run of which a step has no answer is in no mean and no test.",
+    ]
+    lost: DataTable | None = None
+    if result.missing:
+        rows: list[list[Cell]] = [
+            [Code(one.run), one.steps] for one in result.missing[:_MOST_MISSING]
+        ]
+        caption = f"{len(rows)} of {count(len(result.missing), 'run')} that are not whole"
+        lost = DataTable(["run", "steps with an answer"], rows, caption)
+    return _section("Method", Bullets(facts), lost)
+
+
+_MOST_MISSING = 24
