@@ -5,6 +5,7 @@
     python benchmarks/continuation.py score [--passages 200]
     python benchmarks/continuation.py null|planted|analysis  (continuation_error_rates.py)
     python benchmarks/continuation.py coverage|arms          (continuation_coverage.py)
+    python benchmarks/continuation.py recitation             (continuation_recitation.py)
 
 "metrics": seconds for all metrics and signs of collapse of so many generations of 1,024 tokens, 770
 words each, without embeddings; with coherence by the encoder of the extra `embeddings`; and for the
@@ -40,6 +41,7 @@ for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
 import numpy as np
 from continuation_coverage import show_arms, show_coverage
 from continuation_error_rates import show_analysis, show_null, show_planted
+from continuation_recitation import show_recitation
 
 if TYPE_CHECKING:
     from contextcliff_dagster.experiments.continuation.prose.embedders import Embedder
@@ -288,6 +290,7 @@ PARTS: dict[str, Callable[[argparse.Namespace], None]] = {
     "coverage": show_coverage,
     "arms": show_arms,
     "analysis": show_analysis,
+    "recitation": show_recitation,
 }
 
 
@@ -307,6 +310,7 @@ def main() -> None:
     one.add_argument("--passages", type=int, default=200, help="of each text")
     parts.choices["collapse"].add_argument("--extremes", action="store_true")
     judged = {"null": 1_000, "planted": 200, "coverage": 1_000, "arms": 1_000, "analysis": 1}
+    judged["recitation"] = 1_000
     for part, studies in judged.items():
         rates = parts.add_parser(part)
         rates.add_argument("--studies", type=int, default=studies)

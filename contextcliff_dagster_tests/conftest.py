@@ -22,6 +22,9 @@ from contextcliff_dagster_tests.support.requirements import require
 for _library in ("OPENBLAS", "MKL", "OMP"):
     os.environ.setdefault(f"{_library}_NUM_THREADS", "1")
 
+# No test asks a model hub in the network; those of one on this machine say so.
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+
 # Imports and collection leave a few million objects that live as long as the tests do. Looking
 # through them for cycles again and again took a twentieth of all CPU time.
 gc.set_threshold(100_000, 50, 100)

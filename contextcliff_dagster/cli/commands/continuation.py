@@ -131,7 +131,8 @@ def measure(
             if len(entries) != 1:
                 raise click.UsageError("--compat measures one model; run it for each --model.")
             results = compat.results or Path("results")
-            measure_compat(study, entries[0], results, model_id, options)
+            named = compat.run_name(entries[0], model_id, at_address=server.api_url is not None)
+            measure_compat(study, entries[0], results, named, options)
             return
         measure_made_study(named_study(study, model_id) if model_id is not None else study, options)
 

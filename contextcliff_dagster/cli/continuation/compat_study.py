@@ -18,6 +18,7 @@ from contextcliff_dagster.cli.options import together
 from contextcliff_dagster.store import Store
 
 if TYPE_CHECKING:
+    from contextcliff_dagster.experiments.continuation.compat_runs.folder import RunName
     from contextcliff_dagster.inference.models.models_file import ModelEntry
     from contextcliff_dagster.studies import Study
 
@@ -49,6 +50,16 @@ class CompatOptions:
     compat: str | None = None
     word_list: Path | None = None
     results: Path | None = None
+
+    def run_name(self, entry: ModelEntry, run_id: str | None, *, at_address: bool) -> RunName:
+        """What the run of ``entry`` is called; ``run_id`` by default the time.
+
+        ``at_address``: a model of `--api-url` has the name that its server gives it.
+        """
+        from contextcliff_dagster.experiments.continuation.compat_runs.folder import RunName
+
+        model = (entry.model_id if at_address else None) or entry.name
+        return RunName(model, run_id or datetime.now().strftime("%Y%m%d-%H%M%S"))
 
     def check(self, *, reanalyze: bool) -> None:
         """Raise UsageError for an option that would change nothing."""
@@ -91,11 +102,13 @@ def compat_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def measure_compat(
-    study: Study, entry: ModelEntry, results: Path, run_id: str | None, options: RunOptions
+    study: Study, entry: ModelEntry, results: Path, named: RunName, options: RunOptions
 ) -> None:
     """Measure ``study`` with its retries and replacements, and write the folder of the run.
 
     What is measured stays in the ledger: after an interruption the same command goes on.
+
+    ``results``: where the folder appears, under ``named``.
 
     Raises:
         ContextCliffError: the folder is there already, or the study cannot be measured.
@@ -118,8 +131,7 @@ def measure_compat(
     from contextcliff_dagster.experiments.continuation.experiment import CONTINUATION
 
     store = Store.default()
-    run_id = run_id or datetime.now().strftime("%Y%m%d-%H%M%S")
-    folder = new_folder(results, study, entry, run_id)
+    folder = new_folder(results, study, named)
     _say_notes(study, repeated=slices_of(study).repeated)
     while True:
         study = with_further_rounds(study, store, CONTINUATION, options.campaign)
@@ -142,7 +154,7 @@ def measure_compat(
         if embedding.name
         else "No embedder is here: coherence is written as 0, as Context-Tester does."
     )
-    metadata = metadata_of(study, entry, run_id, found, embedding.name)
+    metadata = metadata_of(study, entry, named, found, embedding.name)
     written = write_folder(folder, study, metadata, found, embedding.embed)
     if options.as_json:
         say(f"Result folder: {folder}")

@@ -17,6 +17,7 @@ import click
 
 from contextcliff_dagster.cli.options import together
 from contextcliff_dagster.contracts import EngineError, StudyError
+from contextcliff_dagster.sampling.tokenizers.hub import hub_file, is_repository
 
 if TYPE_CHECKING:
     from contextcliff_dagster.inference.execution.trial_call import Served
@@ -45,9 +46,9 @@ _OPTIONS = together(
     ),
     click.option(
         "--tokenizer-model",
-        metavar="PATH",
-        help="Counts windows: a tokenizer.json or its folder (default: the server, else "
-        "tiktoken:o200k_base).",
+        metavar="PATH|NAME",
+        help="Counts windows: a tokenizer.json or its folder, or a repository of the Hugging Face "
+        "hub, gated ones by HF_TOKEN (default: the server, else tiktoken:o200k_base).",
     ),
     click.option(
         "--embedding-model",
@@ -81,10 +82,11 @@ class ServerOptions:
         """`tokenizer_model` as models.yaml names a tokenizer.
 
         Raises:
-            StudyError: it is neither a file, nor a folder with one, nor a tokenizer of ours.
+            StudyError: it is neither a file, nor a folder with one, nor a tokenizer of ours, nor
+                a repository that the hub gives.
         """
         given = self.tokenizer_model
-        if given is None or given.startswith(("tiktoken:", "file:", "server:")):
+        if given is None or given.startswith(("tiktoken:", "file:", "server:", "hub:")):
             return given
         place = Path(given).expanduser().absolute()
         try:
@@ -93,9 +95,13 @@ class ServerOptions:
                 return f"file:{file}"
         except (OSError, ValueError):
             pass
+        if is_repository(given.partition("@")[0]) and not given.endswith(".json"):
+            name = f"hub:{given}"
+            hub_file(name)
+            return name
         raise StudyError(
             f"--tokenizer-model {given}: there is no such file, and no folder with a "
-            "tokenizer.json; no model hub is asked, so download that file and name it."
+            "tokenizer.json; name one, or a repository of the Hugging Face hub."
         )
 
 

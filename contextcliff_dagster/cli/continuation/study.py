@@ -7,6 +7,7 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +29,7 @@ _KEYS = (
 )
 _LATER = ("further_rounds", "compat", "word_list")
 """Keys that are in the digest only where they are used: older studies keep their names."""
+_HOTTEST = 2
 _LAST_SEED = 2**31 - 2001
 _TEMPLATE_TOKENS = 128
 """Left free of a model's window by default: where the chat template is not in the count, 100 tokens
@@ -38,12 +40,21 @@ class _Temperatures(click.ParamType[tuple[float, ...]]):
     """One temperature, or several with commas between."""
 
     name = "temperatures"
-    _one = Finite(0, 2)
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> tuple[float, ...]:
-        return tuple(self._one.convert(one, param, ctx) for one in str(value).split(","))
+        heats: tuple[float, ...] = ()
+        with suppress(ValueError):
+            heats = tuple(float(one) for one in str(value).split(","))
+        if not heats or not all(0 <= heat <= _HOTTEST for heat in heats):
+            self.fail(
+                f"{value!r} is no temperature; write one from 0 to {_HOTTEST}, or several with "
+                "commas between, as 1,0.7.",
+                param,
+                ctx,
+            )
+        return heats
 
 
 _OPTIONS = together(
@@ -57,7 +68,8 @@ _OPTIONS = together(
         "--divisions",
         type=click.IntRange(0, 16),
         metavar="N",
-        help="Sizes between two doublings, at equal ratios (default: 0).",
+        help="Sizes between two doublings, at equal ratios (default: 0); with --compat: steps from "
+        "one to the other, equal in tokens, 1, 2, 4, ... (default: 1, no size between).",
     ),
     click.option(
         "--rounds",
@@ -218,6 +230,7 @@ def _sentence(error: ValidationError) -> StudyError:
     what = re.sub(r"^Input should be ", "should be ", what)
     key = next((str(place) for place in first["loc"] if place in _KEYS), "")
     before = f"--{_option(key)}: " if key else ""
+    what = what if before else f"{what[:1].upper()}{what[1:]}"
     return StudyError(f"{before}{what}; see `contextcliff continuation -h`.")
 
 

@@ -22,7 +22,10 @@ from contextcliff_dagster.experiments.continuation.prose.embedders import (
     local_files,
 )
 from contextcliff_dagster.experiments.continuation.section import EmbeddingServer
-from contextcliff_dagster.experiments.continuation.tables import CONTINUATION_RECORDS
+from contextcliff_dagster.experiments.continuation.tables import (
+    COHERENCE,
+    CONTINUATION_RECORDS,
+)
 from contextcliff_dagster.store import read_table
 from contextcliff_dagster.studies.study_paths import refuse_without_leave
 
@@ -38,7 +41,8 @@ _TEXTS_AT_ONCE = 16
 _LOG = logging.getLogger(__name__)
 
 Key = tuple[str, int]
-"""A continuation as the model gave it, and how many of its words are measured."""
+"""A continuation as the model gave it, or the document that its author went on from, and how many
+words are measured."""
 
 
 class Measured(NamedTuple):
@@ -69,7 +73,7 @@ class CoherenceMeter:
     """
 
     def __init__(self, study: Study, kept: Mapping[Key, Coherence]) -> None:
-        self._study, self._kept = study, kept
+        self._study, self._kept = study, dict(kept)
         self.name = embedder_name(study)
         self._embedder: Embedder | None = None
         self._is_off = self.name is None
@@ -83,12 +87,12 @@ class CoherenceMeter:
         """The coherence of each text; None where it cannot be had, which is logged once."""
         if self.name is None:
             return [None for _ in texts]
-        found = {key: self._kept[key] for key, _ in texts if key in self._kept}
+        found = self._kept
         missing = [(key, prose) for key, prose in texts if key not in found]
         for start in range(0, len(missing), _TEXTS_AT_ONCE):
             some = missing[start : start + _TEXTS_AT_ONCE]
             values = self._asked([prose for _, prose in some])
-            found |= {key: one for (key, _), one in zip(some, values, strict=False)}
+            found.update({key: one for (key, _), one in zip(some, values, strict=False)})
         return [Measured(self.name, found[key]) if key in found else None for key, _ in texts]
 
     def _asked(self, texts: list[Prose]) -> list[Coherence]:
@@ -147,15 +151,16 @@ def _opened(study: Study) -> Embedder | None:
 def _kept(run: StudyRun, embedder: str | None) -> dict[Key, Coherence]:
     from contextcliff_dagster.experiments.common.record_tables import table_files
 
-    columns = ("raw_output", "compared_words", "embedder", "near_coherence", "far_coherence")
+    own, authors = COHERENCE, [f"author_{name}" for name in COHERENCE]
+    columns = ("embedder", "compared_words", "raw_output", *own, "document_id", *authors)
     found: dict[Key, Coherence] = {}
     table = CONTINUATION_RECORDS
     for file in table_files(run.store, table, run.study.name, run.campaign) if embedder else ():
         with suppress(StoreError):  # of an earlier version, or damaged: measured again
-            for output, words, by, near, far in zip(
-                *(read_table(file, table, columns)[name].to_pylist() for name in columns),
-                strict=True,
-            ):
-                if by == embedder and output is not None:
-                    found[output, words] = Coherence(near, far)
+            read = read_table(file, table, columns)
+            for by, words, *values in zip(*(read[n].to_pylist() for n in columns), strict=True):
+                for text, near, far in (values[:3], values[3:]) if by == embedder else ():
+                    # A text with too few sentences has neither, and nothing is asked for it.
+                    if text is not None and near is not None:
+                        found[text, words] = Coherence(near, far)
     return found

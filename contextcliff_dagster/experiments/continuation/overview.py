@@ -22,4 +22,4 @@ def overview(result: ContinuationResult) -> dict[str, Any]:
             row[f"{what} at {one.context_tokens:,} tokens"] = one.mean
         place = endpoint.location
         row[f"half of the loss of {what} at (tokens)"] = place and place.tokens
-    return {**row, "continuations": result.n, "without an outcome": result.missing}
+    return {**row, "continuations": result.n, "without a text": result.missing}

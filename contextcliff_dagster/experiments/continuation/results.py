@@ -136,7 +136,10 @@ class ArmResult:
     reason: Annotated[str, "the verdict in words"]
     sentences: Annotated[Sequence[str], "where the loss lies, what is excluded"]
     n: Annotated[Count, "generations with an outcome"]
-    missing: Annotated[Count, "generations without one"]
+    missing: Annotated[Count, "planned continuations of which there is no text"]
+    unscored: Annotated[
+        Share, "largest share of texts at a size that have no score: cut off too early to compare"
+    ] = 0.0
     n_passages: Annotated[Count, "passages with an outcome"]
     n_texts: Annotated[Count, "source texts of these passages"]
     clusters: Annotated[Clusters, "what intervals resample"]
@@ -276,7 +279,7 @@ class ContinuationResult:
     margin: Annotated[Share, "decline, or difference, that matters"]
     seed: Annotated[Count, "of every resampling"]
     n: Annotated[Count, "generations with an outcome, all arms"]
-    missing: Annotated[Count, "generations without one, all arms"]
+    missing: Annotated[Count, "planned continuations of which there is no text, all arms"]
     verdict: Annotated[ContinuationVerdict, "of the reference arm"]
     headline: Annotated[Sequence[str], "the result in a few sentences"]
     human: Annotated[NoiseFloor | None, "noise floor; null: not given"]

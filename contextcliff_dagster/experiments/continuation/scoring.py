@@ -11,14 +11,14 @@ from contextcliff_dagster.experiments.continuation.prose.collapse import collaps
 from contextcliff_dagster.experiments.continuation.prose.memorisation import verbatim_overlap
 from contextcliff_dagster.experiments.continuation.prose.metrics import metrics_of
 from contextcliff_dagster.experiments.continuation.prose.words import Prose, read_prose
-from contextcliff_dagster.experiments.continuation.tables import METRICS
+from contextcliff_dagster.experiments.continuation.tables import COHERENCE, METRICS
 from contextcliff_dagster.scoring.parse import parse_answer
 
 if TYPE_CHECKING:
     from contextcliff_dagster.contracts import Example
-    from contextcliff_dagster.experiments.continuation.coherence import CoherenceMeter
+    from contextcliff_dagster.experiments.continuation.coherence import CoherenceMeter, Measured
 
-SCORING_VERSION = "continuation 2"
+SCORING_VERSION = "continuation 3"
 _OF_EXAMPLE = ("text", "passage", "context_tokens", "arm")
 _SCORED = ("em", "f1", "contained", "score")
 _FAILURES = {
@@ -69,20 +69,32 @@ def score_rows(
         values, prose = _measured(text, str(known["passage"]), authors, ended=ended)
         records.append(record | values)
         if prose is not None:
-            compared.append((records[-1], prose))
+            author = authors.after[str(known["passage"])].first(len(prose.words))
+            compared.append((records[-1], prose, author))
     if coherence is not None:
         _add_coherence(compared, coherence)
     return records
 
 
 def _add_coherence(
-    compared: Sequence[tuple[dict[str, Any], Prose]], coherence: CoherenceMeter
+    compared: Sequence[tuple[dict[str, Any], Prose, Prose]], coherence: CoherenceMeter
 ) -> None:
-    texts = [((str(row["raw_output"]), len(prose.words)), prose) for row, prose in compared]
-    for (row, _), found in zip(compared, coherence.measure(texts), strict=True):
+    """Of the continuations, and of what their authors wrote in as many words."""
+    texts = [((str(row["raw_output"]), len(prose.words)), prose) for row, prose, _ in compared]
+    keys = [(str(row["document_id"]), len(prose.words)) for row, prose, _ in compared]
+    after = {key: author for key, (_, _, author) in zip(keys, compared, strict=True)}
+    own = coherence.measure(texts)
+    authors = dict(zip(after, coherence.measure(list(after.items())), strict=True))
+    for (row, _, _), key, found in zip(compared, keys, own, strict=True):
         if found is not None:
-            near, far = found.coherence
-            row |= {"embedder": found.embedder, "near_coherence": near, "far_coherence": far}
+            row |= {"embedder": found.embedder, **_named(found, "")}
+        if (of_author := authors[key]) is not None:
+            row |= _named(of_author, "author_")
+
+
+def _named(found: Measured, prefix: str) -> dict[str, float | None]:
+    names = (f"{prefix}{name}" for name in COHERENCE)
+    return dict(zip(names, found.coherence, strict=True))
 
 
 def _measured(

@@ -20,7 +20,7 @@ from contextcliff_dagster.store import slug
 from contextcliff_dagster.studies.section import Section
 
 DEFAULT_TOKENIZER = "tiktoken:o200k_base"
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(k|m)?", re.IGNORECASE)
+_SIZE = re.compile(r"(\d{1,12}(?:\.\d{1,12})?)\s*(k|m)?", re.IGNORECASE)
 _FACTOR = {"": 1, "k": 1024, "m": 1024**2}
 
 
@@ -39,9 +39,10 @@ def tokens_of(label: Any) -> int:
         ValueError: it is none of these.
     """
     match = _SIZE.fullmatch(str(label).strip().replace(",", ""))
-    if match is None or isinstance(label, bool):
+    size = round(float(match[1]) * _FACTOR[(match[2] or "").lower()]) if match else 0
+    if size < 1 or isinstance(label, bool):
         raise ValueError(f"{label!r} is no number of tokens; write 4096, 4k or 1M")
-    return round(float(match[1]) * _FACTOR[(match[2] or "").lower()])
+    return size
 
 
 Tokens = Annotated[int, BeforeValidator(tokens_of)]
@@ -103,7 +104,8 @@ class ContinuationSection(Section):
         default=0,
         ge=0,
         le=16,
-        description="Sizes between two doublings, at equal ratios",
+        description="Sizes between two doublings, at equal ratios; with `compat` equal steps from "
+        "one to the other, a power of two (default there: 1, no size between)",
         json_schema_extra=_NEEDS,
     )
     passages: int = Field(

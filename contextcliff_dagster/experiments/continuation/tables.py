@@ -11,6 +11,7 @@ CONTINUATION_PREDICTIONS = Table(
     PREDICTIONS.columns,
 )
 
+COHERENCE = ("near_coherence", "far_coherence")
 METRICS = tuple(ProseMetrics.__dataclass_fields__)
 
 CONTINUATION_RECORDS = Table(
@@ -38,6 +39,15 @@ CONTINUATION_RECORDS = Table(
             )
             for name in METRICS
             if name != "words"
+        ),
+        *(
+            Column(
+                f"author_{name}",
+                "float64",
+                f"Metric `{name}` of the author's words that it is compared with",
+                later=True,
+            )
+            for name in COHERENCE
         ),
         Column("embedder", "string", "What embedded the sentences; null: no coherence", later=True),
     ),

@@ -9,6 +9,7 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from contextcliff_dagster.contracts import StudyError
+from contextcliff_dagster.sampling.tokenizers.hub import is_repository
 from contextcliff_dagster.sampling.tokenizers.tiktoken_vocabularies import (
     carried_encodings,
     encoding_names,
@@ -40,6 +41,11 @@ def known_tokenizers() -> list[KnownTokenizer]:
         ),
         KnownTokenizer(
             "file:<path>", "as this Hugging Face tokenizer.json, or that of this folder", "the file"
+        ),
+        KnownTokenizer(
+            "hub:<repository>",
+            "as the tokenizer.json of this repository of the Hugging Face hub",
+            "the network at its first use; HF_TOKEN where it is gated",
         ),
         KnownTokenizer(
             "server:<model>",
@@ -85,8 +91,8 @@ def no_such_tokenizer(name: str, models: Iterable[str] = ()) -> StudyError:
     meant = f" (did you mean {guess!r}?)" if guess else ""
     return StudyError(
         f"There is no tokenizer {name!r}{meant}; there are reference, tiktoken:<encoding>, "
-        "file:<path of a tokenizer.json>, server:<model of models.yaml> and server:<URL> "
-        "(`contextcliff tokenizers`)."
+        "file:<path of a tokenizer.json>, hub:<repository>, server:<model of models.yaml> and "
+        "server:<URL> (`contextcliff tokenizers`)."
     )
 
 
@@ -109,6 +115,8 @@ def _guess(name: str) -> str | None:
             return f"file:{name}"
     if len(name) > 2 and (begun := [one for one in names if one.startswith(name)]):
         return f"tiktoken:{begun[0]}"
+    if "/" in name and is_repository(name):
+        return f"hub:{name}"
     known = ["reference", *names, *(f"tiktoken:{one}" for one in names)]
     if near := get_close_matches(name, known, n=1, cutoff=0.7):
         return near[0] if near[0] == "reference" or ":" in near[0] else f"tiktoken:{near[0]}"

@@ -27,6 +27,7 @@ from contextcliff_dagster.sampling.tokenizers.cross_checked_counter import (
     Count,
     CountMany,
 )
+from contextcliff_dagster.sampling.tokenizers.hub import LARGEST_FILE, hub_file
 from contextcliff_dagster.sampling.tokenizers.server import ServerTokenizer
 from contextcliff_dagster.sampling.tokenizers.tiktoken_vocabularies import (
     RANKS_SHA256,
@@ -39,7 +40,6 @@ from contextcliff_dagster.sampling.tokenizers.tiktoken_vocabularies import (
 from contextcliff_dagster.user_files import loads, read_file
 
 _BATCH_CHARACTERS = 1 << 19
-_LARGEST_FILE = 256 << 20
 _TIKTOKEN_CHARACTERS = 12_000_000
 """tiktoken counts these in the three seconds that fastokens takes to load such a vocabulary."""
 _TOKENIZERS_CHARACTERS = 500_000
@@ -65,12 +65,13 @@ def open_tokenizer(name: str) -> Tokenizer:
     """The tokenizer of this name.
 
     Names: ``reference`` (that of the reference models), ``tiktoken:<encoding>``, ``file:<path of a
-    tokenizer.json>`` and ``server:<URL>`` (the ``/tokenize`` of a running server; one of
-    models.yaml, by its name: `inference.models.tokenizers.open_any_tokenizer`).
+    tokenizer.json>``, ``hub:<repository of the Hugging Face hub>`` and ``server:<URL>`` (the
+    ``/tokenize`` of a running server; one of models.yaml, by its name:
+    `inference.models.tokenizers.open_any_tokenizer`).
 
     Raises:
         StudyError: the name is not one of these, its vocabulary is missing or unreadable, or the
-            server cannot be asked.
+            hub or the server cannot be asked.
     """
     kind, _, rest = name.partition(":")
     if name == "reference":
@@ -84,6 +85,8 @@ def open_tokenizer(name: str) -> Tokenizer:
     if kind == "file" and rest:
         path = Path(rest).expanduser()
         return TokenizerJson(name, path / "tokenizer.json" if path.is_dir() else path)
+    if kind == "hub" and rest:
+        return TokenizerJson(name, hub_file(name))
     if kind == "server" and rest.startswith(("http://", "https://")):
         return ServerTokenizer(name, rest)
     raise no_such_tokenizer(name)
@@ -109,7 +112,7 @@ class TokenizerJson(CheckedCounter):
 
     def _content(self) -> bytes:
         try:
-            return read_file(self._path, _LARGEST_FILE)
+            return read_file(self._path, LARGEST_FILE)
         except OSError as error:
             exists = self._path.exists()
             reason = str(error.strerror) if exists else "there is no such file"

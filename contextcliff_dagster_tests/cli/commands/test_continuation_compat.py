@@ -198,6 +198,25 @@ def test_a_short_text_is_repeated_and_that_is_reported(
     assert "too short for the largest window and is repeated" in capsys.readouterr().err
 
 
+def test_a_measured_study_needs_its_text_no_more_and_a_model_has_its_name(
+    here: Path, capsys: Capsys
+) -> None:
+    own = ["--compat", "context-tester", "--max-tokens", "64", "--rounds", "2", "--model-id", "a"]
+    Path("novel.txt").write_text(PROSE * 4, encoding="utf-8")
+    command = ["continuation", "novel.txt", "--model", "writer-planted", *own]
+    assert main([*command, "--max-context", "2k"]) == 0
+    assert Path("results/writer-planted-novel-a").is_dir()
+    study = read(Path("results/writer-planted-novel-a/metadata.json"))
+    name = study["experiment_metadata"]["study"]
+    Path("novel.txt").unlink()
+    capsys.readouterr()
+    for again in ("report", "profile"):
+        assert main([again, name]) == 0
+        assert "too short for the largest window and was repeated" in capsys.readouterr().out
+    assert main([*command, "--max-context", "2k", "--model-id", "b"]) == 2
+    assert "There is no text novel.txt" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [

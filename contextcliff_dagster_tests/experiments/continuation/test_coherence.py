@@ -76,6 +76,13 @@ def test_a_server_embeds_the_sentences_and_no_score_changes(
     far = records["far_coherence"].dropna()  # short ones have too few sentences
     assert len(far)
     assert far.between(0, 1).all()
+    assert records["author_near_coherence"].between(0, 1).all()
+    author = next(one.author for one in result.metrics if one.name == "near_coherence")
+    assert author is not None
+    assert author.n_passages == 4
+    longest = records.sort_values("compared_words").groupby("passage")["author_near_coherence"]
+    assert author.mean == pytest.approx(longest.last().mean())
+    assert next(one.author for one in plain.metrics if one.name == "near_coherence") is None
     name = f"tiny at 127.0.0.1:{server.server_port}"
     assert set(records["embedder"]) == {name} == {result.embedder}
     assert records["score"].tolist() == without["score"].tolist()

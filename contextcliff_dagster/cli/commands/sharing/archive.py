@@ -31,8 +31,10 @@ def export(study: str, file: Path, campaign: str | None, as_json: bool) -> None:
     asked = partial(asked_keys, chosen, store)
     kept = kept_lists(chosen, store)
     summary = export_study(store, chosen, file, campaign=campaign, asked=asked, documents=kept)
+    documents = sum(len(one.rows) for one in kept.values())
+    held = count(documents, "document") if documents else count(summary.examples, "example")
     text = (
-        f"{file} holds study {summary.study}: {count(summary.examples, 'example')}, "
+        f"{file} holds study {summary.study}: {held}, "
         f"{count(summary.answers, 'answer')} of {count(len(summary.campaigns), 'campaign')}, "
         f"{summary.bytes / 1e6:.1f} MB, sha256 {summary.sha256}"
     )

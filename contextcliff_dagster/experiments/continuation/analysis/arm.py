@@ -22,6 +22,7 @@ from contextcliff_dagster.experiments.continuation.analysis.wording import (
     floor_sentence,
     location_sentence,
     plan_sentence,
+    unscored_sentence,
     verdict_reason,
 )
 from contextcliff_dagster.experiments.continuation.results import (
@@ -34,6 +35,7 @@ from contextcliff_dagster.experiments.continuation.results import (
 
 if TYPE_CHECKING:
     from contextcliff_dagster.analysis.records.settings import AnalysisSettings
+    from contextcliff_dagster.contracts.arrays import Floats
     from contextcliff_dagster.experiments.continuation.analysis.outcomes import ArmOutcomes
 
 ROOM = 2.0
@@ -59,7 +61,9 @@ def analyse_arm(arm: ArmOutcomes, margin: float, settings: AnalysisSettings) -> 
         for one in (tested.score, tested.intact)
     ]
     score, intact = endpoints
-    verdict, reason = _verdict(replace(tested, score=score, intact=intact), margin, alpha)
+    verdict, reason = _verdict(
+        replace(tested, score=score, intact=intact), arm.unscored, margin, alpha
+    )
     components = components_of(arm)
     base = next((one.mean for one in score.sizes if one.mean is not None), None)
     plan = []
@@ -73,6 +77,7 @@ def analyse_arm(arm: ArmOutcomes, margin: float, settings: AnalysisSettings) -> 
         sentences=[],
         n=int((~np.isnan(arm.intact)).sum()),
         missing=arm.missing,
+        unscored=float(arm.unscored.max(initial=0.0)),
         n_passages=int(measured.sum()),
         n_texts=len(np.unique(arm.text[measured])),
         clusters=arm.unit,
@@ -144,13 +149,16 @@ def _location(
     return locate_loss(arm, endpoint.name, first_significant(endpoint, alpha), settings)
 
 
-def _verdict(tested: _Tested, margin: float, alpha: float) -> tuple[ContinuationVerdict, str]:
+def _verdict(
+    tested: _Tested, unscored: Floats, margin: float, alpha: float
+) -> tuple[ContinuationVerdict, str]:
     """The verdict, the first that applies:
 
     - ``insufficient_data``: fewer than two sizes with outcomes, or so few passages that no single
       size could become significant.
     - ``collapse``, ``decline``: a size or the trend of the share without collapse, of the score.
-    - ``no_decline``: a greater one than the margin is excluded at every size, of both.
+    - ``no_decline``: a greater one than the margin is excluded at every size, of both; the smallest
+      size scores enough to lose it, and no size has more generations without a score than it.
     - ``undecided``.
     """
     score, intact = tested.score, tested.intact
@@ -176,5 +184,10 @@ def _verdict(tested: _Tested, margin: float, alpha: float) -> tuple[Continuation
     elif all(limit is not None and limit <= margin for limit in excluded):
         if base is None or base < ROOM * margin:
             return "undecided", f"Undecided: {floor_sentence(base or 0.0, margin)}"
+        worst = int(np.argmax(unscored))
+        if unscored[worst] > margin:
+            at = score.sizes[worst].context_tokens
+            sentence = unscored_sentence(at, float(unscored[worst]), margin)
+            return "undecided", f"Undecided: {sentence}"
         verdict = "no_decline"
     return verdict, verdict_reason(verdict, score, intact, margin, alpha)

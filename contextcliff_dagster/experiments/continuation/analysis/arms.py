@@ -145,7 +145,12 @@ def _alike(
     margin: float,
     confidence: float,
 ) -> bool:
-    """Whether at every size the score's interval and the share's limits lie within the margin."""
+    """Whether at every size the score's interval and the share's limits lie within the margin.
+
+    Where a greater share of either arm's generations has no score, the scores cannot show it.
+    """
+    if max(arm.unscored.max(initial=0.0), reference.unscored.max(initial=0.0)) > margin:
+        return False
     ends = [
         end
         for row in sizes

@@ -24,7 +24,7 @@ from contextcliff_dagster.experiments.continuation.results import (
     MetricResult,
     MetricSize,
 )
-from contextcliff_dagster.experiments.continuation.tables import METRICS
+from contextcliff_dagster.experiments.continuation.tables import COHERENCE, METRICS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -55,7 +55,9 @@ def with_metrics(
     metrics = [
         MetricResult(
             name=name,
-            author=_author([one.get(name) for one in own]),
+            author=_author(
+                _authors_in(rows, name) if name in COHERENCE else [one.get(name) for one in own]
+            ),
             arms=[
                 ArmMetric(
                     arm=arm.arm, sizes=_within(_sizes(_values(rows, arm, name), arm, drawn), name)
@@ -68,6 +70,16 @@ def with_metrics(
     ]
     warnings = [*result.warnings, *recitation_warnings(recitation)]
     return replace(result, metrics=metrics, recitation=recitation, warnings=warnings)
+
+
+def _authors_in(rows: pd.DataFrame, name: str) -> list[float]:
+    """What the records have of the authors: of each passage the value over the most words."""
+    column = f"author_{name}"
+    if column not in rows.columns:
+        return []
+    known = rows[rows[column].notna()].sort_values("compared_words", kind="stable")
+    longest: list[float] = known.groupby(["text", "passage"])[column].last().tolist()
+    return longest
 
 
 def _author(values: Sequence[float | None]) -> AuthorMetric | None:
@@ -143,7 +155,7 @@ def _interval(values: Floats, drawn: ClusterBootstrap) -> tuple[float | None, fl
     return centre + low * reach * _ROOM, centre + high * reach * _ROOM
 
 
-_SIGNED = frozenset({"rhythm", "near_coherence", "far_coherence"})
+_SIGNED = frozenset({"rhythm", *COHERENCE})
 _SHARES = frozenset(
     {
         *("diversity_50", "diversity_200", "repetition_50", "repetition_200"),

@@ -34,7 +34,8 @@ class ArmOutcomes:
         score: 0..1 (P, S, R); a collapsed generation that has no score counts as 0.
         intact: 1 without collapse, 0 with one (P, S, R).
         collapses: generations by kind of collapse, one mapping a size (S).
-        missing: generations that have neither score nor collapse tag.
+        missing: planned continuations of which there is no text; one that has a text and no score
+            is not among them (`unscored`).
     """
 
     arm: str
@@ -61,6 +62,14 @@ class ArmOutcomes:
     @cached_property
     def _intact_means(self) -> Floats:
         return mean_known(self.intact)
+
+    @property
+    def unscored(self) -> Floats:
+        """Share of the generations of each size that have no score (S); 0 without any."""
+        known = ~np.isnan(self.intact)
+        lacking = (known & np.isnan(self.score)).sum(axis=(0, 2))
+        share: Floats = lacking / np.maximum(known.sum(axis=(0, 2)), 1)
+        return share
 
     @property
     def measured(self) -> Bools:

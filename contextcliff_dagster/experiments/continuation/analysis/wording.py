@@ -6,7 +6,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from contextcliff_dagster.experiments.continuation.results import EndpointName
-from contextcliff_dagster.reporting.wording.number_format import difference, score, tokens
+from contextcliff_dagster.reporting.wording.number_format import (
+    difference,
+    percent,
+    score,
+    tokens,
+)
 
 if TYPE_CHECKING:
     from contextcliff_dagster.experiments.continuation.results import (
@@ -170,4 +175,13 @@ def floor_sentence(base: float, margin: float) -> str:
     return (
         f"The score at the smallest size is {score(base)}: too low to lose a margin of {margin:g} "
         "and keep most of it, so its absence shows nothing."
+    )
+
+
+def unscored_sentence(size: int, share: float, margin: float) -> str:
+    """Why generations without a score leave the absence of a decline open."""
+    return (
+        f"{percent(share)} of the generations at {tokens(size)} tokens have no score, as they are "
+        "cut off before they are long enough to be compared; what they lose is not known, and a "
+        f"decline of more than {margin:g} is not excluded."
     )

@@ -52,13 +52,15 @@ class Slices:
     """The working text, and what is cut from its end.
 
     ``max_tokens`` is the length of a continuation; ``overhead`` what the instruction takes, in
-    tokens. ``repeated``: whether the text was too short, so that it stands there more than once.
+    tokens. ``source_tokens``: of the text that it was cut from. ``repeated``: whether that was too
+    short, so that it stands there more than once.
     """
 
     text: str
     tokenizer: TokenCounter
     max_tokens: int
     overhead: int
+    source_tokens: int
     repeated: bool
 
     @cached_property
@@ -108,14 +110,19 @@ def sliced(
     as the reference does; the author's continuation may then be in the context.
     """
     overhead = tokenizer.count(instruction) + _MARGIN
-    needed = int(_SURPLUS * max_context) + max_tokens
+    needed = needed_tokens(max_context, max_tokens)
     there = tokenizer.count(text)
     repeated = there < needed
     if repeated:
         text *= needed // max(there, 1) + 1
     enough = _reach(len(text), lambda n: tokenizer.count(text[:n]) > needed, needed)
     window = pruned(text[:enough], tokenizer, max_context)
-    return Slices(window, tokenizer, max_tokens, overhead, repeated)
+    return Slices(window, tokenizer, max_tokens, overhead, there, repeated)
+
+
+def needed_tokens(max_context: int, max_tokens: int) -> int:
+    """Tokens of a text that is not repeated."""
+    return int(_SURPLUS * max_context) + max_tokens
 
 
 def last_tokens(text: str, tokenizer: TokenCounter, most: int) -> str:

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from contextcliff_dagster.contracts import StudyError
 from contextcliff_dagster.experiments.continuation.compat.slicing import (
     Slices,
+    needed_tokens,
     sliced,
     source_text,
     trimmed,
+)
+from contextcliff_dagster.experiments.continuation.documents.files import (
+    part_file,
+    point_key,
+    read_part,
 )
 from contextcliff_dagster.experiments.continuation.documents.making import document_row
 from contextcliff_dagster.experiments.continuation.documents.source_texts import (
@@ -24,6 +31,7 @@ from contextcliff_dagster.experiments.continuation.documents.source_texts import
 from contextcliff_dagster.experiments.continuation.prompts import instruction_of
 
 if TYPE_CHECKING:
+    from contextcliff_dagster.store import Store
     from contextcliff_dagster.studies import Study
 
 _TEMPLATE_TOKENS = 108
@@ -52,7 +60,8 @@ def _cut(text: str, tokenizer: str, max_context: int, max_tokens: int, instructi
 
 
 def compat_rows(study: Study, name: str) -> Iterator[dict[str, Any]]:
-    """Yield the contexts of ``study``, the smallest first, and what the author wrote after them.
+    """Yield the contexts of ``study``, the smallest first, what the author wrote after them, and
+    the length of the text.
 
     The first size that the text does not reach, and all larger ones, have none.
 
@@ -74,3 +83,21 @@ def compat_rows(study: Study, name: str) -> Iterator[dict[str, Any]]:
         context = trimmed(slices.context(min(size, largest)))
         yield document_row("context", name, passage, size, context, tokenizer)
     yield document_row("author", name, passage, 0, slices.ground_truth, tokenizer)
+    whole = document_row("source", name, passage, 0, "", tokenizer)
+    yield {**whole, "length_tokens": slices.source_tokens}
+
+
+def was_repeated(study: Study, store: Store) -> bool | None:
+    """Whether the kept contexts are of a text that was repeated, as it was too short.
+
+    None where they were made before that was kept, and the text is gone.
+    """
+    section = section_of(study)
+    part = part_file(store, study.name, section.text_names[0], point_key(0))
+    for row in read_part(part) or ():
+        if row["kind"] == "source":
+            needed = needed_tokens(section.max_context, section.max_tokens)
+            return bool(row["length_tokens"] < needed)
+    with suppress(StudyError):
+        return slices_of(study).repeated
+    return None

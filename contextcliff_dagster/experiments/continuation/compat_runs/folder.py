@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path, PurePath
 from tempfile import mkdtemp
@@ -34,18 +35,26 @@ if TYPE_CHECKING:
 _LONGEST_ID = 80
 
 
-def new_folder(results: Path, study: Study, entry: ModelEntry, run_id: str) -> Path:
+@dataclass(frozen=True, slots=True)
+class RunName:
+    """``model`` as its user calls it, and the ``id`` of the run."""
+
+    model: str
+    id: str
+
+
+def new_folder(results: Path, study: Study, named: RunName) -> Path:
     """Return the folder of a run; nothing is made.
 
     Raises:
         StudyError: it is there already, or the ID cannot be part of its name.
     """
-    if not run_id.strip() or not run_id.isprintable() or len(run_id) > _LONGEST_ID:
+    if not named.id.strip() or not named.id.isprintable() or len(named.id) > _LONGEST_ID:
         raise StudyError(
-            f"--model-id {run_id[:_LONGEST_ID]!r} cannot name a folder: write 1 to {_LONGEST_ID} "
+            f"--model-id {named.id[:_LONGEST_ID]!r} cannot name a folder: write 1 to {_LONGEST_ID} "
             "letters, digits and signs."
         )
-    return start_folder(results, Run(_named(study, entry, run_id), {}))
+    return start_folder(results, Run(_named(study, named), {}))
 
 
 def write_folder(
@@ -84,22 +93,22 @@ def write_folder(
     return Written(run, tuple(folder / file.name for file in files))
 
 
-def _named(study: Study, entry: ModelEntry, run_id: str) -> dict[str, Any]:
+def _named(study: Study, named: RunName) -> dict[str, Any]:
     return {
-        "model_name": (entry.model_id or entry.name).removeprefix("koboldcpp/"),
-        "model_id": run_id,
+        "model_name": named.model.removeprefix("koboldcpp/"),
+        "model_id": named.id,
         "source_text_name": PurePath(section_of(study).texts[0]).name,
     }
 
 
 def metadata_of(
-    study: Study, entry: ModelEntry, run_id: str, found: Generations, embedding: str | None
+    study: Study, entry: ModelEntry, named: RunName, found: Generations, embedding: str | None
 ) -> dict[str, Any]:
     """Return what `metadata.json` says of a run; ``embedding``: the embedder's name."""
     section = section_of(study)
     done = sum(batch.state == "done" for batch in found.batches.values())
     return {
-        **_named(study, entry, run_id),
+        **_named(study, named),
         "embedding_model": embedding,
         "tokenizer_model": tokenizer_name(study),
         "source_text_file": section.texts[0],

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from contextcliff_dagster.experiments.continuation.compat.coherence import COHERENCE_KEYS
 from contextcliff_dagster.experiments.continuation.compat.degradation import trend_analysis
 from contextcliff_dagster.experiments.continuation.compat.metrics import METRICS
-from contextcliff_dagster.experiments.continuation.compat_runs.documents import slices_of
+from contextcliff_dagster.experiments.continuation.compat_runs.documents import was_repeated
 from contextcliff_dagster.experiments.continuation.compat_runs.generations import (
     generations_of,
     run_of,
@@ -72,7 +72,7 @@ def result_of(run: StudyRun, experiment: Experiment, model: str) -> dict[str, An
         "campaign": run.campaign,
         "rounds": section.rounds,
         "text": section.text_names[0],
-        "text_repeated": slices_of(run.study).repeated,
+        "text_repeated": was_repeated(run.study, run.store),
         "word_list": bool(section.word_list),
         "sizes": sizes,
         "author": {m: made.author[m] for m in measured if m in made.author},

@@ -36,7 +36,8 @@ _SPARE = 1.3
 _MOST_READ = 1 << 22
 """Characters of a text that this average is taken over."""
 
-Kind = Literal["context", "author", "human"]
+Kind = Literal["context", "author", "human", "source"]
+"""`source`: length of the text that a compat study was cut from, without its words."""
 
 CONTINUATION_DOCUMENTS = Table(
     "continuation_documents",
@@ -44,11 +45,17 @@ CONTINUATION_DOCUMENTS = Table(
     (
         Column("document_id", "string", "SHA-256 of the UTF-8 bytes", nullable=False),
         Column("made_by", "string", "Hash of what decides the documents", nullable=False),
-        Column("kind", "string", "context, author or human", nullable=False),
+        Column("kind", "string", "context, author, human or source", nullable=False),
         Column("source", "string", "Name of the source text", nullable=False),
         Column("passage", "string", "Point of that text, or number of a human passage"),
         Column("context_tokens", "int64", "Size of the window; 0: no context", "tokens"),
-        Column("length_tokens", "int64", "Tokens of this text", "tokens", nullable=False),
+        Column(
+            "length_tokens",
+            "int64",
+            "Tokens of this text; source: of the text that all was cut from",
+            "tokens",
+            nullable=False,
+        ),
         Column("text", "string", "The whole text", nullable=False),
     ),
 )

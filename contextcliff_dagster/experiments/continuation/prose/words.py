@@ -7,7 +7,8 @@ decomposed accents, kinds and runs of white space and line ends: all are read al
 A word is a run of letters with the apostrophes inside it, or a number; parts of a hyphenated
 compound are words of their own. Where a script parts no words (Chinese, Japanese), each character
 is one. A sentence ends at a full stop, question or exclamation mark that no abbreviation explains,
-and at an ellipsis, a question or an exclamation after which no small letter follows.
+and at an ellipsis, a question or an exclamation after which no small letter follows; the number of
+a footnote belongs to it ("the end.[1]").
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
+
+from contextcliff_dagster.experiments.continuation.prose.language import FUNCTION_WORDS
 
 _QUOTES = "'\"‘’‚‛“”„‟`´′″‹›«»「」『』"
 _DASHES = "–—―‒−⸺⸻﹘─"
@@ -46,8 +49,10 @@ _BLANKS = re.compile(r"\s+")
 
 WIDE = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
 """Letters of scripts that part no words, as ranges of a regular expression."""
-_END = re.compile(r"[.!?]+[')\]]*(?=\s|$)|[。！？।۔؟]+'?")
+_END = re.compile(r"([.!?]+)[')\]]*(?:\[\d{1,3}\][')\]]*)*(?=\s|$)|([。！？।۔؟]+)'?")
 _AHEAD = re.compile(r"[^\W_]")
+_LETTERS = re.compile(r"[^\W\d_]+")
+_INITIALISM = re.compile(r"(?:[A-Z]\.)+[A-Z]")
 _BEFORE = re.compile(r"[^\s'(\[]+$")
 
 _TITLES = frozenset(
@@ -55,8 +60,10 @@ _TITLES = frozenset(
     "mt ft esq vs viz cf dept approx".split()
 )
 """Abbreviations after which a capital or a figure goes on with the sentence."""
-_OTHERS = frozenset("etc al e.g i.e eg ie ca op a.m p.m u.s u.k inc ltd co bros".split())
-"""Abbreviations that may be a sentence's last word: a capital after them begins another."""
+_OTHERS = frozenset("etc al e.g i.e eg ie ca op a.m p.m inc ltd co bros".split())
+"""Abbreviations that may be a sentence's last word: a capital after them begins another. After the
+capitals of an initialism ("U.S.") one does only as a function word: "the U.S. Army"."""
+_OPENING = FUNCTION_WORDS["English"]
 _BEFORE_FIGURES = frozenset("no nos vol vols p pp ch chap fig figs art sec".split())
 
 
@@ -157,20 +164,22 @@ def sentence_ends(text: str) -> tuple[int, ...]:
 def _sentence_ends(text: str) -> Iterator[int]:
     for mark in _END.finditer(text):
         ahead = _AHEAD.search(text, mark.end(), mark.end() + 12)
-        if _ends_sentence(text, mark, ahead.group() if ahead else ""):
+        if ahead is None or _ends_sentence(text, mark, ahead.start()):
             yield mark.end()
 
 
-def _ends_sentence(text: str, mark: re.Match[str], following: str) -> bool:
-    dots = mark.group().rstrip("')]")
-    if not following:
-        return True
+def _ends_sentence(text: str, mark: re.Match[str], ahead: int) -> bool:
+    """``ahead``: where the next word begins."""
+    dots, following = mark[1] or mark[2], text[ahead]
     if dots != ".":
         return not following.islower()
     before = _BEFORE.search(text, max(mark.start() - 16, 0), mark.start())
     word = before.group() if before else ""
     if len(word) == 1 and word.isupper() and word != "I":
         return False
+    if _INITIALISM.fullmatch(word):
+        opening = _LETTERS.match(text, ahead) if following.isupper() else None
+        return opening is not None and opening[0].lower() in _OPENING
     word = word.lower()
     if word in _TITLES or (word in _BEFORE_FIGURES and following.isdigit()):
         return False

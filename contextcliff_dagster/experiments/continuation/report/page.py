@@ -170,7 +170,7 @@ def _certainty(result: ContinuationResult) -> list[Section]:
 
 def _method(result: ContinuationResult) -> list[Section]:
     facts = [
-        f"{result.n:,} generations ({result.missing:,} without an outcome); a passage counts as "
+        f"{result.n:,} generations ({result.missing:,} more have no text); a passage counts as "
         "one unit, whatever its rounds, and is compared with itself at other sizes.",
         f"Tests are one-sided permutations; the error rate of {level(1.0 - result.confidence)} is "
         "over the score, the share without collapse and all sizes of an arm (Holm).",

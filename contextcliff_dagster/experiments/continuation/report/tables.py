@@ -47,14 +47,16 @@ def arms(result: ContinuationResult) -> DataTable:
     columns = [
         "arm",
         "verdict",
-        "generations (passages of texts)",
-        "score, smallest to largest size",
-        "without collapse",
-        "half of the score's loss at, tokens",
-        "half of the collapse at, tokens",
+        "generations",
+        "score",
+        "intact",
+        "score lost at",
+        "intact lost at",
     ]
     caption = (
-        f"Each arm from {tokens(result.sizes[0])} to {tokens(result.sizes[-1])} tokens of context"
+        f"Each arm from {tokens(result.sizes[0])} to {tokens(result.sizes[-1])} tokens of context; "
+        "generations (passages of texts); mean score and share without collapse (intact) at the "
+        "smallest and at the largest size; tokens at which half of either is lost"
     )
     return DataTable(columns, rows, caption, right=())
 

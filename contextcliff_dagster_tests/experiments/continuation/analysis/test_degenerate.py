@@ -68,6 +68,24 @@ def test_a_generation_without_a_score_counts_for_the_share_without_collapse_alon
     assert any("have no score" in warning for warning in result.warnings)
 
 
+@pytest.mark.parametrize(("cut_off", "verdict"), [(3, "no_decline"), (5, "undecided")])
+def test_no_decline_needs_scores_of_all_but_the_margin(cut_off: int, verdict: str) -> None:
+    rows = rows_of(replace(STUDY, passages=40, rounds=1)).assign(score=0.5)
+    largest = np.flatnonzero(rows["context_tokens"] == 2048)
+    rows.loc[largest[:cut_off], "score"] = np.nan
+    arm = analysed(rows).arms[0]
+    assert (arm.verdict, arm.unscored) == (verdict, cut_off / 40)
+    assert ("12.5% of the generations at 2,048 tokens have no score" in arm.reason) == (cut_off > 4)
+
+
+def test_arms_are_not_alike_where_scores_are_missing() -> None:
+    whole = rows_of(replace(STUDY, passages=40, rounds=1)).assign(score=0.5, arm="f16")
+    other = whole.assign(arm="q8_0")
+    assert analysed(pd.concat([whole, other])).comparisons[0].verdict == "alike"
+    other.loc[other.index[:30:3], "score"] = np.nan
+    assert analysed(pd.concat([whole, other])).comparisons[0].verdict == "undecided"
+
+
 def test_a_collapse_without_a_score_counts_as_0() -> None:
     rows = rows_of()
     at = rows["context_tokens"] == 2048
