@@ -1,8 +1,8 @@
 """How often human prose is called recited: `benchmarks/continuation.py recitation`.
 
-In the place of every continuation stands a passage from another place of the same novel (data/prose,
-`make prose`), which repeats the author's next text by chance alone. Points, passages that show what
-is shared by chance, and the warning are those of the product.
+In the place of every continuation stands a passage from another place of the same novel
+(data/prose, `make prose`), which repeats the next text of its author by chance alone. Points,
+passages that show what is shared by chance, and the warning are those of the product.
 """
 
 from __future__ import annotations
