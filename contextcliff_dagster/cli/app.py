@@ -43,6 +43,11 @@ _COMMANDS = {
         "continuation",
         "Measure how a model's writing changes as its context grows.",
     ),
+    "visibility": (
+        "visibility",
+        "visibility",
+        "Measure what an agent does with what it is shown.",
+    ),
     "compare": (
         "compare",
         "compare",

@@ -52,6 +52,13 @@ NOT_RUN = {
     "analyze qa1_*.csv --pool": "needs BABILong's files; test_analyze_logs.py has such",
     "analyze output/kilt_nq_*.json --pool --metric substring_exact_match": "needs HELMET's files; "
     "test_analyze_logs.py has such",
+    "visibility prepare nomad nomad2018-predict-transparent-conductors.zip": "needs Kaggle's file; "
+    "test_visibility_prepare.py has such",
+    "visibility prepare jigsaw jigsaw-toxic-comment-classification-challenge.zip --max-samples "
+    "20000": "likewise",
+    "visibility prepare leaf leaf-classification.zip": "likewise",
+    "visibility prepare forest forest-cover-type-prediction.zip --float32": "likewise",
+    "visibility prepare housing playground-series-s3e1.zip": "likewise",
     "profile --model smollm2-135m": "needs `make local-model`; see the tests marked local_model",
     "profile local --data notes --questions recall": "needs the same model",
     "profile local": "needs the same model; what follows is run without it",

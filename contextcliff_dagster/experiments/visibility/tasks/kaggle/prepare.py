@@ -127,8 +127,8 @@ def load_prepared(store: Store, name: str) -> Data:
         content = (folder / _DATA).read_bytes()
     except (FileNotFoundError, NotADirectoryError) as error:
         raise DataError(
-            f"The benchmark {name} has not been prepared: download train.csv from "
-            f"https://www.kaggle.com/c/{format.page}, then prepare it."
+            f"The benchmark {name} has not been prepared: `kaggle competitions download -c "
+            f"{format.page}`, then `contextcliff visibility prepare {name} {format.page}.zip`."
         ) from error
     except (OSError, ValueError) as error:
         raise _damaged(folder, name) from error
@@ -144,7 +144,10 @@ def load_prepared(store: Store, name: str) -> Data:
 
 
 def _damaged(folder: Path, name: str) -> DataError:
-    return DataError(f"The files in {folder} are damaged or of another version; prepare {name}.")
+    return DataError(
+        f"The files in {folder} are damaged or of another version; make them again with "
+        f"`contextcliff visibility prepare {name} FILE`."
+    )
 
 
 def _arrays(

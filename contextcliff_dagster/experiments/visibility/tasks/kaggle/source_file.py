@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 MOST_BYTES = 1 << 30
 """Of a table, unpacked; the largest of the five has 70 MB."""
 _TABLE = "train.csv"
+_BEGINNING = 200
 
 
 def read_table_of(path: Path, format: Format) -> pd.DataFrame:
@@ -31,6 +32,12 @@ def read_table_of(path: Path, format: Format) -> pd.DataFrame:
     try:
         with open_file(path) as file:
             content = _unpacked(file, path)
+        if content[:_BEGINNING].lstrip().lower().startswith((b"<!doctype", b"<html")):
+            _refuse(
+                path,
+                "is a web page and no table; accept the rules of the competition on "
+                f"https://www.kaggle.com/c/{format.page} and download it again",
+            )
         table = pd.read_csv(io.BytesIO(content), dtype=str, keep_default_na=False, encoding="utf-8")
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror or error}.") from error

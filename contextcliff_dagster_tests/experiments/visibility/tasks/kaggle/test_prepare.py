@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import io
 import json
-import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -21,46 +19,12 @@ from contextcliff_dagster.experiments.visibility.tasks.kaggle.prepare import (
     prepared_dir,
 )
 from contextcliff_dagster.store import Store
-
-WORDS = "calm day rude fool kind tree idiot river".split()
+from contextcliff_dagster_tests.support.files.kaggle_files import table_of, zipped
 
 
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
     return Store(tmp_path / "store")
-
-
-def rows_of(format: Format, count: int = 60) -> list[list[str]]:
-    """Rows of a format: an id, targets in the order of its file, learnable from the features."""
-    rng = np.random.default_rng(0)
-    rows = []
-    for k in range(count):
-        number = k % 3
-        if format.text:
-            words = rng.choice(WORDS, 8)
-            text = '"' + ", ".join(words) + f'\n""{k}"" é"'
-            labels = [str(int(WORDS[j % len(WORDS)] in words)) for j in range(6)]
-            rows.append([f"{k:08x}", text, *labels])
-            continue
-        features = [f"{number + rng.normal(0, 0.3):.6f}" for _ in format.features]
-        names = {"leaf": ("Acer_Opalus", "Quercus_Rubra", "Tilia_Oliveri")[number]}
-        target = names.get(format.name, str(number + 1))
-        rows.append([str(k), target, *features])
-    return rows
-
-
-def table_of(format: Format, count: int = 60) -> str:
-    order = format.features + format.targets if format.text else format.targets + format.features
-    lines = [",".join(["id", *order]), *(",".join(row) for row in rows_of(format, count))]
-    return "\n".join(lines) + "\n"
-
-
-def zipped(**members: bytes) -> bytes:
-    packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w") as file:
-        for name, content in members.items():
-            file.writestr(name.replace("__", "."), content)
-    return packed.getvalue()
 
 
 def written(tmp_path: Path, content: bytes, name: str = "train.csv") -> Path:
@@ -174,6 +138,8 @@ BROKEN = {
     "infinity": (NOMAD.replace("\n5,3", "\n5,inf").encode(), "which is no finite number"),
     "a cut row": (NOMAD[:-40].encode(), "row 60: "),
     "not UTF-8": (NOMAD.encode("utf-16"), "not UTF-8"),
+    "a web page": (b"\n<!DOCTYPE html>\n<html>,,</html>", "is a web page .* accept the rules"),
+    "a zipped web page": (zipped(train__csv=b"<HTML>"), "is a web page"),
     "binary": (b"\x00\x01\x02" * 99, "lacks the columns|no table"),
     "a broken zip": (
         zipped(train__csv=NOMAD.encode() * 9)[:-60],
@@ -209,7 +175,7 @@ def test_a_table_of_any_size_is_not_unpacked(
 
 
 def test_what_was_not_prepared_or_is_damaged_is_not_loaded(store: Store, tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"nomad has not been prepared: .*kaggle\.com/c/nomad2018"):
+    with pytest.raises(DataError, match=r"nomad has not been prepared: .*download -c nomad2018"):
         load_prepared(store, "nomad")
     prepare(store, "nomad", written(tmp_path, NOMAD.encode()))
     path = prepared_dir(store, "nomad") / "data.npz"
