@@ -94,6 +94,8 @@ def fallback_sentence(result: VisibilityResult) -> str:
             f"No reply of {count(steps, 'step')} set a parameter: nothing here is the model's "
             f"search ({percent(unreadable)} of the replies could not be read)."
         )
+    if not share:
+        return f"Every reply set a parameter: none of {count(steps, 'step')} is a fallback."
     return (
         f"{percent(share)} of {count(steps, 'step')} are fallbacks, whose reply set nothing; "
         f"{percent(unreadable)} of the replies could not be read."

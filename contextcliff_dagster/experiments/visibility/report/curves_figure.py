@@ -35,7 +35,7 @@ if TYPE_CHECKING:
         VisibilityResult,
     )
 
-_LEFT, _GAP, _HEAD, _FOOT = 0.75, 0.45, 1.15, 1.15
+_LEFT, _GAP, _FOOT = 0.75, 0.45, 1.15
 _TALL, _ROW = 2.3, 3.05
 _DASHES = ((0, (1, 1.4)), (0, (4, 1.6)), (0, (6, 1.6, 1.2, 1.6)), (0, (9, 2)))
 _MOST_MARKS = 24
@@ -57,16 +57,18 @@ def plot_curves(result: VisibilityResult) -> bytes | None:
     columns = min(3, len(groups)) if len(groups) != 4 else 2
     rows = math.ceil(len(groups) / columns)
     wide = (WIDTH - _LEFT - 0.3 - (columns - 1) * _GAP) / columns
-    height = _HEAD + rows * _ROW - (_ROW - _TALL) + _FOOT
+    head = 1.15 if result.searches else 0.8
+    height = head + rows * _ROW - (_ROW - _TALL) + _FOOT
     figure = blank_page(height)
     top = _top(result)
     for place, (axis, curves) in enumerate(groups.items()):
         row, column = divmod(place, columns)
-        bottom = height - _HEAD - row * _ROW - _TALL
+        bottom = height - head - row * _ROW - _TALL
         axes = panel(figure, _LEFT + column * (wide + _GAP), bottom, wide, _TALL)
         _frame(axes, result, top)
         axes.tick_params(axis="y", labelleft=column == 0)
-        axes.set_title("all runs" if axis is None else AXIS_NAMES.get(axis, axis), fontsize=12)
+        whole = "the run" if result.n_runs == 1 else "all runs"
+        axes.set_title(whole if axis is None else AXIS_NAMES.get(axis, axis), fontsize=12)
         if column == 0:
             axes.set_ylabel("regret")
         if place + columns >= len(groups):
@@ -144,12 +146,14 @@ def _search_handles(searches: Sequence[SearchComparison]) -> list[Any]:
 
 
 def _notes(result: VisibilityResult) -> list[str]:
-    several = any(p.ci_low is not None for one in result.curves for p in one.points)
     of = result.curves[0]
-    means = "Lines: means over benchmark-seeds"
-    spread = f" with {level(result.confidence)} intervals" if several else ""
+    spread = ""
+    if any(p.ci_low is not None for one in result.curves for p in one.points):
+        spread = f" with {level(result.confidence)} intervals"
+    n = f"{count(of.n_runs, 'run')} of {count(of.n_clusters, 'benchmark-seed')}"
+    means = f"Lines: means over benchmark-seeds{spread}; {n}. "
+    searches = "Searches have the same splits, starts and budget." if result.searches else ""
     return [
-        f"{means}{spread}; {count(of.n_runs, 'run')} of {count(of.n_clusters, 'benchmark-seed')}.",
-        "0: the best configuration of the landscape, 1: the worst. Searches have the same splits, "
-        "starts and budget.",
+        f"{means if of.n_runs > 1 else ''}{searches}",
+        "0: the best configuration of the landscape, 1: the worst.",
     ]

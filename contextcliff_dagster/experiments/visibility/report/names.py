@@ -25,7 +25,7 @@ AXIS_NAMES: Mapping[str, str] = {
     "bounds": "bounds",
     "direction": "direction of the score",
     "history": "history",
-    "base": "configuration to go on from",
+    "base": "on from",
     "start": "start",
 }
 OUTCOME_NAMES: Mapping[OutcomeName, str] = {
@@ -61,25 +61,33 @@ SEARCH_NAMES: Mapping[str, str] = {
 
 
 def level_name(axis: str, level: str) -> str:
-    """A level in words: a history is of so many steps, a start of a score."""
-    if axis == "history":
-        return "none" if level == "0" else f"{level} step{'' if level == '1' else 's'}"
-    if axis == "start" and level != "default":
-        return f"{level} score"
-    return f"the {level} one" if axis == "base" else level
+    """A level in words: a history is of so many steps."""
+    if axis != "history":
+        return level
+    return "none" if level == "0" else f"{level} step{'' if level == '1' else 's'}"
 
 
 def effect_name(effect: AxisEffect | Interaction | Plan) -> str:
-    """What differs within a pair: ``bounds shown``, ``history: 5 steps, not none``."""
-    axis = AXIS_NAMES.get(effect.axis, effect.axis)
-    if (effect.level, effect.reference) == ("shown", "hidden"):
-        return f"{axis} shown"
-    if effect.level == "placebo":
-        return f"a placebo of the {axis}"
-    if effect.reference == "placebo":
-        return f"{axis}, not its placebo"
-    level, reference = (level_name(effect.axis, one) for one in (effect.level, effect.reference))
-    return f"{axis}: {level}, not {reference}"
+    """What differs within a pair, as `comparison_name`."""
+    return comparison_name(effect.axis, effect.level, effect.reference)
+
+
+def comparison_name(axis: str, level: str, reference: str) -> str:
+    """A level and its reference: ``bounds shown``, ``history of 5 steps``, ``low start, not high``.
+
+    A reference that is nothing, hidden or no history, goes without saying.
+    """
+    name = AXIS_NAMES.get(axis, axis)
+    if axis == "history":
+        other = "" if reference == "0" else f", not {reference}"
+        return f"history of {level_name(axis, level)}{other}"
+    if axis == "base":
+        return f"on from the {level} configuration, not the {reference} one"
+    if axis == "start":
+        return f"{level} start, not {reference}"
+    if level == "placebo":
+        return f"a placebo of the {name}"
+    return f"{name}, not its placebo" if reference == "placebo" else f"{name} shown"
 
 
 def group_of(effect: AxisEffect) -> str:

@@ -14,6 +14,9 @@ from contextcliff_dagster.experiments.visibility.report.behaviour_figure import 
 from contextcliff_dagster.experiments.visibility.report.curves_figure import plot_curves
 from contextcliff_dagster.experiments.visibility.report.effects_figure import plot_effects
 from contextcliff_dagster.experiments.visibility.report.trajectory import Trajectory
+from contextcliff_dagster.experiments.visibility.report.trajectory_figure import (
+    plot_trajectories,
+)
 from contextcliff_dagster.experiments.visibility.results import VisibilityResult
 from contextcliff_dagster.reporting.sections import (
     Block,
@@ -37,8 +40,8 @@ MEASURED = (
     "as regret: 0 is the best configuration of the benchmark's landscape, 1 the worst."
 )
 HOW_TO_READ = (
-    "Regret falls as a search finds better configurations. Lines that lie below each other differ; "
-    "a grey line below the model's is a search that does better without any model.",
+    "Regret falls as a search finds better configurations. A grey line below the model's is a "
+    "search that does better without any model.",
     "Each difference is of pairs of runs that are equal in benchmark, seed and all other axes. "
     "Below 0 the regret is less: showing it helps.",
     "A placebo is a text of the same length about something else. Placebo less hidden is the "
@@ -71,7 +74,7 @@ def visibility_page(
         head.append(Section([Code(result.model)] if several else "Result", _answer(result, there)))
 
     def told(result: VisibilityResult) -> list[Section]:
-        return _trajectories([one for one in trajectories if one.model == result.model])
+        return _trajectories(result, _of_model(trajectories, result), there)
 
     single = len(results) == 1 and results[0].n_runs <= 1
     if single and trajectories:
@@ -83,20 +86,28 @@ def visibility_page(
         Fold("Does an effect depend on another axis?", _each(results, _interactions)),
         Fold("What does a search without a model reach?", _each(results, _searches)),
         Fold("How many seeds does it need?", _each(results, _plan)),
-        Fold("How is it read?", [Section("", [Bullets(HOW_TO_READ)], 3)]),
+        Fold("How is it read?", _section("Reading", Bullets(HOW_TO_READ))),
         Fold("How was it measured?", _each(results, _method)),
     ]
     return Page(head, [fold for fold in folds if fold.sections])
 
 
-def draw_pictures(results: Sequence[VisibilityResult]) -> dict[str, bytes]:
+def draw_pictures(
+    results: Sequence[VisibilityResult], trajectories: Sequence[Trajectory] = ()
+) -> dict[str, bytes]:
     """Return the pictures of each result as PNG, by the name of their file."""
     drawn: dict[str, bytes] = {}
     for result in results:
-        for what, draw in _PICTURES.items():
-            if (picture := draw(result)) is not None:
+        pictures = {what: draw(result) for what, draw in _PICTURES.items()}
+        pictures["runs"] = plot_trajectories(_of_model(trajectories, result))
+        for what, picture in pictures.items():
+            if picture is not None:
                 drawn[picture_file(result, what)] = picture
     return drawn
+
+
+def _of_model(told: Sequence[Trajectory], result: VisibilityResult) -> list[Trajectory]:
+    return [one for one in told if one.model == result.model]
 
 
 _PICTURES: Mapping[str, Callable[[VisibilityResult], bytes | None]] = {
@@ -107,7 +118,7 @@ _PICTURES: Mapping[str, Callable[[VisibilityResult], bytes | None]] = {
 
 
 def picture_file(result: VisibilityResult, what: str) -> str:
-    """The file of a result's picture: ``curves``, ``effects`` or ``behaviour``."""
+    """The file of a result's picture: ``curves``, ``effects``, ``behaviour``, ``runs``."""
     return f"visibility-{what}-{slug(result.model)}.png"
 
 
@@ -165,19 +176,30 @@ def _behaviour(result: VisibilityResult, there: Mapping[str, bytes]) -> list[Sec
     return [*_section("Behaviour", *figure, table), *_section("Combinations", cells)]
 
 
-def _trajectories(told: Sequence[Trajectory]) -> list[Section]:
-    rule = (
-        "Runs are chosen by rule: of the combination that shows most, the run of median regret, "
-        "and that of most."
-    )
-    sections = [
-        Section(
-            [f"{one.why[0].upper()}{one.why[1:]}: ", Code(one.run)], [Bullets(one.sentences)], 3
+def _trajectories(
+    result: VisibilityResult, told: Sequence[Trajectory], there: Mapping[str, bytes]
+) -> list[Section]:
+    if not told:
+        return []
+    alt = "Validation scores and parameters of these runs by step, as in the sentences below"
+    blocks: list[Block] = [*_figure(result, "runs", alt, there)]
+    if len(told) > 1:
+        rule = (
+            "Runs are chosen by rule: of the combination that shows most, the run of median "
+            "regret, and that of most."
         )
-        for one in told
+        blocks.insert(0, Paragraph(rule))
+    return [
+        *_section("Steps", *blocks),
+        *(
+            Section(
+                [f"{one.why}: ", Code(one.run.key)],
+                [Paragraph(" ".join(one.summary)), Bullets(list(one.steps))],
+                3,
+            )
+            for one in told
+        ),
     ]
-    several = len(told) > 1
-    return [*([Section("", [Paragraph(rule)], 3)] if several else []), *sections]
 
 
 def _interactions(result: VisibilityResult) -> list[Section]:
@@ -197,13 +219,16 @@ def _method(result: VisibilityResult) -> list[Section]:
         f"{count(result.n_runs, 'whole run')} of {count(result.steps, 'step')} on "
         f"{named('benchmark', list(result.benchmarks))}, {count(len(result.seeds), 'seed')}; a "
         "seed sets split, model, start and draws.",
+        "A run of which a step has no answer is in no mean and no test.",
+    ]
+    tests = [
         f"Tests flip the labels within pairs; the error rate of {level(1.0 - result.confidence)} "
         "is over the comparisons of an outcome, of behaviour over all measures (Holm). Intervals "
         f"are at {level(result.confidence)} over benchmark-seeds.",
         f"A difference of the regret of {result.margin:g} counts as one that matters; resampling "
         f"seed {result.seed}.",
-        "A run of which a step has no answer is in no mean and no test.",
     ]
+    facts += tests if result.effects else []
     lost: DataTable | None = None
     if result.missing:
         rows: list[list[Cell]] = [

@@ -45,7 +45,8 @@ def _what(before: Sequence[RecordedStep], one: RecordedStep, space: Space) -> st
         parts.append(f"went on from {_place(before, base)}")
     parts += _changes(space, base, one, named=not parts[0])
     parts += [words for event in one.step.events if (words := _remark(event))]
-    return joined([part for part in parts if part] or ["stayed with the same configuration"])
+    there = [part for part in parts if part] or ["stayed with the same configuration"]
+    return "; ".join(there) if any(", " in part for part in there) else joined(there)
 
 
 def _unused(before: Sequence[RecordedStep], one: RecordedStep) -> str:
@@ -92,19 +93,19 @@ def _key(config: Config) -> str:
 
 def _changes(space: Space, base: Config, one: RecordedStep, *, named: bool) -> list[str]:
     """Bounds that the proposal met; and what differs from the configuration that it was put on,
-    where that is to be ``named``."""
+    where that is to be ``named``, raised and lowered ones together."""
     met = {event.parameter: event for event in one.step.events if event.out_of_bounds}
-    words = []
+    bounds: list[str] = []
+    by_verb: dict[str, list[str]] = {}
     for parameter in space.parameters:
         name, old, new = parameter.name, base[parameter.name], one.step.config[parameter.name]
         if name in met:
-            words.append(_clamped(met[name], parameter, changed=old != new))
+            bounds.append(_clamped(met[name], parameter, changed=old != new))
         elif named and old != new:
             first, second = change_words(old, new)
-            words.append(
-                f"{_verb(old, new)} {name} from {first} to {second}{_edge(parameter, new)}"
-            )
-    return words
+            words = f"{name} from {first} to {second}{_edge(parameter, new)}"
+            by_verb.setdefault(_verb(old, new), []).append(words)
+    return [*bounds, *(f"{verb} {', '.join(words)}" for verb, words in by_verb.items())]
 
 
 def _verb(old: object, new: object) -> str:

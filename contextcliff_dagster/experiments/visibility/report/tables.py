@@ -12,6 +12,7 @@ from contextcliff_dagster.experiments.visibility.report.names import (
     OUTCOME_NAMES,
     SEARCH_NAMES,
     VERDICT_WORDS,
+    comparison_name,
     effect_name,
     group_of,
     level_name,
@@ -169,8 +170,7 @@ def interactions(result: VisibilityResult) -> DataTable | None:
     rows: list[list[Cell]] = [
         [
             effect_name(one),
-            f"{AXIS_NAMES.get(one.other, one.other)}: {level_name(one.other, one.other_level)}, "
-            f"not {level_name(one.other, one.other_reference)}",
+            comparison_name(one.other, one.other_level, one.other_reference),
             f"{one.n_fours:,} ({one.n_clusters:,})",
             _difference(one.difference, one.ci_low, one.ci_high),
             _p(one.p_value),

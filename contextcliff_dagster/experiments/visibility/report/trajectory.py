@@ -33,12 +33,13 @@ SMALL_MOVES, LARGE_MOVES = 0.05, 0.3
 
 @dataclass(frozen=True, slots=True)
 class Trajectory:
-    """A run in words: ``why`` it is told, its ``sentences``, and how it searched last."""
+    """A run in words: ``why`` it is told, its start and steps, how it searched and its regret."""
 
     model: str
-    run: str
     why: str
-    sentences: Sequence[str]
+    run: RecordedRun
+    steps: Sequence[str]
+    summary: Sequence[str]
 
 
 def read_aloud(rows_of_run: Iterable[Mapping[str, Any]]) -> list[str]:
@@ -51,7 +52,8 @@ def read_aloud(rows_of_run: Iterable[Mapping[str, Any]]) -> list[str]:
         ValueError: there is no row.
         StudyError: there is no such benchmark.
     """
-    return _sentences(recorded_run(rows_of_run))
+    told = _told("", recorded_run(rows_of_run), "")
+    return [*told.steps, *told.summary]
 
 
 def trajectories_of(records: pd.DataFrame) -> list[Trajectory]:
@@ -74,14 +76,28 @@ def trajectories_of(records: pd.DataFrame) -> list[Trajectory]:
             continue
         median, worst = ranked[(len(ranked) - 1) // 2], ranked[-1]
         of = f"of {count(len(ranked), 'run')} that {'shows' if len(ranked) == 1 else 'show'} most"
-        found.append(_told(model, median, f"Median regret {of}" if len(ranked) > 1 else "The run"))
+        found.append(
+            _told(str(model), median, f"Median regret {of}" if len(ranked) > 1 else "The run")
+        )
         if worst is not median:
-            found.append(_told(model, worst, f"Most regret {of}"))
+            found.append(_told(str(model), worst, f"Most regret {of}"))
     return found
 
 
-def _told(model: Any, run: RecordedRun, why: str) -> Trajectory:
-    return Trajectory(str(model), run.key, why, _sentences(run))
+def _told(model: str, run: RecordedRun, why: str) -> Trajectory:
+    task = task_named(run.benchmark)
+    start, *steps = run.steps
+    searched = behaviour_of(task.space, [one.step for one in run.steps])
+    return Trajectory(
+        model=model,
+        why=why,
+        run=run,
+        steps=[
+            start_sentence(start, task),
+            *(step_sentence(run.steps[: k + 1], one, task) for k, one in enumerate(steps)),
+        ],
+        summary=[_way(searched), _outcome(run, task)],
+    )
 
 
 def _rows(table: pd.DataFrame) -> list[dict[str, Any]]:
@@ -100,16 +116,7 @@ def _shows_most(rows: pd.DataFrame) -> pd.DataFrame:
     return rows[(rows[columns] == [most[name] for name in columns]).all(axis=1)]
 
 
-def _sentences(run: RecordedRun) -> list[str]:
-    task = task_named(run.benchmark)
-    start, *steps = run.steps
-    told = [start_sentence(start, task)]
-    told += [step_sentence(run.steps[: k + 1], one, task) for k, one in enumerate(steps)]
-    searched = behaviour_of(task.space, [one.step for one in run.steps])
-    return [*told, _way(searched, run), _outcome(run, task)]
-
-
-def _way(found: Behaviour, run: RecordedRun) -> str:
+def _way(found: Behaviour) -> str:
     """How it searched, the most telling first."""
     if not found.model_steps or found.churn is None:
         return "No reply set a parameter, so nothing was searched."

@@ -35,11 +35,12 @@ def write_visibility_report(
     """
     from contextcliff_dagster.reporting.plain_report import write_page
 
-    pictures = draw_pictures(results)
+    trajectories = trajectories_of(records)
+    pictures = draw_pictures(results, trajectories)
     page = visibility_page(
         results,
         title=run.study.description or run.study.name,
-        trajectories=trajectories_of(records),
+        trajectories=trajectories,
         pictures=pictures,
     )
     return write_page(

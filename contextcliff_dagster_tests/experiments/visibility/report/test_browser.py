@@ -33,13 +33,11 @@ def browser() -> Iterator[ReportBrowser]:
 def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two models, one with a long name, and two runs of the first told."""
     results = [made_result(name) for name in ("tuner", "vendor/a-model-with-a-long-name:latest")]
-    pictures = draw_pictures(results)
     runs = trajectories_of(records_of_runs(VisibilitySection(benchmarks=["toy", "wine"], steps=6)))
+    runs += [replace(one, model=results[1].model) for one in runs]
+    pictures = draw_pictures(results, runs)
     made = visibility_page(
-        results,
-        title="What a tuner is shown",
-        trajectories=[*runs, *(replace(one, model=results[1].model) for one in runs)],
-        pictures=pictures,
+        results, title="What a tuner is shown", trajectories=runs, pictures=pictures
     )
     folder = tmp_path_factory.mktemp("page")
     return write_page(

@@ -65,7 +65,7 @@ def single(model: str = "tuner") -> VisibilityResult:
 def written(
     folder: Path, *results: VisibilityResult, trajectories: tuple[Trajectory, ...] = ()
 ) -> tuple[str, str, dict[str, bytes]]:
-    pictures = draw_pictures(results)
+    pictures = draw_pictures(results, trajectories)
     page = visibility_page(results, title="Shown", trajectories=trajectories, pictures=pictures)
     files = write_page(page, folder, pictures=pictures, results=[to_json(one) for one in results])
     return files.md.read_text("utf-8"), files.html.read_text("utf-8"), pictures
@@ -75,8 +75,8 @@ def test_the_answer_comes_first(tmp_path: Path) -> None:
     md, html, pictures = written(tmp_path, made_result(), trajectories=told())
     assert md.index(MEASURED[:40]) < md.index("Showing more helps: the regret") < md.index(".png")
     assert answer_sentences(made_result()) == [
-        "Showing more helps: the regret is less with bounds shown (-0.21) and history: 5 steps, "
-        "not none (-0.14).",
+        "Showing more helps: the regret is less with bounds shown (-0.21) and history of 5 steps "
+        "(-0.14).",
         "144 runs went from a regret of 0.90 to 0.25 in 10 steps; of the searches without a model "
         "the best reaches 0.30 (random points).",
     ]
@@ -87,7 +87,7 @@ def test_the_answer_comes_first(tmp_path: Path) -> None:
         "The landscape of toy was tabulated",
         "task text, not its placebo",
         "a placebo of the task text",
-        "history: 5 steps, not none",
+        "history of 5 steps",
         "TPE",
         "Median regret of 3 runs that show most",
         "Step 4:",
@@ -95,10 +95,10 @@ def test_the_answer_comes_first(tmp_path: Path) -> None:
     ):
         assert text in html
     assert set(pictures) == {
-        f"visibility-{what}-tuner.png" for what in ("curves", "effects", "behaviour")
+        f"visibility-{what}-tuner.png" for what in ("curves", "effects", "behaviour", "runs")
     }
-    sizes = {Image.open(io.BytesIO(content)).size for content in pictures.values()}
-    assert len(sizes) == 3
+    for content in pictures.values():
+        assert Image.open(io.BytesIO(content)).format == "PNG"
 
 
 @pytest.mark.parametrize("question", [
@@ -123,7 +123,7 @@ def test_several_models_have_sections_of_their_own(tmp_path: Path) -> None:
     md, html, pictures = written(tmp_path, *results, trajectories=runs)
     assert "<script>alert" not in html
     assert f"`{HOSTILE}`".replace("|", "\\|") in md
-    assert len(pictures) == 6
+    assert len(pictures) == 7
     assert "Each model, over all of its runs" in html
     assert html.count("Runs are chosen by rule") == 1
 
@@ -133,7 +133,7 @@ def test_one_run_has_its_steps_up_front_and_no_effects(tmp_path: Path) -> None:
     page = visibility_page([single()], title="One", trajectories=run)
     assert [fold.question for fold in page.folds] == ["How is it read?", "How was it measured?"]
     _, html, pictures = written(tmp_path, single(), trajectories=run)
-    assert list(pictures) == ["visibility-curves-tuner.png"]
+    assert list(pictures) == ["visibility-curves-tuner.png", "visibility-runs-tuner.png"]
     assert html.index("Step 1:") < html.index("How is it read?")
     assert "6.0% of 10 steps" in html
 
@@ -145,6 +145,12 @@ def test_only_fallbacks_say_so(tmp_path: Path) -> None:
         "the replies could not be read)."
     )
     assert "nothing here is the model" in written(tmp_path, lost)[1]
+
+
+def test_no_fallback_says_so() -> None:
+    assert fallback_sentence(made_result(fallback=0.0)) == (
+        "Every reply set a parameter: none of 1,440 steps is a fallback."
+    )
 
 
 def test_nothing_whole_is_nothing_invented(tmp_path: Path) -> None:
@@ -213,10 +219,10 @@ def test_what_the_analysis_makes_of_records_has_a_page(tmp_path: Path) -> None:
     result = analyse_model(records, section, baselines=baselines)
     runs = tuple(replace(one, model=result.model) for one in trajectories_of(records))
     _, html, pictures = written(tmp_path, result, trajectories=runs)
-    assert len(pictures) == 3
+    assert len(pictures) == 4
     assert "bounds shown" in html
     assert len(runs) == 2
-    for sentence in runs[0].sentences[:2]:
+    for sentence in runs[0].steps[:2]:
         assert sentence.partition(";")[0] in html
 
 
@@ -232,7 +238,7 @@ def test_the_analysis_of_one_run_has_a_page(tmp_path: Path) -> None:
     assert "The run went from a regret of" in html
     assert "No reply of 3 steps set a parameter" in html
     assert "so nothing was searched" in html
-    assert list(pictures) == ["visibility-curves-model.png"]
+    assert list(pictures) == ["visibility-curves-model.png", "visibility-runs-model.png"]
 
 
 def test_a_row_of_the_overview() -> None:

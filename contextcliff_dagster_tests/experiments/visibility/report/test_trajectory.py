@@ -57,7 +57,7 @@ def test_a_run_in_words() -> None:
     )
     assert told[1] == "Step 1: raised C from 0.717 to 1; validation 0.820, the best so far."
     assert told[2].startswith(
-        "Step 2: asked for C 500 (got its upper bound, 100), raised max_iter from 300 to 500 and "
+        "Step 2: asked for C 500 (got its upper bound, 100); raised max_iter from 300 to 500; "
         "max_iter 500.4 was rounded; validation 0."
     )
     assert told[3].startswith("Step 3: the reply could not be read, so the configuration stayed; ")
@@ -118,6 +118,14 @@ def test_the_order_of_the_rows_changes_nothing() -> None:
     assert read_aloud(mixed) == read_aloud(rows)
 
 
+def test_parameters_that_move_alike_are_told_together() -> None:
+    run = PlannedRun("friedman", 0, Axes())
+    (_, told, *_) = read_aloud(rows_of([{"C": 10, "gamma": 0.03, "epsilon": 0.05}], run))
+    assert told.startswith(
+        "Step 1: raised C from 1 to 10, gamma from 0.01 to 0.03; lowered epsilon from 0.1 to 0.05; "
+    )
+
+
 def test_lower_is_better_where_it_is() -> None:
     run = PlannedRun("friedman", 0, Axes())
     told = read_aloud(rows_of([{"C": 10, "gamma": 0.03}], run))
@@ -150,10 +158,10 @@ def test_which_runs_are_told() -> None:
     told = trajectories_of(records)
     shown = records[records["run"].str.contains("-h5-t1m1r0b1d1-")]
     last = shown[shown["step"] == 4].sort_values(["regret", "run"])
-    assert [one.run for one in told] == [last["run"].iloc[2], last["run"].iloc[-1]]
+    assert [one.run.key for one in told] == [last["run"].iloc[2], last["run"].iloc[-1]]
     assert told[0].why == "Median regret of 6 runs that show most"
-    assert told[0].sentences == read_aloud(
-        records[records["run"] == told[0].run].to_dict("records")  # type: ignore[arg-type]
+    assert [*told[0].steps, *told[0].summary] == read_aloud(
+        records[records["run"] == told[0].run.key].to_dict("records")  # type: ignore[arg-type]
     )
     mixed = trajectories_of(records.sample(frac=1, random_state=1))
     assert mixed == told
@@ -167,7 +175,7 @@ def test_runs_that_are_not_whole_are_not_told() -> None:
     records = records_of_runs(section)
     first, second = records["run"].unique()
     some = records[(records["run"] != second) | (records["step"] < 3)]
-    assert [(one.run, one.why) for one in trajectories_of(some)] == [(first, "The run")]
+    assert [(one.run.key, one.why) for one in trajectories_of(some)] == [(first, "The run")]
     assert trajectories_of(some[some["step"] < 3]) == []
     two = pd.concat([some, some.assign(model="other")])
     assert [one.model for one in trajectories_of(two)] == ["tuner", "other"]
