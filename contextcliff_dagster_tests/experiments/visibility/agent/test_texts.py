@@ -65,10 +65,10 @@ def test_every_figure_is_one_of_the_data(task: Task) -> None:
     data = task.load()
     computed, given = FACTS[task.name]
     facts = {*data.features.shape, *computed(data), *given}
-    said = figures(texts_of(task.name).task)
-    assert len(data.targets) in said
-    assert (data.features.shape[1] if task.name != "digits" else 8) in said
-    assert [one for one in said if not np.isclose(one, list(facts)).any()] == []
+    given_in_text = figures(texts_of(task.name).task)
+    assert len(data.targets) in given_in_text
+    assert (data.features.shape[1] if task.name != "digits" else 8) in given_in_text
+    assert [one for one in given_in_text if not np.isclose(one, list(facts)).any()] == []
 
 
 def test_what_the_generators_were_given_is_so() -> None:
