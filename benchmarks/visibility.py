@@ -2,6 +2,7 @@
 
     python benchmarks/visibility.py landscapes [--points 128] [--jobs 2] [--only digits wine]
     python benchmarks/visibility.py baselines [--budget 10] [--runs 20] [--jobs 2] [--only digits]
+    python benchmarks/visibility.py controls|dependence      (visibility_controls.py)
 
 "landscapes": for each task whose data need no preparation, Sobol configurations on 20 splits: mean
 scores of the worst and the best, the spread between the two (chosen on other splits than it is
@@ -29,6 +30,7 @@ for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(variable, "1")
 
 import numpy as np
+from visibility_controls import show_controls, show_dependence
 
 from contextcliff_dagster.experiments.visibility.baselines.curves import (
     area_under_curve,
@@ -134,14 +136,26 @@ def show_landscapes(pool: ProcessPoolExecutor, names: Sequence[str], points: int
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("part", choices=("landscapes", "baselines"))
+    parser.add_argument("part", choices=("landscapes", "baselines", "controls", "dependence"))
     parser.add_argument("--points", type=int, default=POINTS)
     parser.add_argument("--budget", type=int, default=10, help="steps after the start")
     parser.add_argument("--runs", type=int, default=20, help="of each search on each task")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--only", nargs="+", default=[task.name for task in BUNDLED])
+    controls = parser.add_argument_group("controls")
+    controls.add_argument("--benchmarks", nargs="+", default=["toy", "digits", "friedman"])
+    controls.add_argument("--seeds", type=int, default=12)
+    controls.add_argument("--grids", type=int, default=200, help="of the agent that uses")
+    controls.add_argument("--empty-grids", type=int, default=1000, help="of the one that ignores")
+    controls.add_argument("--studies", type=int, default=2000, help="simulated ones")
     given = parser.parse_args()
     with ProcessPoolExecutor(given.jobs, get_context("spawn")) as pool:
+        if given.part == "controls":
+            show_controls(pool, given)
+            return
+        if given.part == "dependence":
+            show_dependence(pool, given)
+            return
         names = show_landscapes(pool, given.only, given.points)
         if given.part == "baselines":
             print(

@@ -1,0 +1,123 @@
+"""Two scripted agents: one that uses what a prompt shows, one that ignores it."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from contextcliff_dagster.experiments.visibility.controls.prompt_view import (
+    PromptView,
+    Seen,
+    read_prompt,
+)
+
+if TYPE_CHECKING:
+    from contextcliff_dagster.contracts.arrays import Floats
+    from contextcliff_dagster.experiments.visibility.tasks.parameters import Value
+
+_CANDIDATES = 64
+_DECADES = 4.0
+"""Width that a parameter without shown bounds is taken to have, in powers of ten."""
+_STEPS = (0.08, 0.15, 0.3, 0.45)
+"""SDs of steps from a trial, as shares of a parameter's width; the first where nothing tells it to
+go further."""
+_LENGTH = 0.4
+"""Distance over which scores are alike, as a share of a parameter's width."""
+_NOISE = 0.1
+_CURIOSITY = 2.0
+
+
+class ScriptedAgent(Protocol):
+    """Replies to one prompt; it keeps nothing, as a model keeps nothing."""
+
+    def __call__(self, prompt: str, rng: np.random.Generator) -> str:
+        """Return the reply, a JSON object."""
+
+
+def ignores_everything(prompt: str, rng: np.random.Generator) -> str:
+    """Propose numbers of any size, whatever is shown: 10 to the power of -4 to 4, log-uniform."""
+    names = read_prompt(prompt).names
+    return json.dumps({name: 10 ** rng.uniform(-4.0, 4.0) for name in names})
+
+
+def uses_what_it_sees(prompt: str, rng: np.random.Generator) -> str:
+    """Search by the bounds, earlier trials and direction that are shown, else without them.
+
+    With bounds it looks anywhere between them, else around a trial. With earlier trials and a
+    direction it takes the candidate with the highest upper confidence bound of a Gaussian process
+    (Srinivas et al. 2010). The current trial alone, or scores without a direction, tell it nothing:
+    then it takes any.
+    """
+    view = read_prompt(prompt)
+    trials = [one for one in (*view.earlier, view.current) if one.score is not None]
+    known = np.array([_places(view, one) for one in trials or [view.current]])
+    scores = np.array([one.score for one in trials], float)
+    if view.direction == "lower":
+        scores = -scores
+    if view.direction is None or len(trials) < 2:
+        return json.dumps(_config(view, _candidates(view, known[-1], rng)[0]))
+    # Of equals the last: on a plateau the first would never be left.
+    best = np.flatnonzero(scores == scores.max())[-1]
+    candidates = _candidates(view, known[best], rng)
+    mean, sd = _predicted(known, scores, candidates)
+    chosen = int(np.argmax(mean + _CURIOSITY * sd))
+    return json.dumps(_config(view, candidates[chosen]))
+
+
+def _candidates(view: PromptView, centre: Floats, rng: np.random.Generator) -> Floats:
+    """Places to choose from (64, D): near a trial, and where bounds are known anywhere."""
+    widths = np.tile(_STEPS, _CANDIDATES // len(_STEPS))[:, None]
+    near: Floats = centre + rng.normal(0.0, 1.0, (_CANDIDATES, len(centre))) * widths
+    if not view.bounds:
+        return near
+    anywhere = rng.random((_CANDIDATES, len(centre)))
+    anywhere[1::2] = np.clip(near[1::2], 0.0, 1.0)
+    return anywhere
+
+
+def _predicted(known: Floats, scores: Floats, candidates: Floats) -> tuple[Floats, Floats]:
+    """Mean and SD of a Gaussian process at candidates (K each), in SD of the scores shown."""
+    y = (scores - scores.mean()) / (scores.std() or 1.0)
+    inside = _kernel(known, known) + _NOISE * np.eye(len(known))
+    across = _kernel(candidates, known)
+    solved = np.linalg.solve(inside, np.column_stack([y, across.T]))
+    variance = 1.0 - (across * solved[:, 1:].T).sum(axis=1)
+    mean: Floats = across @ solved[:, 0]
+    return mean, np.sqrt(np.maximum(variance, 0.0))
+
+
+def _kernel(a: Floats, b: Floats) -> Floats:
+    apart = ((a[:, None, :] - b[None, :, :]) ** 2).sum(axis=2)
+    return np.asarray(np.exp(-0.5 * apart / _LENGTH**2))
+
+
+def _places(view: PromptView, trial: Seen) -> Sequence[float]:
+    """Where a trial lies: 0 to 1 between bounds, else powers of ten in widths of four."""
+    return [_place(view, name, trial.config[name]) for name in view.names]
+
+
+def _place(view: PromptView, name: str, value: Value) -> float:
+    if name in view.bounds:
+        return view.bounds[name].position(value)
+    if isinstance(value, str | bool) or value <= 0:
+        return 0.0
+    return math.log10(value) / _DECADES
+
+
+def _config(view: PromptView, places: Floats) -> Mapping[str, Value]:
+    config: dict[str, Value] = {}
+    for name, place in zip(view.names, places.tolist(), strict=True):
+        parameter = view.bounds.get(name)
+        current = view.current.config[name]
+        if parameter is not None:
+            config[name] = parameter.at(min(max(place, 0.0), 1.0 - 1e-9))
+        elif isinstance(current, str | bool):
+            config[name] = current  # what else there is to choose from is not shown
+        else:
+            value = 10.0 ** (place * _DECADES)
+            config[name] = round(value) if isinstance(current, int) else float(f"{value:.4g}")
+    return config
