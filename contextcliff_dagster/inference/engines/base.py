@@ -6,7 +6,7 @@ import operator
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from contextcliff_dagster.contracts import EngineError
 from contextcliff_dagster.inference.models.identity import Identity
@@ -97,12 +97,14 @@ class Decoding:
 
     ``prefix_cache`` False: reuse nothing of earlier calls, where the engine has a switch for it.
     ``sampling``: draw the tokens so, in one round, whose seed it is; None: take the likeliest.
+    ``schema``: write JSON that fits it (JSON Schema) and nothing else; None: anything.
     """
 
     max_output_tokens: int
     temperature: float = 0.0
     prefix_cache: bool = True
     sampling: Sampling | None = None
+    schema: Mapping[str, Any] | None = None
 
 
 class TransportError(TransientError):

@@ -168,7 +168,8 @@ class CallSender:
         if drawn is not None:
             drawn = replace(drawn, seed=drawn.seed_of(call.replicate), rounds=1)
         limit, temperature = recipe.max_output_tokens, recipe.temperature
-        decoding = Decoding(limit, temperature, recipe.prefix_cache, drawn)
+        schema = recipe.output_schema if recipe.constrained else None
+        decoding = Decoding(limit, temperature, recipe.prefix_cache, drawn, schema)
         span = self._trace.request(call, attempts.sent)
         wait_s = None
         started = time.perf_counter()

@@ -115,7 +115,8 @@ def estimate(
     """Return what measuring ``entries`` would take, without a call or a start of an engine.
 
     ``plans``: what is asked of each of them, by name; None names a study's own measurement. Each
-    has lines of its own. Calls that rest on answers that are not known yet are not in it.
+    has lines of its own. Of calls that rest on answers that are not known yet, as many as a whole
+    conversation has are in it, each as long as the last one that is known.
     """
     lines: list[CostLine] = []
     pace: dict[str, str] = {}
@@ -137,8 +138,12 @@ def estimate(
                 keys = [call.call_key for call in calls]
                 paid = ledger.outcomes(keys) if ledger and identity else {}
                 cached = sum(key in paid for key in keys)
-                lines.append(CostLine(entry.name, name, len(calls), cached, control=control))
-                _add_up(lines[-1], entry, calls, paid, base_s, token_s)
+                asked = [
+                    (call, 1 if call.call_key in paid else _left(plan, call)) for call in calls
+                ]
+                total = sum(times for _, times in asked)
+                lines.append(CostLine(entry.name, name, total, cached, control=control))
+                _add_up(lines[-1], entry, asked, paid, base_s, token_s)
         if any(line.usd for line in lines[before:]):
             notes += price_notes(entry)
         if price_unknown(entry) and any(
@@ -151,35 +156,41 @@ def estimate(
 def _add_up(
     line: CostLine,
     entry: ModelEntry,
-    calls: Iterable[PlannedCall],
+    calls: Iterable[tuple[PlannedCall, int]],
     paid: Container[str],
     base_s: float,
     token_s: float,
 ) -> None:
-    """Add what ``calls`` would take, apart from those whose keys are in ``paid``."""
+    """Add what ``calls``, each so many times, would take, apart from those whose keys are in
+    ``paid``."""
     usd = usd_at_most = 0.0
-    for call in calls:
+    for call, times in calls:
         scaffold = sum(
             map(len, call.recipe.render("", call.example.question, call.replicate).contents())
         )
         tokens = call.length_tokens + math.ceil(scaffold / SCAFFOLD_CHARS_PER_TOKEN)
         out = call.recipe.max_output_tokens
         fits = not entry.window_tokens or tokens + out <= entry.window_tokens
-        line.too_long += not fits
+        line.too_long += 0 if fits else times
         if call.call_key in paid:
             continue
         if not fits:
-            line.overflow += 1
+            line.overflow += times
             continue
-        line.prompt_tokens += tokens
-        line.output_tokens += out
-        line.seconds += (base_s + token_s * tokens) / entry.concurrency
+        line.prompt_tokens += times * tokens
+        line.output_tokens += times * out
+        line.seconds += times * (base_s + token_s * tokens) / entry.concurrency
         if entry.price:
             bound = prompt_tokens_upper_bound(call.length_tokens, 0, scaffold)
-            usd += entry.price.cost_usd(tokens, out)
-            usd_at_most += entry.price.cost_usd(bound, out)
+            usd += times * entry.price.cost_usd(tokens, out)
+            usd_at_most += times * entry.price.cost_usd(bound, out)
     if entry.price:
         line.usd, line.usd_at_most = usd, usd_at_most
+
+
+def _left(plan: CallPlan, call: PlannedCall) -> int:
+    """Calls of a conversation from ``call`` on, where it is asked next."""
+    return max(1, plan.steps - len((call.parts or {}).get("after", ())))
 
 
 def _likely_identity(

@@ -80,7 +80,7 @@ def measure(
             orphans_usd=sum(orphan.reserved_usd for orphan in lost),
         )
 
-    _require_sampling(plan, entry)
+    _require_decoding(plan, entry)
     entry, budget = priced(entry), with_day_limit(control.budget or Budget())
     require_price(entry, budget)
     control = replace(control, budget=budget)
@@ -112,13 +112,18 @@ def measure(
         return RunSummary(planned=unsent, stopped=True)
 
 
-def _require_sampling(plan: CallPlan, entry: ModelEntry) -> None:
-    if plan.recipe.sampling is None or engine_spec(entry.engine).samples:
-        return
-    raise EngineError(
-        f"Model {entry.name!r}: the engine {entry.engine!r} gives the likeliest tokens alone and "
-        "draws none at random; take a model of another engine, or one behind an endpoint."
-    )
+def _require_decoding(plan: CallPlan, entry: ModelEntry) -> None:
+    spec = engine_spec(entry.engine)
+    if plan.recipe.sampling is not None and not spec.samples:
+        raise EngineError(
+            f"Model {entry.name!r}: the engine {entry.engine!r} gives the likeliest tokens alone "
+            "and draws none at random; take a model of another engine, or one behind an endpoint."
+        )
+    if plan.recipe.constrained and not spec.constrains:
+        raise EngineError(
+            f"Model {entry.name!r}: the engine {entry.engine!r} cannot be held to a JSON Schema; "
+            "take free replies, a model of another engine, or one behind an endpoint."
+        )
 
 
 def _pass_on_notes(engine: Engine, control: RunControl) -> None:

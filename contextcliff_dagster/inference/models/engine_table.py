@@ -43,6 +43,7 @@ class EngineSpec:
         serial: one call at a time unless the model says `concurrency`: a second would take
             processor time from the first, and spoil its times.
         samples: it can draw tokens at random; others give the likeliest alone.
+        constrains: it can be held to a JSON Schema.
         ignores: settings of a model that have no effect on it. They are refused, or one would
             believe that they were measured.
         call_s, prompt_token_s: seconds a call and seconds a prompt token, for the cost estimate of
@@ -61,6 +62,7 @@ class EngineSpec:
     needs_devices: bool = False
     serial: bool = False
     samples: bool = False
+    constrains: bool = False
     ignores: tuple[str, ...] = ()
     call_s: float = 1.0
     prompt_token_s: float = 2e-4
@@ -117,6 +119,7 @@ BUILT_IN: Mapping[str, EngineSpec] = {
             declared_identity=f"{_ENGINES}.openai.engine:declared_openai_identity",
             remote=True,
             samples=True,
+            constrains=True,
             ignores=("weights", *_LOCAL_ONLY),
         ),
         EngineSpec(
@@ -130,6 +133,7 @@ BUILT_IN: Mapping[str, EngineSpec] = {
             needs_weights=True,
             serial=True,
             samples=True,
+            constrains=True,
             ignores=("dtype", "quantization", "attention", "vllm"),
             # 135M parameters on two cores.
             call_s=0.5,
@@ -151,7 +155,12 @@ BUILT_IN: Mapping[str, EngineSpec] = {
             prompt_token_s=3e-3,
         ),
         _VLLM,
-        replace(_VLLM, name="vllm_server", load=f"{_ENGINES}.vllm.managed_server:VllmServerEngine"),
+        replace(
+            _VLLM,
+            name="vllm_server",
+            load=f"{_ENGINES}.vllm.managed_server:VllmServerEngine",
+            constrains=True,
+        ),
         _READER,
         replace(_READER, name="utilization-guess", load=f"{_READERS}:GuessingReader"),
         replace(_READER, name="utilization-planted", load=f"{_READERS}:PlantedReader"),

@@ -97,7 +97,8 @@ class CallPlan:
     of ``source``, asked by ``recipe``.
 
     ``follow_up``: the call that comes after one with this outcome (see the function of this name),
-    or None where a conversation ends; None: every example is asked once.
+    or None where a conversation ends; None: every example is asked once. ``steps``: calls of a
+    whole conversation.
     """
 
     study: str
@@ -107,6 +108,7 @@ class CallPlan:
     bins: Sequence[str]
     n: int
     follow_up: FollowUp | None = None
+    steps: int = 1
 
     def calls(self, identity_hash: str, outcomes: Outcomes | None = None) -> list[PlannedCall]:
         """Return the calls of the model with this serving identity, in order (`plan_calls`).

@@ -112,6 +112,9 @@ class Recipe:
     calls of one document are far apart, and an engine that can reuses nothing that it has read. The
     prompt stays as it is; to the ledger, too, such a call is another one.
 
+    ``constrained``: the engine can write nothing but JSON that fits ``output_schema``; else a reply
+    that does not fit is one.
+
     ``sampling``: tokens are drawn at ``temperature``, and the replicates are its rounds, all with
     the one instruction; None: the likeliest tokens.
 
@@ -129,6 +132,7 @@ class Recipe:
     output_schema: Mapping[str, Any] | None = field(default=None)
     prefix_cache: bool = True
     sampling: Sampling | None = None
+    constrained: bool = False
 
     def __post_init__(self) -> None:
         check_template(self.template)
@@ -157,6 +161,11 @@ class Recipe:
             raise StudyError(
                 "Prompt mode 'completion' has no system turn; write the text into the template."
             )
+        if self.constrained and (self.output_schema is None or self.mode != "chat"):
+            raise StudyError(
+                "Constrained replies need `output_schema` and prompt mode 'chat'; servers take a "
+                "schema there alone."
+            )
         if self.max_output_tokens < 1:
             raise StudyError(
                 f"max_output_tokens is {self.max_output_tokens}; it should be at least 1."
@@ -175,9 +184,11 @@ class Recipe:
         # Named only where it is off: the calls of recipes that never knew it stay paid.
         cache = {} if self.prefix_cache else {"prefix_cache": False}
         drawn = {"sampling": self.sampling.of_all_rounds()} if self.sampling else {}
+        bound = {"constrained": True} if self.constrained else {}
         return {
             **cache,
             **drawn,
+            **bound,
             "mode": self.mode,
             "template": self.template,
             "system": self.system,

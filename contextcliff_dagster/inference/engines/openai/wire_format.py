@@ -27,7 +27,7 @@ def request(
     """Path and body of a streamed request; the body in pieces, the document encoded only once."""
     path = "/completions" if prompt.mode == "completion" else "/chat/completions"
     more = {} if decoding.prefix_cache else _reuse_nothing(dialect)
-    more |= _sampling(entry, decoding, dialect)
+    more |= _sampling(entry, decoding, dialect) | _schema(decoding)
     return path, encoded(prompt, lambda part: {**_body(entry, part, decoding), **more})
 
 
@@ -53,6 +53,14 @@ def _sampling(entry: ModelEntry, decoding: Decoding, dialect: str) -> dict[str, 
     if entry.quirks.top_k == "send" and (drawn.top_k or known):
         body["top_k"] = drawn.top_k or _ALL_TOKENS[dialect]
     return {**body, "min_p": 0.0} if known else body
+
+
+def _schema(decoding: Decoding) -> dict[str, Any]:
+    """The schema of the reply, as OpenAI, vLLM and llama.cpp take it."""
+    if decoding.schema is None:
+        return {}
+    named = {"name": "reply", "strict": True, "schema": dict(decoding.schema)}
+    return {"response_format": {"type": "json_schema", "json_schema": named}}
 
 
 _ALL_TOKENS = {"vllm": -1, "llamacpp": 0, "koboldcpp": 0}
