@@ -30,6 +30,7 @@ EXPERIMENT_EXAMPLES: Mapping[str, Any] = {
     "controls": ["no_context", "oracle"],
     "utilization": {"benchmarks": ["warehouse"], "scales": ["1k-8k"]},
     "continuation": {"texts": ["novel.txt"]},
+    "visibility": {"benchmarks": ["toy"]},
 }
 """Of each experiment's key."""
 

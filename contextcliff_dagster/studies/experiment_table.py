@@ -26,6 +26,7 @@ EXPERIMENTS = {
     "controls": "contextcliff_dagster.experiments.controls.experiment:CONTROLS_EXPERIMENT",
     "utilization": "contextcliff_dagster.experiments.utilization.experiment:UTILIZATION",
     "continuation": "contextcliff_dagster.experiments.continuation.experiment:CONTINUATION",
+    "visibility": "contextcliff_dagster.experiments.visibility.experiment:VISIBILITY",
 }
 """Name -> address, in the order in which they are asked. The name is the key in a study file."""
 

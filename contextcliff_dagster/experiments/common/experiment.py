@@ -49,13 +49,14 @@ class Source:
 
     ``columns``: name -> value, the same for every row; declared in the experiment's tables.
     ``follow_up``: the call that rests on the answer to one (`inference.requests.call_plan`), where
-    examples are conversations; rows then come in the order of the steps. ``recipe``: None is the
-    experiment's.
+    examples are conversations; rows then come in the order of the steps. ``steps``: calls of a
+    whole conversation, for the estimate. ``recipe``: None is the experiment's.
     """
 
     samples: SampleSource
     columns: Mapping[str, str] = field(default_factory=dict)
     follow_up: FollowUp | None = None
+    steps: int = 1
     recipe: Recipe | None = None
 
 

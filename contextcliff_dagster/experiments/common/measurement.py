@@ -238,4 +238,5 @@ def _call_plan(
         bins=cells,
         n=n,
         follow_up=source.follow_up,
+        steps=source.steps,
     )

@@ -41,8 +41,8 @@ class VisibilitySection(Section):
     """An agent tunes hyper-parameters step by step, in every combination of what it is shown."""
 
     benchmarks: Annotated[tuple[str, ...], BeforeValidator(_listed), Field(min_length=1)] = Field(
-        description="Tasks to tune: toy, digits, breast-cancer, wine, diabetes, friedman, or nomad, "
-        "jigsaw, leaf, forest, housing once they are prepared",
+        description="Tasks to tune: toy, digits, breast-cancer, wine, diabetes, friedman, or "
+        "nomad, jigsaw, leaf, forest, housing once they are prepared",
         examples=[["toy", "friedman"]],
     )
     task: _Texts = Field(

@@ -13,8 +13,8 @@ VISIBILITY_PREDICTIONS = Table(
 VISIBILITY_RECORDS = Table(
     "visibility_records",
     "These steps with the configuration that was trained and its scores. `score` is 1 less the "
-    "regret of what the run would report after the step; em, f1 and contained are null. Configurations are "
-    "JSON objects.",
+    "regret of what the run would report after the step; em, f1 and contained are null. "
+    "Configurations are JSON objects.",
     (
         *EVAL_RECORDS.columns,
         Column("run", "string", "Run: benchmark, seed and axes", nullable=False),
@@ -30,7 +30,7 @@ VISIBILITY_RECORDS = Table(
         Column("axis_start", "string", "default, low, neutral or high", nullable=False),
         Column("step", "int64", "Number of the step, from 1", nullable=False),
         Column("steps", "int64", "Steps that the run has when it is whole", nullable=False),
-        Column("source", "string", "model, or fallback: the reply set nothing", nullable=False),
+        Column("chosen_by", "string", "model, or fallback: the reply set nothing", nullable=False),
         Column("unparsable", "bool", "A reply came, and no object could be read in it"),
         Column("proposed", "json", "The reply as parsed"),
         Column("events", "json", "What was changed in the proposal, a list", nullable=False),

@@ -1,0 +1,150 @@
+"""The landscapes of a study's benchmarks, tabulated before anything is asked.
+
+Starts and regret rest on them. They lie in the store for all studies, each under the hash of what
+it was made of; the list of a study's own is ``visibility_documents/manifest.json``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from contextcliff_dagster.contracts import StudyError
+from contextcliff_dagster.experiments.common.document_list import read_list, write_list
+from contextcliff_dagster.experiments.common.kept_documents import KeptDocuments, MadeDocuments
+from contextcliff_dagster.experiments.visibility.landscape.table import POINTS, SPLITS, Landscape
+from contextcliff_dagster.step_progress import report_step
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from contextcliff_dagster.experiments.visibility.section import VisibilitySection
+    from contextcliff_dagster.store import Store
+    from contextcliff_dagster.studies import Study
+
+_ONE = "landscape"
+
+
+class Landscapes(KeptDocuments):
+    """A partition is a benchmark: 128 configurations trained on 20 splits."""
+
+    description = (
+        "The scores of 128 configurations of a benchmark on 20 splits: the starts, and what regret "
+        "is measured by."
+    )
+
+    def keys(self, study: Study) -> Mapping[str, Sequence[str]]:
+        return {"benchmark": section_of(study).benchmarks, "table": [_ONE]}
+
+    def make(self, study: Study, store: Store, partition: Mapping[str, str]) -> MadeDocuments:
+        name = partition["benchmark"]
+        if name not in section_of(study).benchmarks:
+            raise StudyError(
+                f"Study {study.name!r} asks for no benchmark {name!r}; see `visibility` in its "
+                "file."
+            )
+        row = _row(landscape_of(name, store))
+        return MadeDocuments(row["sha256"], row)
+
+    def freeze(self, study: Study, store: Store) -> MadeDocuments:
+        names = section_of(study).benchmarks
+        rows = [_row(landscape_of(name, store)) for name in names]
+        store.mark()
+        write_list(_folder(study, store), _asked(study), rows)
+        made = self.frozen(study, store)
+        assert made is not None
+        return made
+
+    def frozen(self, study: Study, store: Store) -> MadeDocuments | None:
+        kept = read_list(_folder(study, store), _asked(study))
+        if kept is None or any(kept_landscape(row, store) is None for row in kept.documents):
+            return None
+        return MadeDocuments(
+            kept.sha256, {row["benchmark"]: row["spread"] for row in kept.documents}
+        )
+
+    def depends_on(self, study: Study) -> Mapping[str, Any]:
+        return {"benchmarks": list(section_of(study).benchmarks)}
+
+
+LANDSCAPES = Landscapes()
+
+
+def section_of(study: Study) -> VisibilitySection:
+    """Return the study's key `visibility`."""
+    section: VisibilitySection = study.sections["visibility"]
+    return section
+
+
+def landscape_of(name: str, store: Store) -> Landscape:
+    """Return the landscape of a benchmark, tabulated unless the store has it.
+
+    Raises:
+        StudyError: there is no such benchmark, scikit-learn is not installed, or the landscape is
+            so flat that no search can be told from another on it.
+        DataError: the data have not been prepared, or are too few.
+        StoreError: the store cannot be read or written.
+    """
+    from contextcliff_dagster.experiments.visibility.landscape.acceptance import accept
+    from contextcliff_dagster.experiments.visibility.landscape.files import (
+        read_landscape,
+        write_landscape,
+    )
+    from contextcliff_dagster.experiments.visibility.landscape.table import fingerprint, tabulate
+    from contextcliff_dagster.experiments.visibility.tasks.catalogue import load_data, task_named
+
+    task = task_named(name)
+    data = load_data(task, store)
+    made_of = fingerprint(task, data, POINTS, range(SPLITS), 0)
+    known = read_landscape(store, name, made_of)
+    if known is None:
+        step = f"landscape of {name}"
+        known = tabulate(
+            task,
+            data,
+            points=POINTS,
+            splits=range(SPLITS),
+            on_progress=lambda done, of: report_step(step, done, of),
+        )
+        write_landscape(store, known)
+    if not (found := accept(known)).counts:
+        raise StudyError(
+            f"Benchmark {name!r} can tell no search from another: {' and '.join(found.refused)}; "
+            "take another one."
+        )
+    return known
+
+
+def kept_landscape(row: Mapping[str, Any], store: Store) -> Landscape | None:
+    """Return the landscape of a row of the list; None where the store has lost it."""
+    from contextcliff_dagster.experiments.visibility.landscape.files import read_landscape
+
+    return read_landscape(store, row["benchmark"], row["made_of"])
+
+
+def _row(landscape: Landscape) -> dict[str, Any]:
+    from contextcliff_dagster.experiments.visibility.landscape.acceptance import accept
+
+    found = accept(landscape)
+    return {
+        "benchmark": landscape.task,
+        "made_of": landscape.made_of,
+        "sha256": hashlib.sha256(landscape.test.tobytes()).hexdigest(),
+        "configurations": len(landscape.configs),
+        "splits": len(landscape.splits),
+        "best": landscape.best,
+        "worst": landscape.worst,
+        "spread": found.spread,
+        "standard_error": found.standard_error,
+    }
+
+
+def _folder(study: Study, store: Store) -> Path:
+    return store.study_dir(study.name) / "visibility_documents"
+
+
+def _asked(study: Study) -> str:
+    asked = [list(section_of(study).benchmarks), POINTS, SPLITS]
+    return hashlib.sha256(json.dumps(asked).encode()).hexdigest()
