@@ -148,15 +148,16 @@ class Continuation(Experiment):
             created_at=_last_answer(records),
             warnings=list(filter(None, [missing_sentence(study, records)])),
         )
+        heats = section_of(study).temperature
         labelled = records.assign(
             arm=[
-                _arm_label(model, arm, models)
+                _arm_label(model, arm, models, heats)
                 for model, arm in zip(records["model"], records["arm"], strict=True)
             ]
         )
         arms = list(dict.fromkeys(cell.arm for cell in cells_of(section_of(study))))
         present = set(labelled["arm"])
-        labels = [_arm_label(model, arm, models) for model in models for arm in arms]
+        labels = [_arm_label(model, arm, models, heats) for model in models for arm in arms]
         result = analyse_model(
             labelled,
             section_of(study).margin,
@@ -235,10 +236,11 @@ def _authors(run: StudyRun) -> Authors:
     return run.once("continuation authors", lambda: Authors.of(passages(run.study, run.store)))
 
 
-def _arm_label(model: str, arm: str, models: Sequence[str]) -> str:
+def _arm_label(model: str, arm: str, models: Sequence[str], heats: Sequence[float]) -> str:
     """An arm's name in the result: the model where there are several, and what differs."""
-    parts = [*([model] if len(models) > 1 else ()), *([arm] if arm != BASE else ())]
-    return ", ".join(parts) or model
+    if arm == BASE:
+        arm = f"temperature {heats[0]:g}" if len(heats) > 1 else ""
+    return ", ".join([*([model] if len(models) > 1 else ()), *([arm] if arm else ())]) or model
 
 
 def _last_answer(records: pd.DataFrame) -> str | None:

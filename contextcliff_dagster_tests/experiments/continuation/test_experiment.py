@@ -166,8 +166,10 @@ def test_an_edit_turns_stale_what_depends_on_it(folder: Path, contextcliff_home:
         asked = stale(study_of(folder, max_context=1024, top_k=5), instance)
         assert "writer-human|c000512" in asked
         assert not {"continuation_manifest", "harbour|p000"} & asked
-        made = stale(study_of(folder, max_context=1024, seed=5), instance)
-        assert {"continuation_manifest", "harbour|p000"} <= made
+        for keys in ({"max_context": 1024, "seed": 5}, {"max_context": 2048}):
+            made = stale(study_of(folder, **keys), instance)
+            assert {"continuation_manifest", "harbour|p000", "harbour|human"} <= made
+        assert {"writer-human|c000512", "writer-human|c002048"} <= made
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from contextcliff_dagster.experiments.continuation.compat.averages import Round, values_of
+from contextcliff_dagster.experiments.continuation.compat.coherence import COHERENCE_KEYS
 from contextcliff_dagster.experiments.continuation.compat.metrics import LEVELS, METRICS
 from contextcliff_dagster.experiments.continuation.compat.runs import ContextResult, Run
 from contextcliff_dagster.experiments.continuation.figures.standard import (
@@ -46,6 +47,11 @@ NOTE = (
     "say nothing of other passages."
 )
 _CONFIDENCE = 0.95
+_SIGNED = (
+    *("cloze_score", "sentence_length_skewness", "sentence_length_kurtosis"),
+    *(key for key in COHERENCE_KEYS if key != "coherence_variance"),
+)
+"""Metrics that can be below 0."""
 _DEVIATIONS = {"cloze_score": "cloze_score_std", "vocabulary_diversity": "vocab_diversity_std"}
 _SETTINGS = {
     "max_tokens": "up to {} tokens",
@@ -174,7 +180,7 @@ def _interval(result: ContextResult, average: Round, key: str, n: int) -> Interv
     from scipy.special import stdtrit
 
     reach = float(stdtrit(n - 1, 0.5 + _CONFIDENCE / 2)) * deviation / n**0.5
-    return mean - reach, mean + reach
+    return mean - reach if key in _SIGNED else max(mean - reach, 0.0), mean + reach
 
 
 def _value(figures: Round, key: str) -> float | None:

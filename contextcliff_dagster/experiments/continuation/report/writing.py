@@ -35,7 +35,7 @@ def write_continuation_report(
 
     pictures = draw_pictures(results)
     about = _sampling(run.study, results)
-    title = run.study.description or run.study.name
+    title = (run.study.description or run.study.name).removesuffix(".")
     page = continuation_page(results, title=title, pictures=pictures)
     return write_page(
         Page(page.head, [*page.folds, *as_folds(others)]),
