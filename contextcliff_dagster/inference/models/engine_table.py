@@ -100,6 +100,15 @@ _WRITER = replace(
     declared_identity=f"{_WRITERS}:writer_identity",
     samples=True,
 )
+_AGENTS = "contextcliff_dagster.experiments.visibility.controls.engine"
+_AGENT = replace(
+    _READER,
+    name="visibility-attentive",
+    load=f"{_AGENTS}:Agent",
+    declared_identity=f"{_AGENTS}:agent_identity",
+    samples=True,
+    constrains=True,
+)
 BUILT_IN: Mapping[str, EngineSpec] = {
     spec.name: spec
     for spec in (
@@ -166,6 +175,8 @@ BUILT_IN: Mapping[str, EngineSpec] = {
         replace(_READER, name="utilization-planted", load=f"{_READERS}:PlantedReader"),
         _WRITER,
         replace(_WRITER, name="continuation-planted", load=f"{_WRITERS}:PlantedWriter"),
+        _AGENT,
+        replace(_AGENT, name="visibility-random"),
     )
 }
 
