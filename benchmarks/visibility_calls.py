@@ -37,7 +37,10 @@ from typing import Any, ClassVar
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
+from contextcliff_dagster.sampling.tokenizers.tokenizers import open_tokenizer
+
 DELAY_S, CONCURRENCY = 0.02, 8
+COUNT = open_tokenizer("tiktoken:o200k_base").count
 MOST_SECONDS, MOST_MB = 60.0, 500.0
 
 
@@ -60,7 +63,7 @@ class Server(BaseHTTPRequestHandler):
         type(self).asked[prompt] += 1
         type(self).came.release()
         time.sleep(DELAY_S)
-        usage = {"prompt_tokens": len(prompt) // 4, "completion_tokens": 20}
+        usage = {"prompt_tokens": COUNT(prompt) + 8, "completion_tokens": 20}
         delta = {"content": reply_to(prompt)}
         chunk = {"choices": [{"index": 0, "delta": delta, "finish_reason": "stop"}]}
         parts = (chunk, {"choices": [], "usage": usage})
@@ -106,24 +109,23 @@ class Grid:
         self._grid = ["visibility", "grid", "toy", "--model", "stub", "--yes", "--json"]
         self._grid += ["--num-steps", str(steps)]
 
-    def start(self) -> subprocess.Popen[str]:
-        return subprocess.Popen(
-            [*self._command, *self._grid],
-            env=self._env,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            cwd=self.folder,
-        )
+    def start(self) -> subprocess.Popen[bytes]:
+        with (self.folder / "output").open("wb") as output:
+            return subprocess.Popen(
+                [*self._command, *self._grid],
+                env=self._env,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                cwd=self.folder,
+            )
 
     def finish(self) -> tuple[float, float]:
         """Run to the end; seconds of the wall clock and MB."""
         began, process = time.perf_counter(), self.start()
-        reader = threading.Thread(target=process.communicate, daemon=True)
-        reader.start()
         _, status, used = os.wait4(process.pid, 0)
         if status:
-            raise SystemExit(f"the command failed with status {status}; see {self.folder}")
+            said = (self.folder / "output").read_text()[-2000:]
+            raise SystemExit(f"the command failed with status {status}: {said}")
         return time.perf_counter() - began, used.ru_maxrss / 1024
 
     def new_campaign(self, study: str) -> None:
@@ -168,7 +170,7 @@ def killed(grid: Grid, kills: int, rng: random.Random) -> int:
         time.sleep(rng.uniform(0, 0.05))
         alive += process.poll() is None
         process.kill()
-        process.communicate()
+        process.wait()
         while Server.came.acquire(blocking=False):
             pass
         print(f"  kill {number + 1}: {Server.asked.total()} requests so far", flush=True)

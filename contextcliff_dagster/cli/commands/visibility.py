@@ -58,6 +58,14 @@ _AGENT_OPTIONS = together(
         help="Configuration that a proposal is put on (default: last).",
     ),
 )
+_SEED = click.option(
+    "--seed",
+    "first_seed",
+    type=click.IntRange(0, 100_000),
+    default=0,
+    metavar="N",
+    help="Of split, model, start and draws; of several the first (default: 0).",
+)
 
 
 @click.group()
@@ -99,14 +107,7 @@ visibility.add_command(prepare)
     help="How good the first configuration is (default: the benchmark's own).",
 )
 @_AGENT_OPTIONS
-@click.option(
-    "--seed",
-    "first_seed",
-    type=click.IntRange(0, 100_000),
-    default=0,
-    metavar="N",
-    help="Of split, model, start and draws (default: 0).",
-)
+@_SEED
 @click.option("--run-id", metavar="ID", help="Name of the run (default: made of the options).")
 @click.option("--debug-show-llm", is_flag=True, help="Print every prompt and reply.")
 @click.option(
@@ -186,6 +187,7 @@ def run(
     metavar="N",
     help=f"Runs of each combination (default: {GRID_SEEDS}).",
 )
+@_SEED
 @_AGENT_OPTIONS
 @click.option(
     "--traces",
@@ -217,7 +219,7 @@ def grid(
         changed = levels_of(levels)
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--levels") from None
-    keys = {name: given.pop(name) for name in ("seeds", *_OF_AGENT)}
+    keys = {name: given.pop(name) for name in ("seeds", "first_seed", *_OF_AGENT)}
     keys["steps"] = keys["steps"] or GRID_STEPS
     asked = {**GRIDS[runs], **keys, **changed, "benchmarks": list(benchmarks)}
     options = RunOptions(**given)
