@@ -197,13 +197,11 @@ def _runs(run: StudyRun) -> Mapping[str, PlannedRun]:
 
 def _benches(run: StudyRun) -> Benches:
     """The benchmarks of the study with their landscapes, tabulated where the store has none."""
-    from contextcliff_dagster.experiments.visibility.landscape.kept import landscape_of
+    from contextcliff_dagster.experiments.visibility.landscape.kept import grounds_of
     from contextcliff_dagster.experiments.visibility.runs.tuning import Benches
 
-    names = section_of(run.study).benchmarks
     return run.once(
-        "visibility benches",
-        lambda: Benches(run.store, {name: landscape_of(name, run.store) for name in names}),
+        "visibility benches", lambda: Benches(run.store, grounds_of(run.study, run.store))
     )
 
 

@@ -28,6 +28,12 @@ def write_landscape(store: Store, landscape: Landscape) -> Path:
         StoreError: the store cannot be written.
     """
     path = landscape_file(store, landscape.task, landscape.made_of)
+    write_json(path, as_json(landscape))
+    return path
+
+
+def as_json(landscape: Landscape) -> dict[str, Any]:
+    """Return a landscape as its file has it, with its SHA-256."""
     content = {
         "version": VERSION,
         "task": landscape.task,
@@ -39,8 +45,7 @@ def write_landscape(store: Store, landscape: Landscape) -> Path:
         "validation": _rows(landscape.validation),
         "test": _rows(landscape.test),
     }
-    write_json(path, {**content, "sha256": _sha256(content)})
-    return path
+    return {**content, "sha256": _sha256(content)}
 
 
 def read_landscape(store: Store, task: str, made_of: str) -> Landscape | None:
@@ -51,21 +56,28 @@ def read_landscape(store: Store, task: str, made_of: str) -> Landscape | None:
     """
     path = landscape_file(store, task, made_of)
     try:
-        content = json.loads(path.read_bytes())
-        digest = content.pop("sha256")
-        whole = content["version"] == VERSION and digest == _sha256(content)
-        whole = whole and (content["task"], content["made_of"]) == (task, made_of)
+        landscape = from_json(path.read_bytes())
     except FileNotFoundError:
         return None
     except OSError as error:
         raise StoreError(f"{path} cannot be read: {error.strerror or error}.") from error
-    except (ValueError, KeyError, TypeError, AttributeError):
-        whole = False
-    if not whole:
+    if landscape is None or (landscape.task, landscape.made_of) != (task, made_of):
         raise StoreError(f"{path} is damaged or of another version; delete it to make it anew.")
+    return landscape
+
+
+def from_json(text: bytes) -> Landscape | None:
+    """Return the landscape of a file; None where it is damaged, or of another version."""
+    try:
+        content = json.loads(text)
+        digest = content.pop("sha256")
+        if content["version"] != VERSION or digest != _sha256(content):
+            return None
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None
     return Landscape(
-        task=task,
-        made_of=made_of,
+        task=content["task"],
+        made_of=content["made_of"],
         higher_is_better=content["higher_is_better"],
         unit=content["unit"],
         configs=tuple(content["configs"]),

@@ -1,16 +1,21 @@
-"""Trainings that are remembered: a configuration is trained once on a split, whoever asks again."""
+"""Trainings that are remembered: a configuration is trained on a split once, for all studies.
+
+They stay when scikit-learn is replaced by another version: prompts hold these scores, and a reply
+to a prompt with another one would have to be bought again.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from contextcliff_dagster.contracts import StoreError
+from contextcliff_dagster.contracts import DataError, StoreError
 from contextcliff_dagster.experiments.visibility.tasks.task import Evaluation
 from contextcliff_dagster.private_files import make_folder
 
@@ -25,8 +30,8 @@ if TYPE_CHECKING:
 _BUSY_S = 60.0
 _TABLE = """
 CREATE TABLE IF NOT EXISTS trainings (
-    made_of TEXT, split INTEGER, config TEXT, validation REAL, test REAL,
-    PRIMARY KEY (made_of, split, config)
+    data TEXT, split INTEGER, config TEXT, validation REAL, test REAL,
+    PRIMARY KEY (data, split, config)
 ) WITHOUT ROWID
 """
 
@@ -38,15 +43,17 @@ def trainings_file(store: Store) -> Path:
 
 @dataclass(frozen=True)
 class Trainings:
-    """The trainings of one task, in the store.
+    """The trainings of one task on the same data, in the store.
 
     Attributes:
         task: what is trained.
         store: where data and trainings lie.
+        data_sha256: of the data that the runs of a study began with.
     """
 
     task: Task
     store: Store
+    data_sha256: str
     _known: dict[tuple[int, str], Evaluation] = field(default_factory=dict, repr=False)
     _splits: dict[int, Split] = field(default_factory=dict, repr=False)
 
@@ -54,7 +61,8 @@ class Trainings:
         """Return the scores of a configuration on the split of a seed, nan where training failed.
 
         Raises:
-            DataError: the data have not been prepared, or are too few.
+            DataError: it is to be trained, and the data have not been prepared, are too few, or are
+                not those that the study began with.
             StoreError: the file cannot be read or written.
         """
         key = split, json.dumps(dict(config), sort_keys=True)
@@ -62,47 +70,73 @@ class Trainings:
             kept = self._kept(*key)
             if kept is None:
                 kept = self._trained(config, split)
-                self._keep(key, kept)
+                self.keep([(*key, *kept)])
             self._known[key] = kept
         return self._known[key]
 
+    def of_splits(self, splits: Sequence[int]) -> list[tuple[int, str, float | None, float | None]]:
+        """Return what is remembered of these splits: split, configuration as JSON, both scores.
+
+        Raises:
+            StoreError: the file cannot be read.
+        """
+        marks = ", ".join("?" * len(splits))
+        with self._database() as db:
+            return db.execute(
+                "SELECT split, config, validation, test FROM trainings WHERE data = ? AND split IN "
+                f"({marks}) ORDER BY split, config",
+                (self._made_of, *splits),
+            ).fetchall()
+
+    def keep(self, trained: Iterable[tuple[int, str, float | None, float | None]]) -> None:
+        """Remember trainings, as `of_splits` gives them; one that is known stays as it is.
+
+        Raises:
+            StoreError: the file cannot be written.
+        """
+        with self._database() as db, db:
+            db.executemany(
+                "INSERT OR IGNORE INTO trainings VALUES (?, ?, ?, ?, ?)",
+                [(self._made_of, *one) for one in trained],
+            )
+
     @cached_property
-    def data(self) -> Data:
-        """The data of the task, loaded when something is to be trained."""
+    def _data(self) -> Data:
+        """The data, loaded when something is to be trained."""
+        from contextcliff_dagster.experiments.visibility.landscape.table import data_digest
         from contextcliff_dagster.experiments.visibility.tasks.catalogue import load_data
 
-        return load_data(self.task, self.store)
+        data = load_data(self.task, self.store)
+        if data_digest(data) != self.data_sha256:
+            raise DataError(
+                f"The data of benchmark {self.task.name!r} are not those that this study began "
+                "with, so a score of today would not compare; prepare the same file again, or "
+                "measure under another study name."
+            )
+        return data
 
     @cached_property
     def _made_of(self) -> str:
-        from contextcliff_dagster.experiments.visibility.landscape.table import fingerprint
-
-        return fingerprint(self.task, self.data, 0, (), 0)
+        parts = [self.task.name, repr(self.task.space.parameters), self.task.score.name]
+        return hashlib.sha256(json.dumps([*parts, self.data_sha256]).encode()).hexdigest()
 
     def _trained(self, config: Config, split: int) -> Evaluation:
         if split not in self._splits:
-            self._splits[split] = self.task.split(self.data, split)
+            self._splits[split] = self.task.split(self._data, split)
         try:
-            return self.task.evaluate(self.data, self._splits[split], config, split)
+            return self.task.evaluate(self._data, self._splits[split], config, split)
         except (ValueError, ArithmeticError):  # scikit-learn's for what cannot be trained
             return Evaluation(float("nan"), float("nan"))
 
     def _kept(self, split: int, config: str) -> Evaluation | None:
         with self._database() as db:
             row = db.execute(
-                "SELECT validation, test FROM trainings WHERE made_of = ? AND split = ? AND "
+                "SELECT validation, test FROM trainings WHERE data = ? AND split = ? AND "
                 "config = ?",
                 (self._made_of, split, config),
             ).fetchone()
         # SQLite keeps NaN as NULL.
         return row and Evaluation(*(float("nan") if one is None else one for one in row))
-
-    def _keep(self, key: tuple[int, str], scores: Evaluation) -> None:
-        with self._database() as db, db:
-            db.execute(
-                "INSERT OR IGNORE INTO trainings VALUES (?, ?, ?, ?, ?)",
-                (self._made_of, *key, *scores),
-            )
 
     @contextmanager
     def _database(self) -> Iterator[sqlite3.Connection]:

@@ -20,6 +20,7 @@ from contextcliff_dagster.experiments.visibility.tasks.task import Evaluation
 from contextcliff_dagster.scoring.parse import parse_answer
 
 if TYPE_CHECKING:
+    from contextcliff_dagster.experiments.visibility.landscape.kept import Ground
     from contextcliff_dagster.experiments.visibility.landscape.table import Landscape
     from contextcliff_dagster.experiments.visibility.tasks.parameters import Config
     from contextcliff_dagster.experiments.visibility.tasks.task import Task
@@ -56,14 +57,16 @@ class Bench:
     _starts: dict[tuple[str, int], Tried] = field(default_factory=dict, repr=False)
 
     @classmethod
-    def of(cls, name: str, store: Store, landscape: Landscape | None) -> Bench:
-        """Return the benchmark ``name``.
+    def of(cls, name: str, store: Store, ground: Ground | None) -> Bench:
+        """Return the benchmark ``name``; ``ground`` None: see `landscape`.
 
         Raises:
             StudyError: there is none of this name.
         """
         task = task_named(name)
-        return cls(task, Trainings(task, store), landscape)
+        if ground is None:
+            return cls(task, Trainings(task, store, ""), None)
+        return cls(task, Trainings(task, store, ground.data_sha256), ground.landscape)
 
     def begin(self, run: PlannedRun) -> History:
         """Return the start of a run.
@@ -134,11 +137,11 @@ class Bench:
 class Benches:
     """The benchmarks of a study by name, made when they are asked for.
 
-    ``landscapes``: by benchmark; without one, see `Bench`.
+    ``grounds``: by benchmark; without one, see `Bench`.
     """
 
     store: Store
-    landscapes: Mapping[str, Landscape]
+    grounds: Mapping[str, Ground]
 
     @cached_property
     def _made(self) -> dict[str, Bench]:
@@ -146,7 +149,7 @@ class Benches:
 
     def __getitem__(self, name: str) -> Bench:
         if name not in self._made:
-            self._made[name] = Bench.of(name, self.store, self.landscapes.get(name))
+            self._made[name] = Bench.of(name, self.store, self.grounds.get(name))
         return self._made[name]
 
 

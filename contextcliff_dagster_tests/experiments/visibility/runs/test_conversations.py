@@ -4,17 +4,27 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
-from contextcliff_dagster.contracts import BudgetError
+from contextcliff_dagster.archive.container import Allowance
+from contextcliff_dagster.archive.kept_documents import pack, unpack
+from contextcliff_dagster.contracts import BudgetError, DataError
 from contextcliff_dagster.contracts.tables import conform
+from contextcliff_dagster.experiments.visibility.axes import runs_of
 from contextcliff_dagster.experiments.visibility.experiment import VISIBILITY
+from contextcliff_dagster.experiments.visibility.landscape import kept
 from contextcliff_dagster.experiments.visibility.runs.scoring import SCORING_VERSION
+from contextcliff_dagster.experiments.visibility.runs.trainings import Trainings, trainings_file
+from contextcliff_dagster.experiments.visibility.runs.tuning import Bench, Benches
+from contextcliff_dagster.experiments.visibility.tasks.catalogue import task_named
+from contextcliff_dagster.experiments.visibility.tasks.task import Task
 from contextcliff_dagster.inference.engines.base import Delta, TransportError
 from contextcliff_dagster.inference.requests.recipe import Prompt
+from contextcliff_dagster.store import Store
 from contextcliff_dagster_tests.experiments.visibility.runs.small_study import (
     SMALL,
     ask,
@@ -124,8 +134,8 @@ def test_an_error_of_the_transport_is_no_step(tmp_path: Path) -> None:
         ask(run, engine)
         after = records(run)
     assert len(after) == 32
-    kept = {one["call_key"]: one["config"] for one in after}
-    assert all(kept[one["call_key"]] == one["config"] for one in before)
+    later = {one["call_key"]: one["config"] for one in after}
+    assert all(later[one["call_key"]] == one["config"] for one in before)
 
 
 def test_from_the_best_configuration(tmp_path: Path) -> None:
@@ -160,3 +170,54 @@ def test_the_same_prompt_is_asked_once(tmp_path: Path) -> None:
     first = Counter(prompt.hash for prompt in engine.asked)
     # Without a history the second step's prompt depends on the configuration alone.
     assert max(first.values()) <= 4
+
+
+def test_a_study_keeps_the_scores_that_it_began_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study = small_study(tmp_path)
+    with opened(study) as run:
+        ask(run, ScriptedEngine(drawn_reply))
+        before = records(run)
+
+    def other(*_: object, **__: object) -> float:  # as another scikit-learn might score
+        return 0.5
+
+    monkeypatch.setattr("sklearn.linear_model.LogisticRegression.fit", other)
+    with opened(study) as run:
+        engine = ScriptedEngine(drawn_reply)
+        ask(run, engine)
+        assert records(run) == before
+    assert not engine.asked
+
+
+def test_an_archive_takes_the_scores_with_the_calls(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study = small_study(tmp_path)
+    with opened(study) as run:
+        ask(run, ScriptedEngine(drawn_reply))
+        held = kept.LANDSCAPES.archived(study, run.store)
+    assert held is not None
+    assert [row["kind"] for row in held.rows] == ["landscape", "trainings"]
+    lists = unpack(pack({"visibility": held}), Allowance(tmp_path / "a.zip", 1 << 30))
+    elsewhere = Store(tmp_path / "elsewhere")
+    monkeypatch.setattr(Task, "evaluate", None)
+    kept.LANDSCAPES.restore(study, elsewhere, lists["visibility"], tmp_path / "a.zip")()
+    bench = Benches(elsewhere, kept.grounds_of(study, elsewhere))["toy"]
+    for planned in runs_of(kept.section_of(study)):
+        bench.begin(planned)  # trained in the first store
+
+
+def test_other_data_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    study = small_study(tmp_path)
+    with opened(study) as run:
+        kept.grounds_of(study, run.store)
+        store = run.store
+    trainings_file(store).unlink(missing_ok=True)
+    other = replace(task_named("toy"), load=task_named("toy-flat").load)
+    bench = Bench(
+        other, Trainings(other, store, kept.grounds_of(study, store)["toy"].data_sha256), None
+    )
+    with pytest.raises(DataError, match="are not those that this study began with"):
+        bench.trainings.evaluation(other.space.start, 0)
