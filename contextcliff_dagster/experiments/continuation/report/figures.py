@@ -122,8 +122,9 @@ def _declines(axes: Axes, result: ContinuationResult) -> None:
             draw_markers(axes, [x], [found.decline], style.colour, hollow=not sure, **marks)
     most = min(1.05, 1.25 * max(reach))
     axes.set_ylim(-most, most)
+    step = min(0.18, 0.7 / len(result.arms))  # so that labels of neighbours do not touch
     for place, arm in enumerate(result.arms):
-        _location(axes, arm, -most * (0.93 - 0.09 * place), look(place).colour)
+        _location(axes, arm, -most * (0.93 - step * place), look(place).colour)
 
 
 def _location(axes: Axes, arm: ArmResult, y: float, colour: str) -> None:
