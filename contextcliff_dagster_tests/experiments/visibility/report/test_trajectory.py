@@ -30,9 +30,14 @@ from contextcliff_dagster_tests.support.visibility_runs import records_of_runs, 
 TOY = PlannedRun("toy", 3, Axes(bounds="shown", history=5))
 numbers = st.floats(allow_nan=False) | st.integers(-(10**6), 10**12)
 values = numbers | st.none() | st.booleans() | st.text(max_size=60) | st.just(float("nan"))
-proposals = st.none() | values | st.dictionaries(
-    st.sampled_from(["C", "max_iter", "depth", "</script>"]), values, max_size=3
-)  # fmt: skip
+few = st.fixed_dictionaries({"C": st.sampled_from([1, 2.0, 1e9])})
+"""Few enough that runs stay and go back."""
+proposals = (
+    few
+    | st.none()
+    | values
+    | st.dictionaries(st.sampled_from(["C", "max_iter", "depth", "</script>"]), values, max_size=3)
+)
 
 
 def rows_of(replies: Sequence[object], run: PlannedRun = TOY) -> list[dict[str, Any]]:
