@@ -30,11 +30,9 @@ from contextcliff_dagster.experiments.visibility.analysis.wording import (
 )
 from contextcliff_dagster.experiments.visibility.results import (
     AxisEffect,
-    OutcomeName,
     VisibilityResult,
     VisibilityVerdict,
 )
-from contextcliff_dagster.reporting.wording.number_format import percent
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -137,14 +135,6 @@ def _warnings(runs: Runs, section: VisibilitySection) -> list[str]:
         )
     if section.seeds < 2 and runs.planned:
         made.append("A single seed has no interval and no test; ask for two or more.")
-    unusable: tuple[tuple[OutcomeName, str], ...] = (
-        ("fallback_share", "set nothing, so the configuration stayed as it was"),
-        ("unparsable_share", "could not be parsed"),
-    )
-    for name, what in unusable:
-        shares = runs.outcome(name)
-        if len(shares) and shares.mean() > 0:
-            made.append(f"{percent(float(shares.mean()))} of the replies {what}.")
     if repeated := _repeated(runs):
         alike, groups = repeated
         made.append(

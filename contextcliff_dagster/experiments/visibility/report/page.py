@@ -41,7 +41,8 @@ MEASURED = (
 )
 HOW_TO_READ = (
     "Regret falls as a search finds better configurations. A grey line below the model's is a "
-    "search that does better without any model.",
+    "search that does better without any model. Bands of two levels may overlap though they "
+    "differ: effects are of pairs, from which what benchmarks and seeds do alike is gone.",
     "Each difference is of pairs of runs that are equal in benchmark, seed and all other axes. "
     "Below 0 the regret is less: showing it helps.",
     "A placebo is a text of the same length about something else. Placebo less hidden is the "
