@@ -27,7 +27,7 @@ CHAIN = {
     "cliffs",
     "report",
 }
-EXPERIMENTS = ("utilization", "continuation")
+EXPERIMENTS = ("utilization", "continuation", "visibility")
 HEAVY = ("torch", "vllm", "matplotlib.pyplot", "openai", "aiohttp", "scipy.stats", "onnxruntime")
 SCRIPTS = Path(sys.executable).parent
 

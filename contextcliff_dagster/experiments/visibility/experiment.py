@@ -15,7 +15,8 @@ from contextcliff_dagster.experiments.common.experiment import (
 )
 from contextcliff_dagster.experiments.common.record_checks import RECORD_CHECKS, check_records
 from contextcliff_dagster.experiments.visibility.axes import PlannedRun, runs_of
-from contextcliff_dagster.experiments.visibility.landscape.kept import LANDSCAPES, section_of
+from contextcliff_dagster.experiments.visibility.landscape.grounds import section_of
+from contextcliff_dagster.experiments.visibility.landscape.kept import LANDSCAPES
 from contextcliff_dagster.experiments.visibility.section import VisibilitySection
 from contextcliff_dagster.experiments.visibility.tables import (
     VISIBILITY_PREDICTIONS,
@@ -197,7 +198,7 @@ def _runs(run: StudyRun) -> Mapping[str, PlannedRun]:
 
 def _benches(run: StudyRun) -> Benches:
     """The benchmarks of the study with their landscapes, tabulated where the store has none."""
-    from contextcliff_dagster.experiments.visibility.landscape.kept import grounds_of
+    from contextcliff_dagster.experiments.visibility.landscape.grounds import grounds_of
     from contextcliff_dagster.experiments.visibility.runs.tuning import Benches
 
     return run.once(

@@ -20,7 +20,7 @@ from contextcliff_dagster.experiments.visibility.landscape.files import (
     read_landscape,
     write_landscape,
 )
-from contextcliff_dagster.experiments.visibility.landscape.kept import (
+from contextcliff_dagster.experiments.visibility.landscape.grounds import (
     Ground,
     grounds_of,
     section_of,

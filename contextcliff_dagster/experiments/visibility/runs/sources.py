@@ -13,7 +13,7 @@ from contextcliff_dagster.experiments.visibility.agent.prompts import TEMPLATE, 
 from contextcliff_dagster.experiments.visibility.agent.schema import reply_schema
 from contextcliff_dagster.experiments.visibility.agent.state import Usage
 from contextcliff_dagster.experiments.visibility.axes import PlannedRun, runs_of
-from contextcliff_dagster.experiments.visibility.landscape.kept import section_of
+from contextcliff_dagster.experiments.visibility.landscape.grounds import section_of
 from contextcliff_dagster.experiments.visibility.runs.tuning import Benches, History
 from contextcliff_dagster.inference.requests.call_plan import PlannedCall, follow_up
 from contextcliff_dagster.inference.requests.sampling import Sampling

@@ -20,7 +20,7 @@ from contextcliff_dagster.experiments.visibility.tasks.task import Evaluation
 from contextcliff_dagster.scoring.parse import parse_answer
 
 if TYPE_CHECKING:
-    from contextcliff_dagster.experiments.visibility.landscape.kept import Ground
+    from contextcliff_dagster.experiments.visibility.landscape.grounds import Ground
     from contextcliff_dagster.experiments.visibility.landscape.table import Landscape
     from contextcliff_dagster.experiments.visibility.tasks.parameters import Config
     from contextcliff_dagster.experiments.visibility.tasks.task import Task

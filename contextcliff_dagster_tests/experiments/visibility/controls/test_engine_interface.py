@@ -15,7 +15,7 @@ from contextcliff_dagster.experiments.visibility.controls.agents import (
     ignores_everything,
     uses_what_it_sees,
 )
-from contextcliff_dagster.experiments.visibility.landscape.kept import section_of
+from contextcliff_dagster.experiments.visibility.landscape.grounds import section_of
 from contextcliff_dagster.experiments.visibility.results import VisibilityResult
 from contextcliff_dagster.inference.engines.base import Delta
 from contextcliff_dagster.inference.requests.recipe import Prompt

@@ -14,7 +14,7 @@ from contextcliff_dagster.experiments.common import measurement
 from contextcliff_dagster.experiments.common.experiment import Rows
 from contextcliff_dagster.experiments.common.study_run import StudyRun
 from contextcliff_dagster.experiments.visibility.experiment import VISIBILITY
-from contextcliff_dagster.experiments.visibility.landscape import kept
+from contextcliff_dagster.experiments.visibility.landscape import grounds
 from contextcliff_dagster.inference.engines.base import Delta
 from contextcliff_dagster.inference.execution.measure import measure
 from contextcliff_dagster.inference.execution.run_control import RunControl
@@ -43,8 +43,8 @@ visibility:
 
 def small_landscapes(monkeypatch: pytest.MonkeyPatch) -> None:
     """16 configurations on 4 splits instead of 128 on 20."""
-    monkeypatch.setattr(kept, "POINTS", 16)
-    monkeypatch.setattr(kept, "SPLITS", 4)
+    monkeypatch.setattr(grounds, "POINTS", 16)
+    monkeypatch.setattr(grounds, "SPLITS", 4)
 
 
 def small_study(folder: Path, text: str = SMALL) -> Study:

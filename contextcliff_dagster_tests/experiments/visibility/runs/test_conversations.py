@@ -16,7 +16,8 @@ from contextcliff_dagster.contracts import BudgetError, DataError
 from contextcliff_dagster.contracts.tables import conform
 from contextcliff_dagster.experiments.visibility.axes import runs_of
 from contextcliff_dagster.experiments.visibility.experiment import VISIBILITY
-from contextcliff_dagster.experiments.visibility.landscape import kept
+from contextcliff_dagster.experiments.visibility.landscape.grounds import grounds_of, section_of
+from contextcliff_dagster.experiments.visibility.landscape.kept import LANDSCAPES
 from contextcliff_dagster.experiments.visibility.runs.scoring import SCORING_VERSION
 from contextcliff_dagster.experiments.visibility.runs.trainings import Trainings, trainings_file
 from contextcliff_dagster.experiments.visibility.runs.tuning import Bench, Benches
@@ -197,27 +198,25 @@ def test_an_archive_takes_the_scores_with_the_calls(
     study = small_study(tmp_path)
     with opened(study) as run:
         ask(run, ScriptedEngine(drawn_reply))
-        held = kept.LANDSCAPES.archived(study, run.store)
+        held = LANDSCAPES.archived(study, run.store)
     assert held is not None
     assert [row["kind"] for row in held.rows] == ["landscape", "trainings"]
     lists = unpack(pack({"visibility": held}), Allowance(tmp_path / "a.zip", 1 << 30))
     elsewhere = Store(tmp_path / "elsewhere")
     monkeypatch.setattr(Task, "evaluate", None)
-    kept.LANDSCAPES.restore(study, elsewhere, lists["visibility"], tmp_path / "a.zip")()
-    bench = Benches(elsewhere, kept.grounds_of(study, elsewhere))["toy"]
-    for planned in runs_of(kept.section_of(study)):
+    LANDSCAPES.restore(study, elsewhere, lists["visibility"], tmp_path / "a.zip")()
+    bench = Benches(elsewhere, grounds_of(study, elsewhere))["toy"]
+    for planned in runs_of(section_of(study)):
         bench.begin(planned)  # trained in the first store
 
 
 def test_other_data_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     study = small_study(tmp_path)
     with opened(study) as run:
-        kept.grounds_of(study, run.store)
+        grounds_of(study, run.store)
         store = run.store
     trainings_file(store).unlink(missing_ok=True)
     other = replace(task_named("toy"), load=task_named("toy-flat").load)
-    bench = Bench(
-        other, Trainings(other, store, kept.grounds_of(study, store)["toy"].data_sha256), None
-    )
+    bench = Bench(other, Trainings(other, store, grounds_of(study, store)["toy"].data_sha256), None)
     with pytest.raises(DataError, match="are not those that this study began with"):
         bench.trainings.evaluation(other.space.start, 0)
