@@ -161,7 +161,8 @@ def _table(found: ChosenAnswers, where: dict[str, str], width: int) -> Iterator[
             yield from table.lines(row)
         yield ""
     one = next(iter(survey.models)) if len(survey.models) == 1 else None
-    parts = [f"{survey.right:,} right", f"{survey.wrong:,} wrong"]
+    words = ("right", "wrong") if survey.is_graded else ("scored", "failed")
+    parts = [f"{survey.right:,} {words[0]}", f"{survey.wrong:,} {words[1]}"]
     parts += [f"{survey.not_scored:,} not scored"] if survey.not_scored else []
     left = survey.answers - survey.shown
     shown = f"; {survey.shown:,} shown" if left else ""

@@ -23,6 +23,7 @@ _ROOM = 45
 """Columns that the three texts need to be readable on the line of the numbers."""
 _OR = " | "
 _NO_SCORE = "not scored"
+_SCORED = "scored"
 
 
 def visible(text: str) -> str:
@@ -61,6 +62,8 @@ class Survey:
     right: int = 0
     wrong: int = 0
     not_scored: int = 0
+    is_graded: bool = False
+    """Whether any was compared with an accepted answer: prose, say, has scores and no right."""
     models: set[str] = field(default_factory=set)
     replicates: int = 1
     widths: dict[str, int] = field(default_factory=dict)
@@ -77,6 +80,7 @@ class Survey:
         wrong = pc.sum(is_wrong(rows)).as_py() or 0
         self.right, self.wrong = self.right + right, self.wrong + wrong
         self.not_scored += rows.num_rows - right - wrong
+        self.is_graded |= bool(pc.any(pc.is_valid(rows["em"])).as_py())
 
     def measure(self, rows: pa.Table) -> None:
         """Take the answers that are shown into the widths."""
@@ -90,7 +94,7 @@ class Survey:
         texts = {
             "BIN": rows["bin"],
             "MODEL": rows["model"],
-            "RESULT": pc.if_else(is_right(rows), "right", pc.coalesce(rows["failure"], _NO_SCORE)),
+            "RESULT": pc.if_else(is_right(rows), _SCORED, pc.coalesce(rows["failure"], _NO_SCORE)),
             "QUESTION": rows["question"],
             "ACCEPTED": pc.binary_join(rows["accepted"], _OR),
             "GOT": pc.coalesce(
@@ -103,6 +107,12 @@ class Survey:
         longest["TOKENS"] = len(f"{pc.max(rows['length_tokens']).as_py():,}")
         for name, width in longest.items():
             self.widths[name] = max(self.widths.get(name, len(name)), width or 1)
+
+
+def _result(row: Mapping[str, Any]) -> str:
+    if row["score"] is None:
+        return _NO_SCORE
+    return _SCORED if row["em"] is None else "right"
 
 
 def is_right(rows: pa.Table) -> pa.ChunkedArray:
@@ -155,7 +165,7 @@ class AnswerTable:
                 "AT": "-" if at is None else f"{at:.0%}",
                 "#": str(row["replicate"]),
                 "SCORE": "-" if score is None else f"{score:.2f}",
-                "RESULT": row["failure"] or ("right" if score is not None else _NO_SCORE),
+                "RESULT": row["failure"] or _result(row),
                 "MODEL": row["model"],
                 "QUESTION": row["question"] or "-",
                 "ACCEPTED": "-" if row["accepted"] is None else _OR.join(row["accepted"]),

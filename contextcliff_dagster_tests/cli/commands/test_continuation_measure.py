@@ -91,6 +91,11 @@ def test_a_server_gives_model_window_and_tokenizer_and_its_key_is_kept_nowhere(
     assert "there is a study of this name with other options" in err
     assert KEY not in out + err
     assert main(["report", "tuned"]) == 0
+    capsys.readouterr()
+    assert main(["answers", "tuned"]) == 0
+    out = capsys.readouterr().out
+    assert "2 answers, 0 scored, 2 failed" in out
+    assert "right" not in out
 
 
 def test_a_model_of_embeddings_that_is_named_is_the_servers(
