@@ -21,7 +21,13 @@ from contextcliff_dagster.cli.options import (
     together,
     with_answers_option,
 )
-from contextcliff_dagster.cli.visibility.grids import GRID_SEEDS, GRID_STEPS, GRIDS, levels_of
+from contextcliff_dagster.cli.visibility.grids import (
+    GRID_SEEDS,
+    GRID_STEPS,
+    GRIDS,
+    RUN_STEPS,
+    levels_of,
+)
 from contextcliff_dagster.cli.visibility.prepare import prepare
 from contextcliff_dagster.cli.visibility.study import DEFAULT_MODEL, made_study
 from contextcliff_dagster.store import Store
@@ -36,7 +42,11 @@ _BENCHMARKS = (
 )
 _AGENT_OPTIONS = together(
     click.option(
-        "--num-steps", "steps", type=click.IntRange(1, 200), metavar="N", help="Proposals in a run."
+        "--num-steps",
+        "steps",
+        type=click.IntRange(1, 200),
+        metavar="N",
+        help=f"Proposals in a run (default: {RUN_STEPS}, in a grid {GRID_STEPS}).",
     ),
     click.option(
         "--temperature",
@@ -143,7 +153,7 @@ def run(
     if history_window is not None and feedback_depth is not None:
         raise click.UsageError("--history-window and --feedback-depth are the same; give one.")
     keys = {name: given.pop(name) for name in (*_SHOWN, "start", "first_seed", *_OF_AGENT)}
-    keys["steps"] = keys["steps"] or 3
+    keys["steps"] = keys["steps"] or RUN_STEPS
     keys["history"] = feedback_depth - 1 if feedback_depth else history_window or 0
     options = RunOptions(**given)
     check_budget()
@@ -162,7 +172,16 @@ def run(
     if debug_show_llm and not options.as_json:
         print_calls(trace)
     file = trace.write(traces)
-    print_run(trace, file, done.report.md, as_json=options.as_json, steps=options.verbose)
+    print_run(
+        trace,
+        file,
+        done.report.html or done.report.md,
+        as_json=options.as_json,
+        steps=options.verbose,
+    )
+
+
+next(one for one in run.params if one.name == "verbose").help = "Print every step."
 
 
 @visibility.command()

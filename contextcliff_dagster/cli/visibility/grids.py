@@ -27,7 +27,7 @@ GRIDS: Mapping[str, Mapping[str, Sequence[str | int]]] = {
     },
 }
 """Runs of one benchmark at three seeds -> levels by axis."""
-GRID_SEEDS, GRID_STEPS = 3, 10
+RUN_STEPS, GRID_SEEDS, GRID_STEPS = 3, 3, 10
 
 
 def levels_of(given: Sequence[str]) -> dict[str, list[str | int]]:

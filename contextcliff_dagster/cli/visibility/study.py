@@ -52,7 +52,7 @@ def made_study(
     _read_keys(entries)
     study = {
         "name": "visibility",
-        "description": "Tuning hyper-parameters: what an agent is shown.",
+        "description": "Tuning hyper-parameters: what an agent is shown",
         "models": list(dict.fromkeys(models)),
         "visibility": dict(keys),
     }
