@@ -30,6 +30,7 @@ from contextcliff_dagster.cli.visibility.grids import (
 )
 from contextcliff_dagster.cli.visibility.prepare import prepare
 from contextcliff_dagster.cli.visibility.study import DEFAULT_MODEL, made_study
+from contextcliff_dagster.contracts import EngineError
 from contextcliff_dagster.store import Store
 
 if TYPE_CHECKING:
@@ -179,6 +180,7 @@ def run(
         as_json=options.as_json,
         steps=options.verbose,
     )
+    _require_whole(trace, done)
 
 
 next(one for one in run.params if one.name == "verbose").help = "Print every step."
@@ -258,6 +260,21 @@ def grid(
 
 _SHOWN = ("task", "metric", "resources", "bounds", "direction")
 _OF_AGENT = ("steps", "temperature", "replies", "base")
+
+
+def _require_whole(trace: Trace, done: Profiled) -> None:
+    """Raise an EngineError where the model left a step without a reply."""
+    made, planned = (trace.summary[name] for name in ("steps", "planned_steps"))
+    if made < planned:
+        from contextcliff_dagster.experiments.common.study_run import StudyRun
+
+        with StudyRun.open(done.study, Store.default(), done.campaign) as measured:
+            failure = measured.ledger.last_failure(done.study.name, done.campaign)
+        why = f" ({failure})" if failure else ""
+        raise EngineError(
+            f"The run has {made} of its {planned} steps, because the next one got no reply{why}; "
+            "the same command goes on."
+        )
 
 
 def _traces(done: Profiled) -> list[Trace]:

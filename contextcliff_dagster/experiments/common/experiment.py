@@ -177,8 +177,10 @@ class Experiment(ABC):
 
         score_campaign(run, self)
         if not table_files(run.store, self.records, run.study.name, run.campaign):
+            failure = run.ledger.last_failure(run.study.name, run.campaign)
+            why = f" (the last request: {failure})" if failure else ""
             raise StoreError(
-                f"Study {run.study.name!r} has no answers in campaign {run.campaign} yet; run "
+                f"Study {run.study.name!r} has no answers in campaign {run.campaign} yet{why}; run "
                 f"`contextcliff profile {run.study.name}`."
             )
         return self.read_record_table(run)

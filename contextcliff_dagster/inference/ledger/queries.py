@@ -85,6 +85,15 @@ class LedgerReader:
             for key, kind, message, maybe_paid, status, final, at, attempts in rows
         }
 
+    def last_failure(self, study: str, campaign: str) -> str | None:
+        """Message of the last request of a campaign that failed; None where none did."""
+        rows = self.read(
+            "SELECT message FROM failures JOIN attempts USING (attempt_id) WHERE study = ? AND"
+            " campaign = ? ORDER BY attempt_id DESC LIMIT 1",
+            (study, campaign),
+        )
+        return str(rows[0][0]) if rows else None
+
     def claimed(self, call_keys: Iterable[str]) -> dict[str, str]:
         """Call key -> owner, of those that a process has claimed."""
         sql = "SELECT call_key, owner FROM claims WHERE call_key IN (?)"

@@ -42,6 +42,9 @@ LINES = {
     "gallery": "gallery out.zip",
     "continuation compare": "continuation compare run.csv",
     "continuation measure": "continuation measure s.csv --model writer-human",
+    "visibility run": "visibility run --model reference-short",
+    "visibility grid": "visibility grid toy --model reference-short",
+    "visibility prepare": "visibility prepare leaf s.csv",
     "utilization": "utilization --model reference-short --benchmark ledger --scale 1k",
 }
 _NUMBERS = ("abc", "", "nan", "inf", "-1", "1e400", "1" * 30, "1" * 5_000, "0x10", "1,5")
@@ -51,6 +54,7 @@ _ACCEPTED = {
     "--seed": ("1" * 30,),
     "--delay-ms": (),
     "--budget": ("1" * 30,),
+    "--max-samples": ("1" * 30,),
 }
 _CALLBACKS = {
     "analyze s.csv --tolerance": ("nan", "inf", "0", "1", "-5%", "200%", "", "x", "1e999"),

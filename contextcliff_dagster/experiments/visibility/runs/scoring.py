@@ -68,7 +68,7 @@ def _records(
             # No step: a later run asks again, and nothing can rest on it.
             return
         history = bench.after(run, history, answer.get("raw_output"), usage_of(answer))
-        yield record | _of_step(bench, history, answer.get("no_answer"))
+        yield record | _of_step(bench, history, answer)
 
 
 def _of_start(bench: Bench, history: History) -> dict[str, Any]:
@@ -81,13 +81,13 @@ def _of_start(bench: Bench, history: History) -> dict[str, Any]:
     }
 
 
-def _of_step(bench: Bench, history: History, no_answer: str | None) -> dict[str, Any]:
-    last = history[-1]
+def _of_step(bench: Bench, history: History, answer: Mapping[str, Any]) -> dict[str, Any]:
+    last, no_answer = history[-1], answer.get("no_answer")
     step, higher = last.step, bench.task.score.higher_is_better
     trials = [Trial(one.step.config, one.scores) for one in history]
     reported = float(reported_scores(trials, higher_is_better=higher)[-1])
     regret = _regret(bench, reported)
-    failure = no_answer or _failure(step)
+    failure = no_answer or _failure(step, str(answer.get("raw_output") or ""))
     return {
         "chosen_by": step.source,
         "unparsable": step.unparsable,
@@ -105,10 +105,13 @@ def _of_step(bench: Bench, history: History, no_answer: str | None) -> dict[str,
     }
 
 
-def _failure(step: Step) -> str | None:
-    if step.unparsable:
-        return FailureTag.SCHEMA_VIOLATION.value
-    return FailureTag.INSTRUCTION_DRIFT.value if step.source == "fallback" else None
+def _failure(step: Step, reply: str) -> str | None:
+    if step.source == "model":
+        return None
+    if not reply.strip():
+        return FailureTag.EMPTY.value
+    drift = FailureTag.SCHEMA_VIOLATION if step.unparsable else FailureTag.INSTRUCTION_DRIFT
+    return drift.value
 
 
 def _regret(bench: Bench, score: float) -> float:

@@ -7,8 +7,10 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
+from contextcliff_dagster.contracts import FailureTag
 from contextcliff_dagster.experiments.common.measurement import (
     EVERYTHING,
     ledger_rows,
@@ -18,6 +20,7 @@ from contextcliff_dagster.experiments.common.measurement import (
 from contextcliff_dagster.experiments.visibility.axes import AXES
 from contextcliff_dagster.experiments.visibility.behaviour.measures import behaviour_of
 from contextcliff_dagster.experiments.visibility.behaviour.stability import StabilityMetric
+from contextcliff_dagster.experiments.visibility.landscape.kept import section_of
 from contextcliff_dagster.experiments.visibility.runs.sources import usage_of
 from contextcliff_dagster.inference.ledger.campaigns import recorded_identity
 from contextcliff_dagster.inference.requests.call_plan import CallPlan
@@ -58,7 +61,8 @@ class Trace:
         time = self.started_at.strftime("%Y%m%dT%H%M%S")
         name = f"{slug(self.events[0]['details']['model'])}-{self.run.key}.jsonl"
         path = folder / self.run.benchmark / time / name
-        lines = (json.dumps(event, ensure_ascii=False) for event in self.events)
+        # In ASCII: a line separator of Unicode within a reply would end the line for many readers.
+        lines = map(json.dumps, self.events)
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomic(path, "".join(f"{line}\n" for line in lines).encode(), private=False)
         return path
@@ -78,7 +82,7 @@ def traces_of(
         DataError: the data of a benchmark are gone.
     """
     identity = recorded_identity(run.ledger, run.study.name, run.campaign, model)
-    cells = experiment.cells(run.study)
+    cells, steps = experiment.cells(run.study), section_of(run.study).steps
     for source in sources_of(run, experiment) if identity is not None else ():
         rows: dict[str, list[dict[str, Any]]] = {}
         for row in ledger_rows(run, experiment, source, model, cells):
@@ -87,7 +91,8 @@ def traces_of(
         prompts = _prompts(run, experiment, source, identity.hash)
         for cell, answers in rows.items():
             planned = runs[cell]
-            yield _trace(planned, benches[planned.benchmark], answers, prompts)
+            if made := list(takewhile(_is_step, answers)):
+                yield _trace(planned, benches[planned.benchmark], made, prompts, steps)
 
 
 def _prompts(
@@ -111,11 +116,17 @@ def _prompts(
     return read
 
 
+def _is_step(answer: Mapping[str, Any]) -> bool:
+    """Whether there is an answer, or none for good: a failed request is made again."""
+    return answer.get("no_answer") != FailureTag.TRANSPORT_ERROR
+
+
 def _trace(
     run: PlannedRun,
     bench: Bench,
     answers: Sequence[Mapping[str, Any]],
     prompts: Mapping[str, list[tuple[str, str]]],
+    planned_steps: int,
 ) -> Trace:
     history = bench.begin(run)
     same = {"run_id": run.key, "benchmark": run.benchmark}
@@ -128,8 +139,6 @@ def _trace(
     steps = []
     for number, answer in enumerate(answers, start=1):
         time = _time(answer)
-        if answer.get("no_answer") == "transport_error":
-            break
         usage = usage_of(answer)
         history = bench.after(run, history, answer.get("raw_output"), usage)
         step = history[-1].step
@@ -152,7 +161,8 @@ def _trace(
         events.append(_event("op.config_proposal", number, time, **proposal))
         events.append(_event("op.train", number, time, source=step.source, **_training(history)))
         events.append(_event("step.summary", number, time, **summary))
-    whole = _summary(bench, history, answers)
+    whole = {"planned_steps": planned_steps, **_summary(bench, history, answers)}
+    whole["status"] = "success" if len(answers) == planned_steps else "incomplete"
     events.append(_event("run.end", len(history) - 1, _time(answers[-1]), **whole))
     read = [prompts[answer["call_key"]] for answer in answers]
     return Trace(run, [{**same, **event} for event in events], read, steps, whole)
@@ -202,7 +212,6 @@ def _summary(
     steps = [one.step for one in history]
     costs = [answer["cost_usd"] for answer in answers if answer.get("cost_usd") is not None]
     return {
-        "status": "success" if len(history) > 1 else "no step",
         "score": bench.task.score.name,
         "higher_is_better": bench.task.score.higher_is_better,
         "best_step": best,

@@ -97,7 +97,7 @@ class Bench:
         # Reasoning before the answer is no part of it.
         parsed = parse_reply(None if reply is None else parse_answer(reply).visible)
         if parsed.proposal is None:
-            step = Step(dict(base), "fallback", unparsable=reply is not None, base=base)
+            step = Step(dict(base), "fallback", unparsable=parsed.unparsable, base=base)
         else:
             clamped = clamp(self.task.space, parsed.proposal)
             step = Step(

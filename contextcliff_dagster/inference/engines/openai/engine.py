@@ -285,7 +285,8 @@ class OpenAIEngine:
             if finish_reason not in (None, "error"):
                 return
             if type(error) is not TimeoutError:
-                raise self._errors.sort(error, sent=chunks > 0) from None
+                constrained = decoding.schema is not None
+                raise self._errors.sort(error, sent=chunks > 0, constrained=constrained) from None
             raise TransportError(
                 "timeout", f"no complete answer within {self._entry.timeout_s:g} s", maybe_paid=True
             ) from None

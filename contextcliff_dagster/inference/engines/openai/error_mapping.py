@@ -29,6 +29,7 @@ _OVERFLOW_SIGNS = (
     "too many tokens",
     "longer than the maximum model length",
 )
+_SCHEMA_SIGNS = ("response_format", "json_schema", "json schema", "guided", "grammar")
 _MOST_OF_A_MESSAGE = 4_000
 _REFUSED_FOR_ALL = {
     401: "the key is refused ({}); check the environment variable that `api_key_env` names.",
@@ -76,14 +77,15 @@ class ErrorMapper:
         self._has_key = bool(entry.api_key_env or entry.headers_env)
         self._endpoint, self._redact = endpoint, redact
 
-    def sort(self, error: Exception, *, sent: bool = False) -> Exception:
-        """``sent``: the response had begun, so the model may have worked."""
+    def sort(self, error: Exception, *, sent: bool = False, constrained: bool = False) -> Exception:
+        """``sent``: the response had begun, so the model may have worked; ``constrained``: the
+        request had a JSON Schema for the reply."""
         import aiohttp
 
         if isinstance(error, (TransportError, RejectedError, EngineError)):
             return error
         if isinstance(error, StatusError):
-            return self._status(error.reply)
+            return self._status(error.reply, constrained)
         if isinstance(error, aiohttp.InvalidURL):
             return EngineError(
                 f"Model {self._model!r}: {self._endpoint} is no address; correct `base_url` in "
@@ -145,7 +147,7 @@ class ErrorMapper:
             "server, or correct `base_url` in models.yaml, and run the same command again."
         )
 
-    def _status(self, reply: Reply) -> Exception:
+    def _status(self, reply: Reply, constrained: bool) -> Exception:
         status, body = reply.status, reply.json()
         detail = body.get("error", body)
         if not isinstance(detail, dict):
@@ -181,6 +183,11 @@ class ErrorMapper:
             return RejectedError(described, status=status, overflow=True)
         if "could not finish the message" in lower:
             described += "; raise `prompt: max_output_tokens` of the study"
+        elif constrained and _names_schema(detail, lower):
+            return EngineError(
+                f"{where} takes no JSON Schema for its replies ({described}); ask for free replies "
+                "(`--replies free`, or `replies: free` in a study)."
+            )
         elif wanted := _wanted_setting(detail, message, self._quirks):
             advice, quirk = wanted
             return RefusedParameterError(
@@ -198,6 +205,11 @@ def _shown(value: Any) -> str:
     except RecursionError:
         text = "nested too deep to be shown"
     return text[:_MOST_OF_A_MESSAGE]
+
+
+def _names_schema(error: Mapping[str, Any], message: str) -> bool:
+    named = f"{_shown(error.get('param') or '')} {message}"
+    return any(sign in named for sign in _SCHEMA_SIGNS)
 
 
 def _wanted_setting(

@@ -220,3 +220,12 @@ def test_other_data_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     bench = Bench(other, Trainings(other, store, grounds_of(study, store)["toy"].data_sha256), None)
     with pytest.raises(DataError, match="are not those that this study began with"):
         bench.trainings.evaluation(other.space.start, 0)
+
+
+def test_an_empty_reply_is_a_fallback_and_not_unparsable(tmp_path: Path) -> None:
+    with opened(small_study(tmp_path)) as run:
+        ask(run, ScriptedEngine(lambda _: [Delta(text=" \n")]))
+        made = records(run)
+    assert {(one["chosen_by"], one["unparsable"], one["failure"]) for one in made} == {
+        ("fallback", False, "empty")
+    }
