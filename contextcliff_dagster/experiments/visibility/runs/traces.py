@@ -20,7 +20,7 @@ from contextcliff_dagster.experiments.common.measurement import (
 from contextcliff_dagster.experiments.visibility.axes import AXES
 from contextcliff_dagster.experiments.visibility.behaviour.measures import behaviour_of
 from contextcliff_dagster.experiments.visibility.behaviour.stability import StabilityMetric
-from contextcliff_dagster.experiments.visibility.landscape.kept import section_of
+from contextcliff_dagster.experiments.visibility.landscape.grounds import section_of
 from contextcliff_dagster.experiments.visibility.runs.sources import usage_of
 from contextcliff_dagster.inference.ledger.campaigns import recorded_identity
 from contextcliff_dagster.inference.requests.call_plan import CallPlan
