@@ -75,12 +75,11 @@ def _reached(result: VisibilityResult) -> str:
     reached += count(result.steps, "step")
     if not result.searches:
         return f"{reached}."
-    best = min(result.searches, key=lambda one: one.regret)
-    name = SEARCH_NAMES.get(best.name, best.name)
-    return (
-        f"{reached}; of the searches without a model the best reaches {score(best.regret)} "
-        f"({name})."
-    )
+    best = score(min(one.regret for one in result.searches))
+    names = [
+        SEARCH_NAMES.get(one.name, one.name) for one in result.searches if score(one.regret) == best
+    ]
+    return f"{reached}; of the searches without a model the best reach {best} ({joined(names)})."
 
 
 def fallback_sentence(result: VisibilityResult) -> str:

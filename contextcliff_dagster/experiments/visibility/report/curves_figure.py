@@ -77,7 +77,15 @@ def plot_curves(result: VisibilityResult) -> bytes | None:
         for number, curve in enumerate(curves):
             _draw(axes, curve, number)
         if axis is not None:
-            axes.legend(loc="upper right", fontsize=9.5, handlelength=2.6, borderpad=0.1)
+            axes.legend(
+                loc="upper right",
+                fontsize=9.5,
+                handlelength=2.6,
+                borderpad=0.2,
+                frameon=True,
+                framealpha=0.85,
+                edgecolor="none",
+            )
     title = f"Regret of what would be reported: {shortened(result.model, 46)}"
     write(figure, 0.3, height - 0.3, title, fontsize=14, fontweight="bold")
     if result.searches:
@@ -95,9 +103,12 @@ def plot_curves(result: VisibilityResult) -> bytes | None:
 
 
 def _top(result: VisibilityResult) -> float:
+    """The end of the axis: above all means, and above intervals unless they dwarf the means."""
     every = [*result.curves, *(one.curve for one in result.searches)]
-    ends = [end for one in every for p in one.points for end in (p.regret, p.ci_high) if end]
-    return min(1.6, 1.06 * max([0.1, *ends]))
+    points = [p for one in every for p in one.points]
+    highest = max([0.1, *(p.regret for p in points)])
+    ends = max([highest, *(p.ci_high for p in points if p.ci_high is not None)])
+    return min(1.06 * ends, 1.7 * highest)
 
 
 def _frame(axes: Axes, result: VisibilityResult, top: float) -> None:

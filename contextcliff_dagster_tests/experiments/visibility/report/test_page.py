@@ -78,7 +78,7 @@ def test_the_answer_comes_first(tmp_path: Path) -> None:
         "Showing more helps: the regret is less with bounds shown (-0.21) and history of 5 steps "
         "(-0.14).",
         "144 runs went from a regret of 0.90 to 0.25 in 10 steps; of the searches without a model "
-        "the best reaches 0.30 (random points).",
+        "the best reach 0.30 (random points).",
     ]
     for text in (
         "bounds lower the regret by 0.21",
@@ -145,6 +145,14 @@ def test_only_fallbacks_say_so(tmp_path: Path) -> None:
         "the replies could not be read)."
     )
     assert "nothing here is the model" in written(tmp_path, lost)[1]
+
+
+def test_searches_that_are_alike_are_named_together() -> None:
+    made = made_result()
+    alike = [replace(one, regret=0.3) for one in made.searches[:3]]
+    assert answer_sentences(replace(made, searches=alike))[1].endswith(
+        "of the searches without a model the best reach 0.30 (random points, Sobol points and TPE)."
+    )
 
 
 def test_no_fallback_says_so() -> None:
