@@ -169,6 +169,30 @@ def test_no_benefit_needs_the_whole_interval() -> None:
     assert 0 < excluded < section.margin
 
 
+def test_the_limit_of_the_benefit_is_beyond_the_interval() -> None:
+    section = planted_section(seeds=6)
+
+    def helps_a_little(run: PlannedRun) -> float:
+        return -0.08 if run.axes.bounds == "shown" else 0.0
+
+    result = analyse_model(planted_records(section, noisy(helps_a_little)), section)
+    bounds = _effect(result, "bounds")
+    assert bounds.excluded is not None
+    assert bounds.ci_low is not None
+    assert -bounds.ci_low < bounds.excluded < -bounds.ci_low + 0.1
+    assert _effect(result, "bounds", "churn").excluded is None
+
+
+def test_where_nothing_is_left_to_gain_no_benefit_shows_nothing() -> None:
+    section = planted_section(seeds=12)
+    regret = noisy(lambda run: -0.4, spread=0.02)
+    task = _effect(analyse_model(planted_records(section, regret), section), "task")
+    assert task.mean_reference == pytest.approx(0.1, abs=0.02)
+    assert task.excluded is not None
+    assert task.excluded < section.margin
+    assert task.verdict == "undecided"
+
+
 def test_an_interaction_is_the_difference_of_two_effects() -> None:
     section = planted_section(seeds=6)
 
