@@ -64,16 +64,25 @@ def sign_flip_p_value(
     return (1.0 + reached_by) / (1.0 + permutations), False
 
 
-def holm(p_values: Sequence[float | None]) -> list[float | None]:
+def holm(
+    p_values: Sequence[float | None], weights: Sequence[float] | None = None
+) -> list[float | None]:
     """Holm's adjusted p-values (1979, Scandinavian Journal of Statistics 6, 65-70); None stays.
+
+    ``weights``: how much of the error rate each test has, above 0; only their ratios matter. All
+    are alike when None.
 
     >>> holm([0.01, None, 0.04, 0.03])
     [0.03, None, 0.06, 0.06]
+    >>> [round(p, 3) for p in holm([0.02, 0.02], [3.0, 1.0])]
+    [0.027, 0.027]
     """
-    known = sorted((p, i) for i, p in enumerate(p_values) if p is not None)
+    of = [1.0] * len(p_values) if weights is None else weights
+    known = sorted((p / of[i], i) for i, p in enumerate(p_values) if p is not None)
     adjusted: list[float | None] = [None] * len(p_values)
     least = 0.0
-    for rank, (p, i) in enumerate(known):
-        least = max(least, min((len(known) - rank) * p, 1.0))
+    for rank, (scaled, i) in enumerate(known):
+        left = sum(of[j] for _, j in known[rank:])
+        least = max(least, min(left * scaled, 1.0))
         adjusted[i] = least
     return adjusted

@@ -82,7 +82,8 @@ class AxisEffect:
     ]
     p_exact: Annotated[bool, "over all flips; else over drawn ones"]
     p_holm: Annotated[
-        Probability | None, "adjusted for its family: regret, area, behaviour; null: no member"
+        Probability | None,
+        "adjusted for all effects, the regret's with half of the error rate; null: no member",
     ]
     standardised: Annotated[
         StandardDeviations | None, "difference in SD of runs within benchmark and level"

@@ -99,7 +99,7 @@ class VisibilitySection(Section):
         json_schema_extra=_NEEDS,
     )
     seeds: int = Field(
-        default=3,
+        default=6,
         ge=1,
         le=1000,
         description="Runs of each combination, each with a split, a start and draws of its own",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -30,6 +31,8 @@ FLIPS = 4_999
 ROOM = 2.0
 """Margins of regret that the reference must leave, or the absence of a benefit says little."""
 PERFORMANCE: tuple[OutcomeName, ...] = ("regret", "area")
+SHARES = {"regret": 0.5, "area": 0.25, "behaviour": 0.25}
+"""Of the error rate: what the regret's effects, those of the area and those of behaviour have."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,30 +98,36 @@ def effects_of(
 ) -> list[AxisEffect]:
     """Return every comparison's effect on every outcome, regret first.
 
-    Holm's adjustment is over the comparisons on the regret, over those on the area, and over those
-    of all behaviour. A start is outside, and so is a test that cannot become significant whatever
-    the labels (Tarone 1990, Biometrics 46, 515-522).
+    Holm's adjustment is over all effects, so that a result has one error rate: half of it for the
+    regret, a quarter each for the area and all behaviour. A start is outside, and so is a test that
+    cannot become significant whatever the labels (Tarone 1990, Biometrics 46, 515-522).
 
     Args:
         benchmarks: in the order of ``by_benchmark``.
         margin: benefit of regret and area that matters.
     """
-    families: list[Sequence[OutcomeName]] = [("regret",), ("area",), OUTCOMES[2:]]
-    effects: list[AxisEffect] = []
-    for family in families:
-        raw = [
-            _effect(runs, one, outcome, benchmarks, settings, OUTCOMES.index(outcome), place)
-            for outcome in family
-            for place, one in enumerate(comparisons)
-        ]
-        alpha = 1.0 - settings.confidence
-        members = [one.axis != "start" and least <= alpha for one, least in raw]
-        p_values = [one.p_value if m else None for (one, _), m in zip(raw, members, strict=True)]
-        for (one, _), p_holm in zip(raw, holm(p_values), strict=True):
-            adjusted = replace(one, p_holm=p_holm)
-            verdict = _verdict(adjusted, margin, alpha)
-            effects.append(replace(adjusted, verdict=verdict))
+    alpha = 1.0 - settings.confidence
+    made = [
+        _effect(runs, one, outcome, benchmarks, settings, OUTCOMES.index(outcome), place)
+        for outcome in OUTCOMES
+        for place, one in enumerate(comparisons)
+    ]
+    members = [
+        one.axis != "start" and least <= alpha and one.p_value is not None for one, least in made
+    ]
+    families = [_family(one.outcome) for one, _ in made]
+    sizes = Counter(family for family, member in zip(families, members, strict=True) if member)
+    weights = [SHARES[family] / max(sizes[family], 1) for family in families]
+    p_values = [one.p_value if m else None for (one, _), m in zip(made, members, strict=True)]
+    effects = []
+    for (one, _), p_holm in zip(made, holm(p_values, weights), strict=True):
+        adjusted = replace(one, p_holm=p_holm)
+        effects.append(replace(adjusted, verdict=_verdict(adjusted, margin, alpha)))
     return effects
+
+
+def _family(outcome: OutcomeName) -> str:
+    return outcome if outcome in PERFORMANCE else "behaviour"
 
 
 def _effect(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from contextcliff_dagster.experiments.visibility.analysis.effects import Changes, changes_of
+from contextcliff_dagster.experiments.visibility.analysis.effects import SHARES, Changes, changes_of
 from contextcliff_dagster.experiments.visibility.results import Plan
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def plan_of(
 ) -> list[Plan]:
     """Return the seeds that each tested effect on the regret needs; none where nothing varies."""
     tested = [one for one in comparisons if not one.is_start]
-    level = (1.0 - settings.confidence) / max(len(tested), 1)
+    level = SHARES["regret"] * (1.0 - settings.confidence) / max(len(tested), 1)
     made = []
     for one in tested:
         changes = changes_of(runs, one, "regret")

@@ -86,7 +86,7 @@ def plot_effects(result: VisibilityResult) -> bytes | None:
     write(figure, 0.3, height - 0.64, above, fontsize=10.5, color=SOFT_INK)
     notes = (
         f"Bars: {level(result.confidence)} intervals of single comparisons. Filled and bold: "
-        "significant after Holm over the comparisons.",
+        "significant after Holm over all effects.",
         f"Grey band: the margin of {result.margin:g}. No benefit: one as large as the margin is "
         "excluded.",
     )

@@ -224,7 +224,7 @@ def _method(result: VisibilityResult) -> list[Section]:
     ]
     tests = [
         f"Tests flip the labels within pairs; the error rate of {level(1.0 - result.confidence)} "
-        "is over the comparisons of an outcome, of behaviour over all measures (Holm). Intervals "
+        "is over all effects of the report together, half of it for the regret (Holm). Intervals "
         f"are at {level(result.confidence)} over benchmark-seeds.",
         f"A difference of the regret of {result.margin:g} counts as one that matters; resampling "
         f"seed {result.seed}.",
