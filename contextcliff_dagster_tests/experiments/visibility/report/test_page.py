@@ -89,7 +89,7 @@ def test_the_answer_comes_first(tmp_path: Path) -> None:
         "a placebo of the task text",
         "history of 5 steps",
         "TPE",
-        "Median regret of 3 runs that show most",
+        "Median regret of 6 runs that show most",
         "Step 4:",
         HOW_TO_READ[0][:40],
     ):
