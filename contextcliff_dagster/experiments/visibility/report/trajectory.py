@@ -1,4 +1,4 @@
-"""A run told step by step, and which runs a report tells."""
+"""A run in words, step by step, and which runs a report describes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ SMALL_MOVES, LARGE_MOVES = 0.05, 0.3
 
 @dataclass(frozen=True, slots=True)
 class Trajectory:
-    """A run in words: ``why`` it is told, its start and steps, how it searched and its regret."""
+    """A run in words: ``why`` it was chosen, its start and steps, how it searched, its regret."""
 
     model: str
     why: str

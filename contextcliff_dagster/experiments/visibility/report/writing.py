@@ -28,7 +28,7 @@ def write_visibility_report(
     """Write the page, with ``others`` at its end.
 
     Args:
-        records: `tables.VISIBILITY_RECORDS` of all models, of which runs are told.
+        records: `tables.VISIBILITY_RECORDS` of all models, for the runs step by step.
 
     Raises:
         StoreError: it cannot be written.
