@@ -11,6 +11,7 @@ from contextcliff_dagster.experiments.visibility.analysis.contrasts import (
     VISIBLE,
     comparisons_of,
     ordered_levels,
+    pairs_of,
     widest_comparisons,
 )
 from contextcliff_dagster.experiments.visibility.analysis.curves import (
@@ -142,7 +143,27 @@ def _warnings(runs: Runs, section: VisibilitySection) -> list[str]:
             "same configurations, step by step: there they differ in their split alone, and "
             "repeat one behaviour of the model."
         )
+    same, pairs = _same_in_pairs(runs, section)
+    if same and same >= pairs / 2:
+        made.append(
+            f"In {same:,} of {pairs:,} pairs both runs tried the same configurations, step by "
+            "step: there the model does the same whatever it is shown."
+        )
     return made
+
+
+def _same_in_pairs(runs: Runs, section: VisibilitySection) -> tuple[int, int]:
+    """Pairs of which both runs took the same path, and all pairs that differ in what is shown."""
+    same = pairs = 0
+    for one in comparisons_of(section.levels):
+        if one.axis in VISIBLE:
+            level, reference = pairs_of(runs, one)
+            pairs += len(level)
+            same += sum(
+                runs.paths[a] == runs.paths[b]
+                for a, b in zip(level.tolist(), reference.tolist(), strict=True)
+            )
+    return same, pairs
 
 
 def _repeated(runs: Runs) -> tuple[int, int] | None:

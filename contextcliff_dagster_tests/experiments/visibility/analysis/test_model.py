@@ -243,3 +243,18 @@ def test_curves_begin_at_the_start() -> None:
     assert cell.means["regret"] == pytest.approx(0.1)
     assert cell.means["area"] == pytest.approx(0.5)
     assert sum(one.n_runs for one in result.cells) == result.n_runs
+
+
+def test_pairs_that_try_the_same_configurations_are_named() -> None:
+    section = planted_section()
+    records = planted_records(section, noisy(lambda run: 0.0))
+    same = "In 32 of 32 pairs both runs tried the same configurations"
+    assert [one for one in analyse_model(records, section).warnings if one.startswith(same)]
+    elsewhere = records["run"].str.contains("b1") & (records["step"] == 1)
+    records.loc[elsewhere, "config"] = records.loc[elsewhere, "start_config"]
+    half = "In 16 of 32 pairs both runs"
+    assert [one for one in analyse_model(records, section).warnings if one.startswith(half)]
+    elsewhere = records["run"].str.contains("t1m0r0b0") & (records["step"] == 2)
+    records.loc[elsewhere, "config"] = records.loc[elsewhere, "start_config"]
+    warnings = analyse_model(records, section).warnings
+    assert not [one for one in warnings if "pairs both runs tried" in one], "a minority"
