@@ -66,7 +66,7 @@ def _as_object(prepared: Prepared, store: Store) -> dict[str, Any]:
 
 
 def _print_sample(prepared: Prepared, store: Store) -> None:
-    from contextcliff_dagster.experiments.common.file_list import file_list
+    from contextcliff_dagster.experiments.common.lists.file_list import file_list
 
     study, manifest = prepared.study, prepared.manifest
     if manifest is None:

@@ -21,7 +21,7 @@ from contextcliff_dagster.corpora.materialize import (
     materialize_corpus,
     read_summary,
 )
-from contextcliff_dagster.experiments.common.file_list import keep_file_list
+from contextcliff_dagster.experiments.common.lists.file_list import keep_file_list
 from contextcliff_dagster.inference.models.models_file import get_model
 from contextcliff_dagster.inference.models.tokenizers import open_any_tokenizer
 from contextcliff_dagster.sampling.bins import cut_bins, make_bins

@@ -15,7 +15,7 @@ from contextcliff_dagster.contracts import (
     Verdict,
     conform,
 )
-from contextcliff_dagster.experiments.common.file_list import notes_on_files
+from contextcliff_dagster.experiments.common.lists.file_list import notes_on_files
 from contextcliff_dagster.experiments.common.measurement import EVERYTHING, write_predictions
 from contextcliff_dagster.experiments.common.record_tables import (
     read_records,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from contextcliff_dagster.archive.container import damaged, malformed
 from contextcliff_dagster.archive.kept_documents import KEPT_MEMBERS, KeptList
 from contextcliff_dagster.contracts import StoreError, conform
-from contextcliff_dagster.experiments.common.document_list import read_list, write_list
+from contextcliff_dagster.experiments.common.lists.document_list import read_list, write_list
 from contextcliff_dagster.experiments.continuation.documents.files import (
     HUMAN,
     LISTED,

@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from contextcliff_dagster.contracts import StudyError
-from contextcliff_dagster.experiments.common.document_list import (
+from contextcliff_dagster.experiments.common.kept_documents import KeptDocuments, MadeDocuments
+from contextcliff_dagster.experiments.common.lists.document_list import (
     DocumentList,
     read_list,
     write_list,
 )
-from contextcliff_dagster.experiments.common.kept_documents import KeptDocuments, MadeDocuments
 from contextcliff_dagster.experiments.continuation.documents.source_texts import (
     SourceDigests,
     read_source,

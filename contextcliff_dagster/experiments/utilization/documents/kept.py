@@ -9,8 +9,8 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from contextcliff_dagster.contracts import StudyError
-from contextcliff_dagster.experiments.common.document_list import read_list, write_list
 from contextcliff_dagster.experiments.common.kept_documents import KeptDocuments, MadeDocuments
+from contextcliff_dagster.experiments.common.lists.document_list import read_list, write_list
 from contextcliff_dagster.experiments.utilization.cells import arms_of
 from contextcliff_dagster.experiments.utilization.section import (
     DEFAULT_TOKENIZER,

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from contextcliff_dagster.contracts import StoreError, StudyError
-from contextcliff_dagster.experiments.common.document_list import (
+from contextcliff_dagster.experiments.common.lists.document_list import (
     DocumentList,
     read_list,
     write_list,

@@ -256,7 +256,7 @@ class OpenAIEngine:
         Whatever goes wrong after the finish reason costs the usage, not the answer.
         """
         assert self._endpoint is not None, "start() comes first"
-        finish_reason, chunks = None, 0
+        finish_reason, chunks, bound = None, 0, decoding.schema is not None
         asked = request(self._entry, prompt, decoding, self.dialect.name)
         most = MOST_OF_A_REPLY + decoding.max_output_tokens * _BYTES_A_TOKEN
         now = asyncio.get_running_loop().time
@@ -285,8 +285,7 @@ class OpenAIEngine:
             if finish_reason not in (None, "error"):
                 return
             if type(error) is not TimeoutError:
-                constrained = decoding.schema is not None
-                raise self._errors.sort(error, sent=chunks > 0, constrained=constrained) from None
+                raise self._errors.sort(error, sent=chunks > 0, constrained=bound) from None
             raise TransportError(
                 "timeout", f"no complete answer within {self._entry.timeout_s:g} s", maybe_paid=True
             ) from None
