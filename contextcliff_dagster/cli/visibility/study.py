@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 
 from contextcliff_dagster.contracts import StudyError
+from contextcliff_dagster.experiments.visibility.axes import AXES
 
 if TYPE_CHECKING:
     from contextcliff_dagster.inference.models.models_file import ModelEntry
@@ -115,6 +116,8 @@ def _sentence(error: ValidationError, command: str) -> StudyError:
     what = re.sub(r"^Input should be ", "should be ", what)
     key = next((str(place) for place in first["loc"] if place != "visibility"), "")
     option = _OPTIONS.get(key) or f"--{key.replace('_', '-')}"
+    if command == "grid" and key in AXES:
+        option = f"--levels {key}="
     given = first.get("input")
     shown = f" {given!r}" if isinstance(given, str) and given not in what else ""
     return StudyError(f"{option}{shown}: {what}; see `contextcliff visibility {command} -h`.")

@@ -287,3 +287,10 @@ def test_a_damaged_landscape_is_one_sentence(contextcliff_home: Path) -> None:
     (file,) = contextcliff_home.glob("_visibility/landscapes/*.json")
     file.write_bytes(file.read_bytes()[:-50])
     assert_one_sentence(call(*RUN), str(file), "is damaged", "delete it")
+
+
+def test_a_level_that_is_none_is_named_with_its_option() -> None:
+    grid = ("visibility", "grid", "toy", "--model", "agent-random", "--dry-run", "--levels")
+    assert_one_sentence(call(*grid, "direction=maybe"), "--levels direction=", "'maybe'")
+    assert_one_sentence(call(*grid, "colour=red"), "'colour=red' is no axis with levels")
+    assert_one_sentence(call(*grid, "history="), "'history=' is no axis with levels")
