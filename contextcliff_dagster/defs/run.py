@@ -285,7 +285,7 @@ def read_profiled(
     cliffs = read_cliffs(study, store, campaign) if study.has_corpus else []
     sections: Sequence[Section] = ()
     if any(one.name != "length_profile" for one in partitioned(study)):
-        with StudyRun.open(study, store, campaign) as run:
+        with StudyRun.open(study, store, campaign, to_read=True) as run:
             sections = study_sections(run)
     unchecked = None
     if study.has_corpus and calls:

@@ -36,9 +36,14 @@ class StudyRun:
 
     @classmethod
     @contextmanager
-    def open(cls, study: Study, store: Store, campaign: str | None = None) -> Iterator[StudyRun]:
-        """Open the ledger for a while; ``campaign``, and what is raised, as in `campaign_of`."""
-        with open_ledger(store) as ledger:
+    def open(
+        cls, study: Study, store: Store, campaign: str | None = None, *, to_read: bool = False
+    ) -> Iterator[StudyRun]:
+        """Open the ledger for a while; ``campaign``, and what is raised, as in `campaign_of`.
+
+        ``to_read``: the store may be in a folder where nothing can be written.
+        """
+        with open_ledger(store, to_read=to_read) as ledger:
             yield cls(study, store, ledger, campaign_of(ledger, study, campaign))
 
     @cached_property
@@ -74,15 +79,15 @@ def in_order(study: Study, models: Iterable[str]) -> list[str]:
     return sorted(map(str, models), key=lambda model: (rank.get(model, len(rank)), model))
 
 
-def open_ledger(store: Store) -> Ledger:
-    """Open the store's call ledger; a context manager.
+def open_ledger(store: Store, *, to_read: bool = False) -> Ledger:
+    """Open the store's call ledger; a context manager. ``to_read``: see `Ledger.open_to_read`.
 
     Raises:
         StoreError: it cannot be opened.
     """
     from contextcliff_dagster.inference.ledger.ledger import Ledger
 
-    return Ledger.open(store.ledger)
+    return (Ledger.open_to_read if to_read else Ledger.open)(store.ledger)
 
 
 def campaign_of(ledger: Ledger, study: Study, campaign: str | None = None) -> str:

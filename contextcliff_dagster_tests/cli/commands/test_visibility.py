@@ -12,6 +12,7 @@ import pytest
 from contextcliff_dagster.experiments.visibility.runs.trainings import trainings_file
 from contextcliff_dagster.store import Store
 from contextcliff_dagster.studies import load_studies
+from contextcliff_dagster_tests.support.read_only import read_only
 from contextcliff_dagster_tests.support.servers.on_a_thread import on_a_thread
 from contextcliff_dagster_tests.support.servers.tuning_server import KEY, TuningServer
 from contextcliff_dagster_tests.support.terminal import Ended, assert_one_sentence, call
@@ -294,3 +295,20 @@ def test_a_level_that_is_none_is_named_with_its_option() -> None:
     assert_one_sentence(call(*grid, "direction=maybe"), "--levels direction=", "'maybe'")
     assert_one_sentence(call(*grid, "colour=red"), "'colour=red' is no axis with levels")
     assert_one_sentence(call(*grid, "history="), "'history=' is no axis with levels")
+
+
+def test_a_run_is_shown_where_nothing_can_be_written_and_travels(
+    server: TuningServer, contextcliff_home: Path, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done(*RUN, "--run-id", "mine", "--history-window", "2")
+    shown = done("report", "mine").out
+    done("export", "mine", str(here / "mine.zip"))
+    with read_only(contextcliff_home):
+        assert done("report", "mine").out == shown
+        assert "3 scored" in done("answers", "mine").out
+    other = here / "other"
+    monkeypatch.setenv("CONTEXTCLIFF_HOME", str(other))
+    done("import", str(here / "mine.zip"))
+    assert done("report", "mine").out.replace(str(other), str(contextcliff_home)) == shown
+    again = json.loads(done(*RUN, "--run-id", "mine", "--history-window", "2", "--json").out)
+    assert (again["status"], len(server.bodies)) == ("success", 3)

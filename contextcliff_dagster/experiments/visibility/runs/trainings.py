@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import sqlite3
+import threading
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -28,6 +31,12 @@ if TYPE_CHECKING:
     from contextcliff_dagster.store import Store
 
 _BUSY_S = 60.0
+_ADVICE = {
+    sqlite3.SQLITE_FULL: "make room on the disk, and run the same command again",
+    sqlite3.SQLITE_BUSY: "another process holds it: end that, and run the same command again",
+    sqlite3.SQLITE_READONLY: "let it be written, and run the same command again",
+    sqlite3.SQLITE_CANTOPEN: "let its folder be written, and run the same command again",
+}
 _TABLE = """
 CREATE TABLE IF NOT EXISTS trainings (
     data TEXT, split INTEGER, config TEXT, validation REAL, test REAL,
@@ -56,6 +65,7 @@ class Trainings:
     data_sha256: str
     _known: dict[tuple[int, str], Evaluation] = field(default_factory=dict, repr=False)
     _splits: dict[int, Split] = field(default_factory=dict, repr=False)
+    _lock: threading.RLock = field(default_factory=threading.RLock, repr=False, compare=False)
 
     def evaluation(self, config: Config, split: int) -> Evaluation:
         """Return the scores of a configuration on the split of a seed, nan where training failed.
@@ -66,13 +76,14 @@ class Trainings:
             StoreError: the file cannot be read or written.
         """
         key = split, json.dumps(dict(config), sort_keys=True)
-        if key not in self._known:
-            kept = self._kept(*key)
-            if kept is None:
-                kept = self._trained(config, split)
-                self.keep([(*key, *kept)])
-            self._known[key] = kept
-        return self._known[key]
+        with self._lock:  # another thread may be training the same one
+            if key not in self._known:
+                kept = self._kept(*key)
+                if kept is None:
+                    kept = self._trained(config, split)
+                    self.keep([(*key, *kept)])
+                self._known[key] = kept
+            return self._known[key]
 
     def of_splits(self, splits: Sequence[int]) -> list[tuple[int, str, float | None, float | None]]:
         """Return what is remembered of these splits: split, configuration as JSON, both scores.
@@ -144,17 +155,45 @@ class Trainings:
         try:
             yield self._connection
         except sqlite3.Error as error:
-            raise StoreError(
-                f"{path} cannot be used ({error}); delete it, and what it holds is trained again."
-            ) from error
+            advice = _ADVICE.get(
+                getattr(error, "sqlite_errorcode", 0) & 0xFF,
+                "delete it, and what it holds is trained again",
+            )
+            raise StoreError(f"{path} cannot be used ({error}); {advice}.") from error
 
     @cached_property
     def _connection(self) -> sqlite3.Connection:
         path = trainings_file(self.store)
+        if path.exists() and not os.access(path.parent, os.W_OK):
+            return _open_to_read(path)
         make_folder(path.parent)
         db = sqlite3.connect(path, timeout=_BUSY_S, check_same_thread=False)
-        db.execute("PRAGMA journal_mode = WAL")
+        _write_ahead(db)
         # Lost in a power failure at worst, and then trained again.
         db.execute("PRAGMA synchronous = OFF")
         db.execute(_TABLE)
         return db
+
+
+def _write_ahead(db: sqlite3.Connection) -> None:
+    # While another process changes the mode of a new file, SQLite refuses at once.
+    deadline = time.monotonic() + _BUSY_S
+    while True:
+        try:
+            db.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                raise
+        time.sleep(0.01)
+
+
+def _open_to_read(path: Path) -> sqlite3.Connection:
+    uri = path.absolute().as_uri()
+    db = sqlite3.connect(f"{uri}?mode=ro", uri=True, check_same_thread=False)
+    try:
+        db.execute("PRAGMA user_version").fetchone()
+    except sqlite3.OperationalError:
+        # There is no log, and SQLite would make one.
+        db = sqlite3.connect(f"{uri}?immutable=1", uri=True, check_same_thread=False)
+    return db
