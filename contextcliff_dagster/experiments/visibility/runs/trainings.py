@@ -11,7 +11,6 @@ import json
 import os
 import sqlite3
 import threading
-import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -165,35 +164,13 @@ class Trainings:
     def _connection(self) -> sqlite3.Connection:
         path = trainings_file(self.store)
         if path.exists() and not os.access(path.parent, os.W_OK):
-            return _open_to_read(path)
+            uri = f"{path.absolute().as_uri()}?mode=ro"
+            return sqlite3.connect(uri, uri=True, check_same_thread=False)
         make_folder(path.parent)
         db = sqlite3.connect(path, timeout=_BUSY_S, check_same_thread=False)
-        _write_ahead(db)
+        # No write-ahead log: processes that begin one at once are refused, and it cannot be read
+        # where nothing can be written.
         # Lost in a power failure at worst, and then trained again.
         db.execute("PRAGMA synchronous = OFF")
         db.execute(_TABLE)
         return db
-
-
-def _write_ahead(db: sqlite3.Connection) -> None:
-    # While another process changes the mode of a new file, SQLite refuses at once.
-    deadline = time.monotonic() + _BUSY_S
-    while True:
-        try:
-            db.execute("PRAGMA journal_mode = WAL")
-            return
-        except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
-                raise
-        time.sleep(0.01)
-
-
-def _open_to_read(path: Path) -> sqlite3.Connection:
-    uri = path.absolute().as_uri()
-    db = sqlite3.connect(f"{uri}?mode=ro", uri=True, check_same_thread=False)
-    try:
-        db.execute("PRAGMA user_version").fetchone()
-    except sqlite3.OperationalError:
-        # There is no log, and SQLite would make one.
-        db = sqlite3.connect(f"{uri}?immutable=1", uri=True, check_same_thread=False)
-    return db

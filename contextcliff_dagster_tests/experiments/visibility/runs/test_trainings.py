@@ -88,7 +88,7 @@ def _open_at_once(root: Path, barrier: Barrier, failed: Any) -> None:
 
 def test_processes_begin_one_file_at_once(store: Store) -> None:
     context = mp.get_context("fork")
-    for round in range(5):
+    for round in range(3):
         barrier, failed = context.Barrier(4), context.Queue()
         root = store.root / str(round)
         processes = [
@@ -97,7 +97,7 @@ def test_processes_begin_one_file_at_once(store: Store) -> None:
         for process in processes:
             process.start()
         for process in processes:
-            process.join(60)
+            process.join(30)
         assert failed.empty(), failed.get()
 
 
@@ -147,7 +147,7 @@ def test_what_is_remembered_is_read_where_nothing_can_be_written(
 ) -> None:
     own = trainings(store)
     own.evaluation(CONFIGS[0], 0)
-    own._connection.close()  # which leaves no log behind
+    own._connection.close()
     with read_only(store.root):
         assert trainings(store).evaluation(CONFIGS[0], 0).validation == 0.5
         with pytest.raises(StoreError, match="let it be written"):
