@@ -77,7 +77,7 @@ class VisibilitySection(Section):
         json_schema_extra=_NEEDS,
     )
     history: Annotated[
-        tuple[Annotated[int, Field(ge=0, le=1000)], ...],
+        tuple[Annotated[int, Field(strict=True, ge=0, le=1000)], ...],
         BeforeValidator(_listed),
         Field(min_length=1),
     ] = Field(
