@@ -25,7 +25,7 @@ SOURCES := pyproject.toml $(LOCK)
 PINNED  = $(if $(LOCK),--constraint $(BIN)/.pinned)
 
 .DEFAULT_GOAL := help
-.PHONY: help profile profile-local test test-durations ui lint types layers check audit lock local-model prose reference-models schemas docs install install-dev install-reference install-log-tools install-gateway-tools install-axe clean
+.PHONY: help profile profile-local test test-durations ui lint types layers check audit lock local-model prose reference-models schemas docs install install-dev install-reference install-log-tools install-gateway-tools install-axe install-kv clean
 
 help:  ## this list
 	@echo "make TARGET, where TARGET is one of"
@@ -125,8 +125,17 @@ install-axe: $(BIN)/.base  ## .venv-axe with axe-core, for the tests of report.h
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes --upgrade \
 		--target $(VENV)-axe --requirement .ci/axe.txt && echo "Installed axe-core into $(VENV)-axe."
 
+# Newer transformers break kvpress, hence an environment of its own. torch first: resolved along with
+# the rest, an old one comes, built for CUDA.
+install-kv: $(BIN)/.base  ## .venv-kv with kvpress, for engine kvpress (compressed KV caches)
+	@tools=$$($(BIN)/python -c "import tomllib; print(*(repr(name) for name in tomllib.load(open( \
+		'pyproject.toml', 'rb'))['project']['optional-dependencies']['kv']))"); \
+	pip="$(VENV)-kv/bin/python -m pip install --quiet --disable-pip-version-check"; \
+	$(BIN)/python -m venv $(VENV)-kv && $$pip torch==2.13.0 && eval "$$pip $$tools" && \
+	echo "Installed kvpress into $(VENV)-kv."
+
 clean:  ## remove .venv, caches and coverage; data/ stays
-	rm -rf $(VENV) $(VENV)-logs $(VENV)-gateway $(VENV)-axe $(VENV)-audit build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(VENV)-logs $(VENV)-gateway $(VENV)-axe $(VENV)-kv $(VENV)-audit build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	rm -rf .coverage .coverage.* htmlcov
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 

@@ -50,6 +50,8 @@ EXTRAS_BY_PATH = {
     "inference/engines/vllm/": "vllm",
     "inference/engines/llamacpp/": "local",
     "inference/engines/transformers.py": "transformers",
+    "inference/engines/kvpress/pressing.py": "kv",
+    "inference/engines/kvpress/worker.py": "kv",
     "inference/weights/gguf_header.py": "transformers",
     "inference/telemetry/otel_spans.py": "otel",
     "experiments/tracking/mlflow_process.py": "mlflow",

@@ -58,6 +58,17 @@ def _lacks_vllm() -> str | None:
     return None
 
 
+def _lacks_kv() -> str | None:
+    from contextcliff_dagster.contracts import EngineError
+    from contextcliff_dagster.inference.engines.kvpress.worker_process import kv_versions
+
+    try:
+        kv_versions("of the tests")
+    except EngineError:
+        return "needs kvpress in an environment of its own: make install-kv"
+    return None
+
+
 def _lacks_local_model() -> str | None:
     from contextcliff_dagster.inference.weights.files import LOCAL_MODEL_FILE, models_folder
 
@@ -153,6 +164,7 @@ def _lacks_prose() -> str | None:
 _CHECKS: dict[str, Callable[[], str | None]] = {
     "torch": _lacks_torch,
     "vllm": _lacks_vllm,
+    "kv": _lacks_kv,
     "local_model": _lacks_local_model,
     "browser": _lacks_browser,
     "axe": _lacks_axe,

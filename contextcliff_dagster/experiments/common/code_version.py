@@ -16,7 +16,16 @@ if TYPE_CHECKING:
 
 _SERVING = {
     *("engine", "model_id", "weights", "base_url", "revision", "tokenizer", "window_tokens"),
-    *("dtype", "quantization", "kv_cache_dtype", "rope_scaling", "attention", "quirks", "vllm"),
+    *(
+        "dtype",
+        "quantization",
+        "kv_cache_dtype",
+        "rope_scaling",
+        "attention",
+        "quirks",
+        "vllm",
+        "kv",
+    ),
 }
 """Keys of models.yaml that change what is answered, or whether a prompt fits."""
 

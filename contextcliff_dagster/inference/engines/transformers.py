@@ -48,10 +48,10 @@ def transformers_identity(entry: ModelEntry) -> dict[str, Any]:
         "engine": "transformers",
         "runtime": runtime,
         **hashes,
-        "dtype": _dtype(entry, path),
+        "dtype": dtype_of(entry, path),
         "attention": entry.attention or _DEFAULT_ATTENTION,
         "rope_scaling": entry.rope_scaling,
-        "window_tokens": _window(entry, path),
+        "window_tokens": window_of(entry, path),
     }
     return {name: value for name, value in fields.items() if value is not None}
 
@@ -84,7 +84,8 @@ def _config(entry: ModelEntry, path: Path) -> dict[str, Any]:
     return config if isinstance(config, dict) else {}
 
 
-def _dtype(entry: ModelEntry, path: Path) -> str:
+def dtype_of(entry: ModelEntry, path: Path) -> str:
+    """The type that the weights are computed in; EngineError for another than `DTYPES`."""
     dtype = entry.dtype
     if dtype is None and path.is_dir():
         config = _config(entry, path)
@@ -92,13 +93,14 @@ def _dtype(entry: ModelEntry, path: Path) -> str:
     dtype = dtype or "float32"
     if dtype not in DTYPES:
         raise EngineError(
-            f"Model {entry.name!r}: engine 'transformers' computes in no {dtype!r}; set `dtype` "
+            f"Model {entry.name!r}: engine {entry.engine!r} computes in no {dtype!r}; set `dtype` "
             f"in models.yaml to one of {', '.join(DTYPES)}."
         )
     return dtype
 
 
-def _window(entry: ModelEntry, path: Path) -> int:
+def window_of(entry: ModelEntry, path: Path) -> int:
+    """The entry's window, else the trained one; EngineError where the weights do not name it."""
     if entry.window_tokens:  # beyond the trained length, too: how far that carries is measured
         return entry.window_tokens
     if path.is_file():
@@ -121,7 +123,7 @@ class TransformersEngine(NoEmbeddings):
         self._path = model_path(entry)
         for name in GGUF_LIBRARIES if self._path.is_file() else ("torch", "transformers"):
             installed_version(name, entry, "transformers")
-        _dtype(entry, self._path)
+        dtype_of(entry, self._path)
         self._threads: ThreadPoolExecutor | None = None
         self._model: Any = None
         self._tokenizer: Any = None
@@ -130,7 +132,7 @@ class TransformersEngine(NoEmbeddings):
     @property
     def window_tokens(self) -> int | None:
         """The entry's window, else the one that the weights were trained to."""
-        return _window(self._entry, self._path)
+        return window_of(self._entry, self._path)
 
     async def start(self) -> None:
         """Import torch (seconds) and load the weights."""
@@ -164,7 +166,7 @@ class TransformersEngine(NoEmbeddings):
             model = AutoModelForCausalLM.from_pretrained(
                 folder,
                 config=config,
-                dtype=getattr(torch, _dtype(entry, path)),
+                dtype=getattr(torch, dtype_of(entry, path)),
                 attn_implementation=entry.attention or _DEFAULT_ATTENTION,
                 **source,
                 **numbers,

@@ -69,7 +69,7 @@ class EngineSpec:
 
 
 _ENGINES = "contextcliff_dagster.inference.engines"
-_LOCAL_ONLY = ("attention", "threads", "vllm")
+_LOCAL_ONLY = ("attention", "threads", "vllm", "kv")
 _VLLM = EngineSpec(
     "vllm",
     load=f"{_ENGINES}.vllm.in_process:VllmEngine",
@@ -79,7 +79,7 @@ _VLLM = EngineSpec(
     use="serves models on this machine",
     needs_devices=True,
     samples=True,
-    ignores=("attention", "threads"),
+    ignores=("attention", "threads", "kv"),
 )
 _READERS = "contextcliff_dagster.experiments.utilization.readers.engine"
 _READER = EngineSpec(
@@ -143,7 +143,7 @@ BUILT_IN: Mapping[str, EngineSpec] = {
             serial=True,
             samples=True,
             constrains=True,
-            ignores=("dtype", "quantization", "attention", "vllm"),
+            ignores=("dtype", "quantization", "attention", "vllm", "kv"),
             # 135M parameters on two cores.
             call_s=0.5,
             prompt_token_s=3e-3,
@@ -159,7 +159,18 @@ BUILT_IN: Mapping[str, EngineSpec] = {
             needs_weights=True,
             needs_devices=True,
             serial=True,
-            ignores=("quantization", "kv_cache_dtype", "vllm"),
+            ignores=("quantization", "kv_cache_dtype", "vllm", "kv"),
+            call_s=0.5,
+            prompt_token_s=3e-3,
+        ),
+        EngineSpec(
+            "kvpress",
+            load=f"{_ENGINES}.kvpress.engine:KvpressEngine",
+            declared_identity=f"{_ENGINES}.kvpress.engine:kvpress_identity",
+            in_process=True,
+            needs_devices=True,
+            serial=True,
+            ignores=("quantization", "kv_cache_dtype", "attention", "vllm"),
             call_s=0.5,
             prompt_token_s=3e-3,
         ),

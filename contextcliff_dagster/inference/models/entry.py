@@ -13,7 +13,7 @@ from contextcliff_dagster.contracts import EngineError
 from contextcliff_dagster.inference.devices.discovery import Gpus
 from contextcliff_dagster.inference.models.base_url import resolved
 from contextcliff_dagster.inference.models.engine_table import EngineSpec, engine_names, engine_spec
-from contextcliff_dagster.inference.models.entry_parts import Price, Quirks, Strict
+from contextcliff_dagster.inference.models.entry_parts import KvOptions, Price, Quirks, Strict
 from contextcliff_dagster.inference.models.vllm_options import Amount, Count, VllmOptions, finite
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._/:@+-]*$", max_length=120)]
@@ -28,7 +28,7 @@ class ModelEntry(Strict):
 
     name: Name
     engine: str = Field(
-        description="What runs it: reference, openai, llamacpp, transformers, vllm, "
+        description="What runs it: reference, openai, llamacpp, transformers, kvpress, vllm, "
         "vllm_server, or one of a package",
         examples=["openai"],
     )
@@ -44,8 +44,8 @@ class ModelEntry(Strict):
     )
     weights: str | None = Field(
         default=None,
-        description="A folder (reference, transformers, vllm) or a GGUF file (llamacpp, "
-        "transformers); from this file's folder",
+        description="A folder (reference, transformers, kvpress, vllm) or a GGUF file (llamacpp, "
+        "transformers, kvpress); from this file's folder",
         examples=["/models/m.gguf"],
         json_schema_extra={"with": {"engine": "llamacpp"}},
     )
@@ -96,6 +96,9 @@ class ModelEntry(Strict):
         default=None,
         description="Type of the KV cache; of an endpoint only declared",
         examples=["fp8"],
+    )
+    kv: KvOptions | None = Field(
+        default=None, description="Entries of the KV cache that engine kvpress keeps"
     )
     rope_scaling: dict[str, Any] | None = Field(
         default=None,
@@ -211,7 +214,7 @@ class ModelEntry(Strict):
             wrong = "needs `weights`, a path on this machine"
         for name in engine.ignores:
             if not wrong and getattr(self, name) != type(self).model_fields[name].default:
-                what = f"`{name}` block" if name == "vllm" else f"`{name}`"
+                what = f"`{name}` block" if name in ("vllm", "kv") else f"`{name}`"
                 wrong = f"takes no {what}; leave it out"
         if wrong:
             raise ValueError(f"engine {self.engine!r} {wrong}")

@@ -1,4 +1,4 @@
-"""Prices and quirks: the parts of a model's entry that have keys of their own."""
+"""Prices, quirks and the KV cache: the parts of a model's entry that have keys of their own."""
 
 from __future__ import annotations
 
@@ -105,3 +105,34 @@ class Quirks(Strict):
     model_list: Literal["send", "omit"] = Field(
         default="send", description="omit: for servers whose `/v1/models` refuses the key"
     )
+
+
+KvPolicy = Literal[
+    "none", "snapkv", "h2o", "streaming_llm", "knorm", "tova", "expected_attention", "random"
+]
+
+
+class KvOptions(Strict):
+    """Which entries of the KV cache are kept once the document is read."""
+
+    policy: KvPolicy = Field(description="How the entries to keep are chosen", examples=["snapkv"])
+    budget: Amount = Field(
+        default=1.0,
+        ge=0.1,
+        le=1,
+        description="Share of the document's entries that is kept",
+        examples=[0.2],
+    )
+
+    @pydantic.field_validator("policy", mode="before")
+    @classmethod
+    def _lower_case(cls, given: Any) -> Any:
+        return given.lower() if isinstance(given, str) else given
+
+    @pydantic.model_validator(mode="after")
+    def _belongs_together(self) -> KvOptions:
+        if self.policy == "none" and self.budget < 1:
+            raise ValueError("policy none keeps every entry; leave `budget` out, or name a policy")
+        if self.policy != "none" and "budget" not in self.model_fields_set:
+            raise ValueError(f"policy {self.policy} needs a `budget` from 0.1 to 1")
+        return self

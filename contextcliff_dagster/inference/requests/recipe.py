@@ -69,7 +69,8 @@ class Prompt:
 
     With mode ``chat_prefill`` the last message is the assistant's, begun and to be continued.
     ``document`` and ``outline`` (the prompt with `MARK` in the document's place) say the same
-    again, so that the document need not be gone through for every question.
+    again, so that the document need not be gone through for every question. ``question_first``:
+    the question precedes the document.
     """
 
     mode: PromptMode
@@ -77,6 +78,7 @@ class Prompt:
     text: str = ""
     document: SharedText | None = field(default=None, compare=False, repr=False)
     outline: Prompt | None = field(default=None, compare=False, repr=False)
+    question_first: bool = field(default=False, compare=False, repr=False)
 
     @cached_property
     def hash(self) -> str:
@@ -244,7 +246,8 @@ class Recipe:
         if isinstance(document, SharedText):
             whole = self.render(document.text, question, replicate, turns)
             outline = self.render(MARK, question, replicate, turns)
-            return replace(whole, document=document, outline=outline)
+            early = self.template.index("{question}") < self.template.index("{document}")
+            return replace(whole, document=document, outline=outline, question_first=early)
         first, *later = [*(turn.question for turn in turns), question]
         instruction = self.instruction(replicate)
         if "{question}" in instruction:

@@ -102,6 +102,19 @@ ENTRY = "models:\n  m:\n    engine: openai\n    base_url: http://x/v1\n"
                 ("llamacpp, weights: m.gguf", "dtype", "bfloat16"),
                 ("transformers, weights: m", "kv_cache_dtype", "q8_0"),
                 ("vllm", "threads", "2"),
+                ("llamacpp, weights: m.gguf", "kv", "{policy: none}"),
+                ("openai, base_url: 'http://a'", "kv", "{policy: knorm, budget: 0.5}"),
+                ("kvpress", "attention", "eager"),
+            )
+        ),
+        *(
+            (f"models:\n  m: {{engine: kvpress, kv: {{{kv}}}}}\n", 2, says)
+            for kv, says in (
+                ("policy: snapkv", "needs a `budget`"),
+                ("policy: snapkv, budget: 0.05", r"budget.*0\.1"),
+                ("policy: snapkv, budget: 1.5", r"budget.*1"),
+                ("policy: none, budget: 0.5", "keeps every entry"),
+                ("policy: pyramid, budget: 0.5", "policy.*'snapkv'"),
             )
         ),
         ("models:\n  m:\n  engine: [\n", 4, "not valid YAML"),
@@ -132,6 +145,7 @@ NUMBERS = {
     "price.output_usd_per_mtok": (-1, 1e9),
     "price.cached_input_usd_per_mtok": (-1, 1e9),
     "vllm.tensor_parallel": (0, 65),
+    "kv.budget": (0, 0.09, 1.1),
     "vllm.gpu_memory_utilization": (0, 1.1),
     "vllm.kv_cache_gib": (0, 1e300),
     "vllm.start_timeout_s": (0, 1e300),

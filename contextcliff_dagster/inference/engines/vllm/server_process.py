@@ -16,6 +16,7 @@ from pathlib import Path
 from contextcliff_dagster.contracts import EngineError
 from contextcliff_dagster.inference.devices.process_lease import lease_descriptors
 from contextcliff_dagster.inference.engines.openai.http_client import Endpoint
+from contextcliff_dagster.inference.engines.process_log import last_words
 from contextcliff_dagster.inference.engines.vllm import process_watchdog
 from contextcliff_dagster.inference.engines.vllm.engine_args import (
     engine_args,
@@ -23,13 +24,11 @@ from contextcliff_dagster.inference.engines.vllm.engine_args import (
     vllm_version,
 )
 from contextcliff_dagster.inference.models.models_file import ModelEntry
-from contextcliff_dagster.redaction import redact
 
 SHUTDOWN_SECONDS = 10
 HEALTH_SECONDS = 10.0
 _POLL_SECONDS = 0.2
 _PORT_ATTEMPTS = 3
-_TAIL_BYTES = 20_000
 
 
 class VllmProcess:
@@ -119,14 +118,7 @@ class VllmProcess:
         """The last lines of its log that hold a text, on one line, without secrets."""
         if self._log is None:
             return "nothing"
-        with Path(self._log.name).open("rb") as log:
-            log.seek(max(os.fstat(log.fileno()).st_size - _TAIL_BYTES, 0))
-            text = log.read().decode(errors="replace")
-        lines_logged = [line.strip() for line in text.splitlines() if line.strip(" \r\n^~|")]
-        errors = [line for line in lines_logged if "Error" in line]
-        # A traceback ends with the error of the outermost process, which only says that an inner
-        # one failed.
-        return redact(" | ".join((errors or lines_logged)[-lines:]), limit=1000) or "nothing"
+        return last_words(Path(self._log.name), lines)
 
     async def stop(self) -> None:
         """End it, and all that it started; safe to call twice."""

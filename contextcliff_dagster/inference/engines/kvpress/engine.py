@@ -1,0 +1,244 @@
+"""Local weights whose KV cache keeps a share of the document's entries, chosen by a policy.
+
+A worker process computes (`worker`); one that dies is started again by the next call, and the call
+that it interrupted is a TransportError, tried again like others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any
+
+from contextcliff_dagster.contracts import EngineError
+from contextcliff_dagster.inference.engines.base import (
+    Decoding,
+    Delta,
+    NoEmbeddings,
+    PromptCount,
+    RejectedError,
+    Timing,
+    TransportError,
+    Usage,
+)
+from contextcliff_dagster.inference.engines.kvpress.worker_process import (
+    WorkerProcess,
+    kv_versions,
+)
+from contextcliff_dagster.inference.engines.transformers import dtype_of, model_path, window_of
+from contextcliff_dagster.inference.models.entry_parts import KvOptions
+from contextcliff_dagster.inference.models.identity import Identity
+from contextcliff_dagster.inference.models.models_file import ModelEntry
+from contextcliff_dagster.inference.requests.recipe import Prompt
+from contextcliff_dagster.inference.requests.shared_document import MARK
+from contextcliff_dagster.inference.weights.files import file_sha256, folder_hashes
+from contextcliff_dagster.inference.weights.gguf_header import gguf_header
+from contextcliff_dagster.reference.card import REFERENCE_MODELS, weights_path
+from contextcliff_dagster.retry import Backoff, retry
+
+H2O_BYTES = 4 << 30
+"""Most memory of the attention of one layer, which h2o writes out: scores, with the mask, and
+after the softmax, in 32 bits, for each head and each two tokens."""
+_H2O_COPIES = 3
+KEPT_BYTES = 1 << 30
+"""Most memory of the documents that are kept for further questions; one is kept whatever it has."""
+RESTARTS = 3
+
+
+def kvpress_identity(entry: ModelEntry) -> dict[str, Any]:
+    """All that decides the answers, but for the device; nothing is loaded for it."""
+    entry, path = _weights(entry)
+    kv = _options(entry)
+    versions = kv_versions(entry.name)
+    fields = {
+        "engine": "kvpress",
+        "runtime": " ".join(f"{name} {version}" for name, version in versions.items()),
+        **({"weights_sha256": file_sha256(path)} if path.is_file() else folder_hashes(path)),
+        "dtype": dtype_of(entry, path),
+        "kv": {"policy": kv.policy, "budget": kv.budget},
+        "rope_scaling": entry.rope_scaling,
+        "window_tokens": _window(entry, path),
+    }
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def _options(entry: ModelEntry) -> KvOptions:
+    return entry.kv or KvOptions(policy="none")
+
+
+def _weights(entry: ModelEntry) -> tuple[ModelEntry, Path]:
+    """The entry with its weights named, and where they are."""
+    if not entry.weights:
+        if entry.model_id not in REFERENCE_MODELS:
+            raise EngineError(
+                f"Model {entry.name!r} has engine 'kvpress' but no weights: give `weights:` a "
+                "folder of safetensors or a GGUF file in models.yaml, or as `model_id` one of "
+                f"{', '.join(REFERENCE_MODELS)}."
+            )
+        entry = entry.model_copy(update={"weights": str(weights_path(entry.model_id))})
+    return entry, model_path(entry)
+
+
+def _window(entry: ModelEntry, path: Path) -> int:
+    window = window_of(entry, path)
+    if _options(entry).policy != "h2o":
+        return window
+    longest = h2o_longest(_heads(entry, path))
+    if entry.window_tokens and entry.window_tokens > longest:
+        raise EngineError(
+            f"Model {entry.name!r}: policy h2o writes out the attention between every two tokens, "
+            f"which for this model fits {H2O_BYTES >> 30} GiB up to {longest} tokens; set "
+            f"`window_tokens` to {longest} at most in models.yaml, or take another policy."
+        )
+    return min(window, longest)
+
+
+def h2o_longest(heads: int) -> int:
+    """The longest text whose attention fits `H2O_BYTES`, in tokens."""
+    return math.isqrt(H2O_BYTES // (_H2O_COPIES * 4 * heads))
+
+
+def _heads(entry: ModelEntry, path: Path) -> int:
+    if path.is_file():
+        header = gguf_header(path)
+        heads: Any = header.get(f"{header.get('general.architecture')}.attention.head_count")
+    else:
+        heads = json.loads((path / "config.json").read_text("utf-8")).get("num_attention_heads")
+    if not isinstance(heads, int) or heads < 1:
+        raise EngineError(
+            f"Model {entry.name!r}: {path} does not say how many attention heads it has, which "
+            "bound what policy h2o can read; take another policy."
+        )
+    return heads
+
+
+class KvpressEngine(NoEmbeddings):
+    """See `base.Engine`. The worker answers one call after the other."""
+
+    def __init__(self, entry: ModelEntry) -> None:
+        self._entry, self._path = _weights(entry)
+        self._kv = _options(entry)
+        self._fields = kvpress_identity(entry)
+        single = self._path.is_file()
+        self._worker = WorkerProcess(
+            entry.name,
+            {
+                "folder": str(self._path.parent if single else self._path),
+                "gguf_file": self._path.name if single else None,
+                "dtype": dtype_of(self._entry, self._path),
+                "rope_scaling": entry.rope_scaling,
+                "threads": entry.threads,
+                "kept_bytes": KEPT_BYTES,
+            },
+        )
+        self._device = ""
+        self._restarts = 0
+        self._lock = asyncio.Lock()
+
+    @property
+    def window_tokens(self) -> int | None:
+        """The entry's window, else the trained one; for h2o at most what its memory allows."""
+        return int(self._fields["window_tokens"])
+
+    async def start(self) -> None:
+        """Start the worker, which loads the weights (seconds)."""
+        async with self._lock:
+            self._device = await self._worker.start()
+
+    async def stop(self) -> None:
+        """End the worker."""
+        async with self._lock:
+            await self._worker.stop()
+
+    def identity(self) -> Identity:
+        """Weights by hash, versions, policy and budget; and the device, once it is known."""
+        device = {"server_device": self._device} if self._device else {}
+        return Identity({**self._fields, **device})
+
+    async def count_prompt_tokens(self, prompt: Prompt) -> PromptCount | None:
+        """Exact: the weights' own chat template and tokenizer."""
+
+        async def once() -> int:
+            await self._ready()
+            async with aclosing(self._worker.ask({"op": "count", **_asked(prompt)})) as answers:  # type: ignore[type-var]
+                async for message in answers:
+                    self._raise_refusal(message)
+                    return int(message["count"])
+            raise AssertionError("the worker always answers")
+
+        backoff = Backoff(attempts=self._entry.max_attempts, deadline_s=self._entry.longest_call_s)
+        try:
+            return PromptCount(await retry(once, backoff))
+        except (TransportError, RejectedError) as error:
+            raise EngineError(f"{error}") from error
+
+    async def stream(self, prompt: Prompt, decoding: Decoding) -> AsyncIterator[Delta]:
+        """Greedy tokens as they come.
+
+        Raises:
+            TransportError: the worker died; the next call starts it again.
+            RejectedError: the prompt cannot be read so.
+            EngineError: the worker died too often, or the question precedes the document.
+        """
+        if prompt.question_first and self._kv.policy != "none":
+            raise EngineError(
+                f"Model {self._entry.name!r}: the prompt puts the question before the document, "
+                "which is to be compressed before the question is known; put {document} first in "
+                "the prompt's template."
+            )
+        await self._ready()
+        asked = {
+            "op": "answer",
+            **_asked(prompt),
+            "policy": self._kv.policy,
+            "budget": self._kv.budget,
+            "most": decoding.max_output_tokens,
+            "reuse": decoding.prefix_cache,
+        }
+        async with aclosing(self._worker.ask(asked)) as answers:  # type: ignore[type-var]
+            async for message in answers:
+                self._raise_refusal(message)
+                if "finish_reason" not in message:
+                    yield Delta(message["text"])
+                    continue
+                yield Delta(
+                    message["text"],
+                    finish_reason=message["finish_reason"],
+                    usage=Usage(*message["usage"]),
+                    timing=Timing(message["queue_ms"], message["ttft_ms"]),
+                    extra=message["extra"],
+                )
+
+    def _raise_refusal(self, message: Any) -> None:
+        if "refused" in message:
+            raise RejectedError(f"Model {self._entry.name!r} cannot answer: {message['refused']}.")
+
+    async def _ready(self) -> None:
+        """Start the worker again where it died."""
+        async with self._lock:
+            if self._worker.alive:
+                return
+            if self._restarts >= RESTARTS:
+                raise EngineError(
+                    f"Model {self._entry.name!r}: its kvpress worker died, and was started again "
+                    f"{self._restarts} times already; everything measured is kept, so give it more "
+                    "memory or a smaller window and run the same command to go on. Its last "
+                    f"messages: {self._worker.last_words()}"
+                )
+            self._restarts += 1
+            await self._worker.stop()
+            self._device = await self._worker.start()
+
+
+def _asked(prompt: Prompt) -> dict[str, Any]:
+    """The prompt as the worker reads it; its outline shows where the document ends."""
+    outline = None if prompt.outline is None else _texts(prompt.outline)
+    return {"prompt": _texts(prompt), "outline": outline, "mark": MARK}
+
+
+def _texts(prompt: Prompt) -> dict[str, Any]:
+    return {"mode": prompt.mode, "messages": prompt.as_dicts(), "text": prompt.text}
