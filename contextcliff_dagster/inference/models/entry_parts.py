@@ -115,13 +115,18 @@ KvPolicy = Literal[
 class KvOptions(Strict):
     """Which entries of the KV cache are kept once the document is read."""
 
-    policy: KvPolicy = Field(description="How the entries to keep are chosen", examples=["snapkv"])
+    policy: KvPolicy = Field(
+        description="How the entries to keep are chosen",
+        examples=["snapkv"],
+        json_schema_extra={"with": {"budget": 0.2}},
+    )
     budget: Amount = Field(
         default=1.0,
         ge=0.1,
         le=1,
         description="Share of the document's entries that is kept",
         examples=[0.2],
+        json_schema_extra={"with": {"policy": "snapkv"}},
     )
 
     @pydantic.field_validator("policy", mode="before")

@@ -13,6 +13,7 @@ from contextcliff_dagster.inference.engines.open_engine import declared_identity
 from contextcliff_dagster.inference.execution.cost_estimate import estimate
 from contextcliff_dagster.inference.models import engine_table
 from contextcliff_dagster.inference.models.engine_table import EngineSpec
+from contextcliff_dagster.inference.models.entry_parts import KvOptions
 from contextcliff_dagster.inference.models.models_file import (
     ModelEntry,
     Price,
@@ -159,7 +160,7 @@ def numbers_of(model: type[pydantic.BaseModel], before: str = "") -> set[str]:
     names = set()
     for name, field in model.model_fields.items():
         text = str(field.annotation)
-        for inner in (Price, VllmOptions):
+        for inner in (KvOptions, Price, VllmOptions):
             if inner.__name__ in text:
                 names |= numbers_of(inner, f"{name}.")
         names |= (
@@ -175,6 +176,8 @@ def test_every_number_has_bounds_and_takes_nothing_else(tmp_path: Path) -> None:
         others = {"input_usd_per_mtok": 1, "output_usd_per_mtok": 1} if block == "price" else {}
         rest = "".join(f", {other}: 1" for other in others if other != key)
         engine = "vllm, weights: m" if block == "vllm" else "openai, base_url: 'http://x/v1'"
+        if block == "kv":
+            engine, rest = "kvpress", ", policy: snapkv"
         if name == "threads":
             engine = "llamacpp, weights: m.gguf"
         for value in (*values, *NO_NUMBERS):

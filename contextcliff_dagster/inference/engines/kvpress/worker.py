@@ -1,10 +1,10 @@
 """Local weights with a compressed KV cache: the process that engine `kvpress` starts.
 
 It runs in an environment of torch, transformers and kvpress, and imports nothing of this package
-but `pressing`; its argument is the settings as JSON. Requests and answers are JSON lines on stdin and stdout; it ends
-with its stdin. What precedes the question is read and pressed before the question is known; the
-question follows at the positions that it has in the whole prompt. What was read is kept, with the
-scores of its entries, for further questions and budgets.
+but `pressing`; its argument is the settings as JSON. Requests and answers are JSON lines on stdin
+and stdout; it ends with its stdin. What precedes the question is read and pressed before the
+question is known; the question follows at the positions that it has in the whole prompt. What was
+read is kept, with the scores of its entries, for further questions and budgets.
 
 Policies, as kvpress scores them: SnapKV (Li et al. 2024), H2O (Zhang et al. 2023; here: the mean
 attention that an entry received), StreamingLLM (Xiao et al. 2024), key norms (Devoto et al. 2024),

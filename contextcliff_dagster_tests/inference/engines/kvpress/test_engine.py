@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -22,7 +23,7 @@ from contextcliff_dagster.inference.engines.kvpress.worker_process import (
     PYTHON_VARIABLE,
     kv_versions,
 )
-from contextcliff_dagster.inference.engines.reference import ReferenceEngine
+from contextcliff_dagster.inference.engines.session import EngineSession
 from contextcliff_dagster.inference.execution.single_request import Answer, ask
 from contextcliff_dagster.inference.models.entry_parts import KvOptions
 from contextcliff_dagster.inference.models.models_file import ModelEntry
@@ -35,6 +36,7 @@ from contextcliff_dagster_tests.support.records.calls import LedgerSample, refer
 needs_kv = [pytest.mark.kv, pytest.mark.timeout(900)]
 T = TypeVar("T")
 
+ANEW = Decoding(8, prefix_cache=False)
 POLICIES = ["snapkv", "h2o", "streaming_llm", "knorm", "tova", "expected_attention", "random"]
 SAMPLE = LedgerSample(1, 6, max_tokens=600, questions=2)
 RECIPES = [
@@ -51,34 +53,34 @@ def entry(policy: str | None = None, budget: float | None = None, **changes: Any
     return ModelEntry.model_validate({"name": "pressed", **values, **changes})
 
 
-def prompts(recipe: Recipe = Recipe(template="{document}{question}"), n: int = 6) -> list[Prompt]:
+PLAIN = Recipe(template="{document}{question}")
+
+
+def prompts(recipe: Recipe = PLAIN, n: int = 6) -> list[Prompt]:
     return [
-        recipe.render(
-            SharedText(SAMPLE.document_text(s.example.document_id)), s.example.question
-        )
+        recipe.render(SharedText(SAMPLE.document_text(s.example.document_id)), s.example.question)
         for s in SAMPLE.planned("b00", n)
     ]
 
 
-def with_engine(engine: Any, work: Callable[[Any], Awaitable[T]]) -> T:
-    async def main() -> T:
-        await engine.start()
-        try:
-            return await work(engine)
-        finally:
-            await engine.stop()
-            await engine.stop()
+@pytest.fixture(scope="module")
+def session() -> Iterator[EngineSession]:
+    """One worker for all: it takes seconds to import torch."""
+    with EngineSession(entry()) as started:
+        yield started
 
-    return asyncio.run(main())
+
+def run(session: EngineSession, work: Callable[[Any], Coroutine[Any, Any, T]]) -> T:
+    return session.submit(work(pressed(session.engine, "none", 1.0))).result(timeout=600)
 
 
 async def answers(engine: Any, asked: list[Prompt], most: int = 8) -> list[Answer]:
     return [await ask(engine, prompt, Decoding(most)) for prompt in asked]
 
 
-def pressed(engine: KvpressEngine, policy: str, budget: float) -> KvpressEngine:
+def pressed(engine: Any, policy: str, budget: float) -> Any:
     """The same worker under another policy: its protocol takes one with each request."""
-    engine._kv = KvOptions(policy=policy, budget=budget)  # type: ignore[arg-type]
+    engine._kv = KvOptions.model_validate({"policy": policy, "budget": budget})
     return engine
 
 
@@ -89,7 +91,7 @@ def texts(given: list[Answer]) -> list[tuple[str, str | None]]:
 class TestReferenceModel:
     pytestmark = needs_kv
 
-    def test_policy_none_answers_as_the_built_in_runtime(self) -> None:
+    def test_policy_none_answers_as_the_built_in_runtime(self, session: EngineSession) -> None:
         asked = [prompt for recipe in RECIPES for prompt in prompts(recipe)]
 
         async def work(engine: Any) -> list[Any]:
@@ -98,11 +100,14 @@ class TestReferenceModel:
             assert [answer.usage.prompt_tokens for answer in given if answer.usage] == counts
             return [counts, texts(given)]
 
-        ours = with_engine(ReferenceEngine(reference_entry()), work)
-        assert with_engine(KvpressEngine(entry()), work) == ours
+        with EngineSession(reference_entry()) as judge:
+            ours = judge.submit(work(judge.engine)).result(timeout=600)
+        assert run(session, work) == ours
         assert len({text for text, _ in ours[1]}) > 3
 
-    def test_a_budget_of_one_changes_no_answer_and_a_smaller_one_keeps_its_share(self) -> None:
+    def test_a_budget_of_one_changes_no_answer_and_a_smaller_one_keeps_its_share(
+        self, session: EngineSession
+    ) -> None:
         async def work(engine: KvpressEngine) -> None:
             whole = texts(await answers(pressed(engine, "none", 1.0), prompts()))
             changed = {}
@@ -124,73 +129,67 @@ class TestReferenceModel:
                     changed[policy, budget] = texts(given) != whole
             assert all(changed[policy, 0.1] for policy in POLICIES)
 
-        with_engine(KvpressEngine(entry()), work)
+        run(session, work)
 
-    def test_scores_of_another_budget_are_those_of_a_fresh_worker(self) -> None:
+    def test_scores_of_another_budget_are_those_of_a_document_read_anew(
+        self, session: EngineSession
+    ) -> None:
         asked = prompts()[:2]
 
-        async def after_others(engine: KvpressEngine) -> list[Any]:
+        async def work(engine: KvpressEngine) -> None:
             for policy in POLICIES:
                 await answers(pressed(engine, policy, 0.9), asked)
-            return [
-                texts(await answers(pressed(engine, policy, 0.4), asked)) for policy in POLICIES
-            ]
+                reused = await answers(pressed(engine, policy, 0.4), asked)
+                anew = [await ask(engine, prompt, ANEW) for prompt in asked]
+                assert all(answer.usage and answer.usage.cached_tokens for answer in reused)
+                assert not any(answer.usage and answer.usage.cached_tokens for answer in anew)
+                assert texts(reused) == texts(anew), policy
 
-        async def afresh(engine: KvpressEngine) -> list[Any]:
-            found = []
-            for policy in POLICIES:
-                decoding = Decoding(8, prefix_cache=False)
-                pressed(engine, policy, 0.4)
-                given = [await ask(engine, prompt, decoding) for prompt in asked]
-                assert all(answer.usage and not answer.usage.cached_tokens for answer in given)
-                found.append(texts(given))
-            return found
+        run(session, work)
 
-        reused = with_engine(KvpressEngine(entry()), after_others)
-        assert with_engine(KvpressEngine(entry()), afresh) == reused
-
-    def test_a_killed_worker_is_started_again_and_nothing_is_lost(self) -> None:
-        async def work(engine: KvpressEngine) -> list[Any]:
-            before = await answers(engine, prompts()[:2])
+    def test_a_killed_worker_is_started_again_and_nothing_is_lost(
+        self, session: EngineSession
+    ) -> None:
+        async def work(engine: KvpressEngine) -> None:
+            pressed(engine, "knorm", 0.8)
+            before = await answers(engine, prompts()[:3])
             first = engine._worker.pid
             assert first
-            stream = engine.stream(prompts()[2], Decoding(200))
             with pytest.raises(TransportError, match="worker died"):
-                async for _ in stream:
+                async for _ in engine.stream(prompts()[2], Decoding(200)):
                     os.kill(first, signal.SIGKILL)
-            again = await answers(engine, prompts()[:3])
+            assert texts(await answers(engine, prompts()[:3])) == texts(before)
             assert engine._worker.pid not in (None, first)
-            assert texts(again[:2]) == texts(before)
-            return texts(again)
 
-        kept = entry("knorm", 0.8)
-        undisturbed = with_engine(KvpressEngine(kept), lambda e: answers(e, prompts()[:3]))
-        assert with_engine(KvpressEngine(kept), work) == texts(undisturbed)
+        run(session, work)
 
-    def test_an_answer_that_is_left_early_makes_room_for_the_next(self) -> None:
+    def test_an_answer_that_is_left_early_makes_room_for_the_next(
+        self, session: EngineSession
+    ) -> None:
         async def work(engine: KvpressEngine) -> None:
-            async for _ in (stream := engine.stream(prompts()[0], Decoding(7000))):
-                break
-            await stream.aclose()  # type: ignore[attr-defined]
+            pressed(engine, "random", 0.1)  # then this model never ends by itself
+            async with aclosing(engine.stream(prompts()[0], Decoding(7000))) as stream:  # type: ignore[type-var]
+                async for _ in stream:
+                    break
             async with asyncio.timeout(5):
                 (answer,) = await answers(engine, prompts()[:1], most=4)
             assert answer.finish_reason
 
-        # A model of 8,192 tokens writes for longer than that, unless it ends by itself.
-        with_engine(KvpressEngine(entry("random", 0.1)), work)
+        run(session, work)
 
-    def test_a_prompt_that_cannot_be_pressed_is_refused(self) -> None:
+    def test_a_prompt_that_cannot_be_pressed_is_refused(self, session: EngineSession) -> None:
         early = Recipe(template="{question}{document}")
         bare = Recipe().render("no document that the engine knows of", "What?")
 
         async def work(engine: KvpressEngine) -> None:
+            assert await answers(engine, [bare, *prompts(early)[:1]])
+            pressed(engine, "tova", 0.5)
             with pytest.raises(EngineError, match="the question before the document"):
                 await answers(engine, prompts(early)[:1])
             with pytest.raises(RejectedError, match="names no document"):
                 await answers(engine, [bare])
-            assert await answers(pressed(engine, "none", 1.0), [bare, *prompts(early)[:1]])
 
-        with_engine(KvpressEngine(entry("tova", 0.5)), work)
+        run(session, work)
 
     def test_policy_and_budget_are_in_the_identity(self) -> None:
         fields = [
@@ -211,10 +210,11 @@ class TestReferenceModel:
     def test_weights_that_cannot_be_loaded_are_one_sentence(self, tmp_path: Path) -> None:
         (tmp_path / "config.json").write_text('{"max_position_embeddings": 64}')
 
-        async def work(engine: KvpressEngine) -> None: ...
-
-        with pytest.raises(EngineError, match="engine kvpress cannot load") as caught:
-            with_engine(KvpressEngine(entry(weights=str(tmp_path))), work)
+        with (
+            pytest.raises(EngineError, match="engine kvpress cannot load") as caught,
+            EngineSession(entry(weights=str(tmp_path))),
+        ):
+            pass
         assert "\n" not in str(caught.value)
 
 
@@ -237,7 +237,8 @@ def test_a_gguf_file_is_read_dequantised() -> None:
                 assert abs(answer.extra["kv_kept"] - 0.3 * answer.extra["kv_tokens"]) <= 1  # type: ignore[operator]
                 assert answer.text
 
-    with_engine(KvpressEngine(entry(model_id="small", weights=LOCAL_MODEL_FILE)), work)
+    with EngineSession(entry(model_id="small", weights=LOCAL_MODEL_FILE)) as started:
+        run(started, work)
 
 
 def test_without_its_environment_the_command_to_make_it_is_named(
