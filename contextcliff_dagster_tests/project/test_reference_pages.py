@@ -64,8 +64,8 @@ def test_every_key_has_a_meaning_and_an_example_that_is_valid(
     whole = {**base, within: given} if within else {**base, **given}
     if whole.get("engine", "openai") != "openai":
         del whole["base_url"]
-    if within == "vllm":
-        whole = {"name": "m", "engine": "vllm", within: given}
+    if engine := {"vllm": "vllm", "kv": "kvpress"}.get(within):
+        whole = {"name": "m", "engine": engine, within: given}
     checked = root.model_validate(yaml.safe_load(yaml.safe_dump(whole)))
     part = getattr(checked, within) if within else checked
     value = getattr(part, key)

@@ -77,6 +77,7 @@ class WorkerProcess:
         self._listener: asyncio.Task[None] | None = None
         self._waiting: dict[int, asyncio.Queue[Message | None]] = {}
         self._numbers = count(1)
+        self._ended = False
 
     @property
     def pid(self) -> int | None:
@@ -86,7 +87,7 @@ class WorkerProcess:
     @property
     def alive(self) -> bool:
         """Whether it runs, and its answers are read."""
-        return self._listener is not None and not self._listener.done()
+        return self._listener is not None and not self._ended
 
     async def start(self) -> str:
         """Start it, wait until the weights are loaded, and return the name of its device.
@@ -132,6 +133,7 @@ class WorkerProcess:
                 f"Model {self._model!r}: engine kvpress cannot load {self._settings['folder']} "
                 f"({reason}); correct its entry in models.yaml, or fetch the weights again."
             )
+        self._ended = False
         self._listener = asyncio.create_task(self._listen(process.stdout))
         return str(ready["device"])
 
@@ -142,6 +144,7 @@ class WorkerProcess:
                 if (waiting := self._waiting.get(message["id"])) is not None:
                     waiting.put_nowait(message)
         finally:
+            self._ended = True
             for waiting in self._waiting.values():
                 waiting.put_nowait(None)
 
