@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
+import shutil
 import signal
+import subprocess
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import aclosing
 from pathlib import Path
@@ -21,6 +24,7 @@ from contextcliff_dagster.inference.engines.kvpress.engine import (
 )
 from contextcliff_dagster.inference.engines.kvpress.worker_process import (
     PYTHON_VARIABLE,
+    kv_python,
     kv_versions,
 )
 from contextcliff_dagster.inference.engines.session import EngineSession
@@ -30,6 +34,8 @@ from contextcliff_dagster.inference.models.models_file import ModelEntry
 from contextcliff_dagster.inference.requests.recipe import Prompt, Recipe
 from contextcliff_dagster.inference.requests.shared_document import SharedText
 from contextcliff_dagster.inference.weights.files import LOCAL_MODEL_FILE
+from contextcliff_dagster.reference.card import weights_path
+from contextcliff_dagster.store import PACKAGE
 from contextcliff_dagster_tests.support.files.source_lines import source_documents
 from contextcliff_dagster_tests.support.records.calls import LedgerSample, reference_entry
 
@@ -68,6 +74,20 @@ def session() -> Iterator[EngineSession]:
     """One worker for all: it takes seconds to import torch."""
     with EngineSession(entry()) as started:
         yield started
+
+
+@pytest.fixture(scope="module")
+def endless(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A folder of the reference model's weights with an end token that it never writes."""
+    folder = tmp_path_factory.mktemp("weights") / "endless"
+    shutil.copytree(weights_path("reference-short"), folder)
+    for name, key, end in (
+        ("generation_config.json", "eos_token_id", 3),
+        ("tokenizer_config.json", "eos_token", "<|system|>"),
+    ):
+        path = folder / name
+        path.write_text(json.dumps({**json.loads(path.read_text()), key: end}))
+    return str(folder)
 
 
 def run(session: EngineSession, work: Callable[[Any], Coroutine[Any, Any, T]]) -> T:
@@ -147,37 +167,32 @@ class TestReferenceModel:
 
         run(session, work)
 
-    def test_a_killed_worker_is_started_again_and_nothing_is_lost(
-        self, session: EngineSession
-    ) -> None:
+    def test_a_killed_worker_is_started_again_and_nothing_is_lost(self, endless: str) -> None:
         async def work(engine: KvpressEngine) -> None:
             pressed(engine, "knorm", 0.8)
             before = await answers(engine, prompts()[:3])
             first = engine._worker.pid
             assert first
-            pressed(engine, "random", 0.1)  # then this model never ends by itself
             with pytest.raises(TransportError, match="worker died"):
                 async for _ in engine.stream(prompts()[2], Decoding(7000)):
                     os.kill(first, signal.SIGKILL)
-            pressed(engine, "knorm", 0.8)
             assert texts(await answers(engine, prompts()[:3])) == texts(before)
             assert engine._worker.pid not in (None, first)
 
-        run(session, work)
+        with EngineSession(entry(weights=endless)) as started:
+            run(started, work)
 
-    def test_an_answer_that_is_left_early_makes_room_for_the_next(
-        self, session: EngineSession
-    ) -> None:
+    def test_an_answer_that_is_left_early_makes_room_for_the_next(self, endless: str) -> None:
         async def work(engine: KvpressEngine) -> None:
-            pressed(engine, "random", 0.1)  # then this model never ends by itself
             async with aclosing(engine.stream(prompts()[0], Decoding(7000))) as stream:  # type: ignore[type-var]
                 async for _ in stream:
                     break
             async with asyncio.timeout(5):
-                (answer,) = await answers(engine, prompts()[:1], most=4)
-            assert answer.finish_reason
+                (answer,) = await answers(engine, prompts()[:1], most=50)
+            assert answer.finish_reason == "length"
 
-        run(session, work)
+        with EngineSession(entry(weights=endless)) as started:
+            run(started, work)
 
     def test_a_prompt_that_cannot_be_pressed_is_refused(self, session: EngineSession) -> None:
         early = Recipe(template="{question}{document}")
@@ -241,6 +256,30 @@ def test_a_gguf_file_is_read_dequantised() -> None:
 
     with EngineSession(entry(model_id="small", weights=LOCAL_MODEL_FILE)) as started:
         run(started, work)
+
+
+@pytest.mark.kv
+def test_the_question_is_read_at_its_own_positions() -> None:
+    """As with all entries under a mask that hides those which were not kept."""
+    settings = {
+        "folder": str(weights_path("reference-short")),
+        "gguf_file": None,
+        "threads": 1,
+        "dtype": "float32",
+        "rope_scaling": None,
+        "kept_bytes": 0,
+    }
+    arguments = PACKAGE, json.dumps(settings)
+    done = subprocess.run(
+        [kv_python(), "-I", Path(__file__).with_name("masked_attention.py"), *arguments],
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    same, elsewhere, token, expected = json.loads(done.stdout.splitlines()[-1])
+    assert same < 1e-4 < 1 < elsewhere
+    assert token == expected
 
 
 def test_without_its_environment_the_command_to_make_it_is_named(
