@@ -153,7 +153,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     """A test marked by what it needs (`requirements`) runs only where that is."""
     for name in (
         "browser", "postgres", "celery", "ray", "torch", "vllm", "local_model", "log_tools",
-        "gateway_tools",
+        "gateway_tools", "kv",
     ):  # fmt: skip
         if item.get_closest_marker(name):
             require(name)
