@@ -211,7 +211,11 @@ def _by_name(options: StudyOptions) -> Study:
     dataset = options.dataset
     if dataset not in (None, DEFAULT_STUDY):
         studies = load_studies()
-        own = [key for key, study in studies.items() if study.corpus.kind != "reference"]
+        own = [
+            key
+            for key, study in studies.items()
+            if study.has_corpus and study.corpus.kind != "reference"
+        ]
         if dataset not in own:
             raise no_such_data_set(dataset, [DEFAULT_STUDY, *own])
     study = find_study(options.study or dataset or DEFAULT_STUDY)

@@ -64,6 +64,8 @@ NOT_RUN = {
     "profile local": "needs the same model; what follows is run without it",
     "profile continuation-local": "needs a model and novels, and an hour of two cores",
     "profile utilization-local": "needs the same model, and half an hour of two cores",
+    "profile visibility-local": "needs the same model, and minutes of two cores",
+    "profile visibility-local-free": "likewise",
     "profile prose": "is a study on a text of one's own; tests of the experiment measure one",
     "export local exported/local.zip": "is measured with that model",
     "serve reference-long": "serves until it is stopped; test_serve.py",
