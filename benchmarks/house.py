@@ -20,7 +20,7 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE, TESTS = "contextcliff_dagster", "contextcliff_dagster_tests"
 MOST_ROOMS, MOST_FILES, MANY_FILES = 12, 20, 16
-MOST_LINES, LONG_FILE, MOST_PARAMETERS = 104_000, 300, 6
+MOST_LINES, LONG_FILE, MOST_PARAMETERS = 112_000, 300, 6
 
 
 class Figure(NamedTuple):
