@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,10 +12,14 @@ import numpy as np
 from contextcliff_dagster.contracts import UNSCORED_TAGS, ContextCliffError
 from contextcliff_dagster.experiments.visibility.axes import AXES, PlannedRun, runs_of
 from contextcliff_dagster.experiments.visibility.baselines.curves import area_under_curve
-from contextcliff_dagster.experiments.visibility.behaviour.measures import Step, behaviour_of
+from contextcliff_dagster.experiments.visibility.behaviour.measures import behaviour_of
+from contextcliff_dagster.experiments.visibility.behaviour.step_columns import (
+    STEP_COLUMNS,
+    start_of,
+    step_of,
+)
 from contextcliff_dagster.experiments.visibility.results import OUTCOMES, MissingRun, OutcomeName
 from contextcliff_dagster.experiments.visibility.tasks.catalogue import task_named
-from contextcliff_dagster.experiments.visibility.tasks.clamping import ClampEvent, Reason
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -110,10 +113,7 @@ def runs_of_records(records: pd.DataFrame, section: VisibilitySection) -> Runs:
     )
 
 
-_COLUMNS = (
-    *("step", "failure", "chosen_by", "unparsable", "proposed", "events", "base_config", "config"),
-    *("regret", "start_config", "start_regret"),
-)
+_COLUMNS = (*("step", "failure", *STEP_COLUMNS, "regret", "start_config", "start_regret"),)
 
 
 def _rows_by_run(records: pd.DataFrame) -> dict[str, list[dict[str, Any]]]:
@@ -142,26 +142,9 @@ def _behaviour(
     spaces: Mapping[str, Space], run: PlannedRun, rows: Sequence[Mapping[str, Any]]
 ) -> list[float | None]:
     """The outcomes after regret and area."""
-    start = Step(json.loads(rows[0]["start_config"]), "start")
-    steps = [start, *(_step(row) for row in rows)]
+    steps = [start_of(rows[0]), *map(step_of, rows)]
     measured = behaviour_of(spaces[run.benchmark], steps)
     return [getattr(measured, name) for name in OUTCOMES[2:]]
-
-
-def _step(row: Mapping[str, Any]) -> Step:
-    return Step(
-        config=json.loads(row["config"]),
-        source=row["chosen_by"],
-        proposed=json.loads(row["proposed"]) if isinstance(row["proposed"], str) else None,
-        unparsable=_known(row["unparsable"]) and bool(row["unparsable"]),
-        events=tuple(_event(one) for one in json.loads(row["events"])),
-        base=json.loads(row["base_config"]),
-    )
-
-
-def _event(one: Mapping[str, Any]) -> ClampEvent:
-    reason = Reason(one["reason"])
-    return ClampEvent(one["parameter"], one["proposed"], one["executed"], reason)
 
 
 def _numbered(keys: Sequence[Any]) -> Ints:

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from contextcliff_dagster.experiments.visibility.agent.prompts import TEMPLATE, prompt_of
-from contextcliff_dagster.experiments.visibility.agent.replies import parse_reply
-from contextcliff_dagster.experiments.visibility.agent.state import RunState, ShownTrial, Usage
+from contextcliff_dagster.experiments.visibility.agent.prompts import TEMPLATE
+from contextcliff_dagster.experiments.visibility.agent.state import Usage
 from contextcliff_dagster.experiments.visibility.axes import PlannedRun, runs_of
 from contextcliff_dagster.experiments.visibility.baselines.curves import reported_scores
 from contextcliff_dagster.experiments.visibility.baselines.search import Trial
+from contextcliff_dagster.experiments.visibility.behaviour.step_columns import as_json, columns_of
 from contextcliff_dagster.experiments.visibility.landscape.regret import normalised_regret
-from contextcliff_dagster.experiments.visibility.landscape.strata import start_of
+from contextcliff_dagster.experiments.visibility.runs.tuning import Bench
 from contextcliff_dagster.experiments.visibility.tasks.catalogue import task_named
-from contextcliff_dagster.experiments.visibility.tasks.clamping import clamp
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -26,23 +25,40 @@ if TYPE_CHECKING:
     from contextcliff_dagster.experiments.visibility.controls.agents import ScriptedAgent
     from contextcliff_dagster.experiments.visibility.landscape.table import Landscape
     from contextcliff_dagster.experiments.visibility.section import VisibilitySection
-    from contextcliff_dagster.experiments.visibility.tasks.parameters import Config
+    from contextcliff_dagster.experiments.visibility.tasks.parameters import Config, Space
     from contextcliff_dagster.experiments.visibility.tasks.task import Evaluation
 
 _CHARACTERS_A_TOKEN = 4
 
 
 @dataclass(frozen=True, eq=False)
-class Tabulated:
-    """Landscapes by benchmark; scores of any configuration are those of the nearest one.
+class _TableScores:
+    """A seed has the split of its number modulo the splits of the landscape."""
 
-    A seed has the split of its number modulo the splits of the landscape.
-    """
+    landscape: Landscape
+    space: Space
+    _objectives: dict[int, Callable[[Config], Evaluation]] = field(default_factory=dict)
+
+    def evaluation(self, config: Config, split: int) -> Evaluation:
+        number = split % len(self.landscape.splits)
+        if number not in self._objectives:
+            self._objectives[number] = self.landscape.objective(self.space, number)
+        return self._objectives[number](config)
+
+
+@dataclass(frozen=True, eq=False)
+class Tabulated:
+    """Landscapes by benchmark; scores of any configuration are those of the nearest one."""
 
     landscapes: Mapping[str, Landscape]
-    _objectives: dict[tuple[str, int], Callable[[Config], Evaluation]] = field(
-        default_factory=dict, repr=False
-    )
+
+    @cached_property
+    def _benches(self) -> dict[str, Bench]:
+        tasks = {name: task_named(name) for name in self.landscapes}
+        return {
+            name: Bench(tasks[name], _TableScores(landscape, tasks[name].space), landscape)
+            for name, landscape in self.landscapes.items()
+        }
 
     def records(
         self, agent: ScriptedAgent, section: VisibilitySection, draw: int = 0
@@ -64,60 +80,20 @@ class Tabulated:
 
     def _rows(
         self, agent: ScriptedAgent, run: PlannedRun, steps: int, draw: int
-    ) -> list[dict[str, Any]]:
-        task, landscape = task_named(run.benchmark), self.landscapes[run.benchmark]
-        objective = self._objective(run)
+    ) -> Iterator[dict[str, Any]]:
+        bench, landscape = self._benches[run.benchmark], self.landscapes[run.benchmark]
         rng = np.random.default_rng([draw, *run.key.encode()])
-        start: Config = task.space.start
-        if run.axes.start != "default":
-            start = start_of(landscape, run.axes.start, run.seed).config
-        trials = [Trial(start, objective(start))]
-        state = RunState((ShownTrial(start, trials[0].evaluation.validation, "start"),))
-        rows = []
-        for step in range(1, steps + 1):
-            document, question = prompt_of(task, run.axes, state)
+        history = bench.begin(run)
+        for _ in range(steps):
+            document, question = bench.prompt(run, history)
             prompt = TEMPLATE.format(document=document, question=question)
             reply = agent(prompt, rng)
-            parsed, base = parse_reply(reply), state.current(task, run.axes).config
-            clamped = clamp(task.space, parsed.proposal)
-            config = clamped.onto(base)
-            trials.append(Trial(config, objective(config)))
-            chosen_by = "model" if clamped.values else "fallback"
-            shown = ShownTrial(config, trials[-1].evaluation.validation, chosen_by)  # type: ignore[arg-type]
             usage = Usage(len(prompt) // _CHARACTERS_A_TOKEN, len(reply) // _CHARACTERS_A_TOKEN)
-            state = state.after(shown, usage)
-            rows.append(
-                {
-                    "run": run.key,
-                    "step": step,
-                    "failure": None,
-                    "chosen_by": chosen_by,
-                    "unparsable": parsed.unparsable,
-                    "proposed": json.dumps(parsed.recorded),
-                    "events": json.dumps([asdict(event) for event in clamped.events]),
-                    "base_config": json.dumps(dict(base)),
-                    "config": json.dumps(config),
-                }
-            )
-        return self._with_regret(rows, trials, landscape)
-
-    def _objective(self, run: PlannedRun) -> Callable[[Config], Evaluation]:
-        landscape = self.landscapes[run.benchmark]
-        split = run.seed % len(landscape.splits)
-        key = run.benchmark, split
-        if key not in self._objectives:
-            space = task_named(run.benchmark).space
-            self._objectives[key] = landscape.objective(space, split)
-        return self._objectives[key]
-
-    def _with_regret(
-        self, rows: list[dict[str, Any]], trials: list[Trial], landscape: Landscape
-    ) -> list[dict[str, Any]]:
-        higher = landscape.higher_is_better
-        regret = normalised_regret(
-            reported_scores(trials, higher_is_better=higher), landscape.best, landscape.worst
-        )
-        start = {"start_config": json.dumps(dict(trials[0].config)), "start_regret": regret[0]}
-        return [
-            row | start | {"regret": after} for row, after in zip(rows, regret[1:], strict=True)
-        ]
+            history = bench.after(run, history, reply, usage)
+        trials = [Trial(one.step.config, one.scores) for one in history]
+        reported = reported_scores(trials, higher_is_better=landscape.higher_is_better)
+        start, *regrets = normalised_regret(reported, landscape.best, landscape.worst)
+        begun = {"start_config": as_json(history[0].step.config), "start_regret": start}
+        for number, (tried, regret) in enumerate(zip(history[1:], regrets, strict=True), start=1):
+            same = {"run": run.key, "step": number, "failure": None, "regret": regret}
+            yield same | begun | columns_of(tried.step)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from contextcliff_dagster.experiments.visibility.behaviour.measures import Step
-from contextcliff_dagster.experiments.visibility.tasks.clamping import ClampEvent, Reason
+from contextcliff_dagster.experiments.visibility.behaviour.step_columns import start_of, step_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +60,7 @@ def recorded_run(rows: Iterable[Mapping[str, Any]]) -> RecordedRun:
     first = ordered[0]
     start = RecordedStep(
         0,
-        Step(json.loads(first["start_config"]), "start"),
+        start_of(first),
         _known(first["start_validation"]),
         _known(first["start_test"]),
         _known(first["start_regret"]),
@@ -75,28 +74,15 @@ def recorded_run(rows: Iterable[Mapping[str, Any]]) -> RecordedRun:
 
 
 def _recorded_step(row: Mapping[str, Any]) -> RecordedStep:
-    proposed, unparsable = row["proposed"], row["unparsable"]
-    step = Step(
-        config=json.loads(row["config"]),
-        source="model" if row["chosen_by"] == "model" else "fallback",
-        proposed=json.loads(proposed) if isinstance(proposed, str) else None,
-        unparsable=unparsable is not None and unparsable == unparsable and bool(unparsable),
-        events=tuple(_event(one) for one in json.loads(row["events"])),
-        base=json.loads(row["base_config"]),
-    )
     failure = row["failure"]
     return RecordedStep(
         int(row["step"]),
-        step,
+        step_of(row),
         _known(row["validation"]),
         _known(row["reported"]),
         _known(row["regret"]),
         failure if isinstance(failure, str) else None,
     )
-
-
-def _event(one: Mapping[str, Any]) -> ClampEvent:
-    return ClampEvent(one["parameter"], one["proposed"], one["executed"], Reason(one["reason"]))
 
 
 def _known(value: Any) -> float | None:

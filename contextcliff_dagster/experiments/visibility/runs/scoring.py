@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from contextcliff_dagster.contracts import EVAL_RECORDS, FailureTag
 from contextcliff_dagster.experiments.visibility.axes import AXES, PlannedRun
 from contextcliff_dagster.experiments.visibility.baselines.curves import reported_scores
 from contextcliff_dagster.experiments.visibility.baselines.search import Trial
+from contextcliff_dagster.experiments.visibility.behaviour.step_columns import (
+    as_json,
+    columns_of,
+)
 from contextcliff_dagster.experiments.visibility.landscape.regret import normalised_regret
 from contextcliff_dagster.experiments.visibility.runs.sources import usage_of
 from contextcliff_dagster.experiments.visibility.runs.tuning import Bench, Benches, History
 
 if TYPE_CHECKING:
     from contextcliff_dagster.experiments.visibility.behaviour.measures import Step
-    from contextcliff_dagster.experiments.visibility.tasks.parameters import Config
 
 SCORING_VERSION = "visibility 1"
 _SCORED = ("em", "f1", "contained", "score", "parsed_answer", "failed", "failure")
@@ -74,7 +75,7 @@ def _records(
 def _of_start(bench: Bench, history: History) -> dict[str, Any]:
     start = history[0]
     return {
-        "start_config": _json(start.step.config),
+        "start_config": as_json(start.step.config),
         "start_validation": _known(start.scores.validation),
         "start_test": _known(start.scores.test),
         "start_regret": _regret(bench, start.scores.test),
@@ -89,12 +90,7 @@ def _of_step(bench: Bench, history: History, answer: Mapping[str, Any]) -> dict[
     regret = _regret(bench, reported)
     failure = no_answer or _failure(step, str(answer.get("raw_output") or ""))
     return {
-        "chosen_by": step.source,
-        "unparsable": step.unparsable,
-        "proposed": None if step.proposed is None else _json(step.proposed),
-        "events": _json([asdict(event) for event in step.events]),
-        "base_config": _json(step.base or {}),
-        "config": _json(step.config),
+        **columns_of(step),
         "validation": _known(last.scores.validation),
         "test": _known(last.scores.test),
         "reported": _known(reported),
@@ -121,7 +117,3 @@ def _regret(bench: Bench, score: float) -> float:
 
 def _known(score: float) -> float | None:
     return score if score - score == 0 else None
-
-
-def _json(value: Config | object) -> str:
-    return json.dumps(value, ensure_ascii=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from contextcliff_dagster.experiments.visibility.agent.prompts import prompt_of
 from contextcliff_dagster.experiments.visibility.agent.replies import parse_reply
@@ -40,6 +40,13 @@ History: TypeAlias = tuple[Tried, ...]
 """The start, then the steps so far."""
 
 
+class Scores(Protocol):
+    """Where the scores of configurations come from."""
+
+    def evaluation(self, config: Config, split: int) -> Evaluation:
+        """Return the scores of a configuration on the split of a seed; see `Trainings`."""
+
+
 @dataclass(frozen=True)
 class Bench:
     """A benchmark as runs use it.
@@ -52,7 +59,7 @@ class Bench:
     """
 
     task: Task
-    trainings: Trainings
+    trainings: Scores
     landscape: Landscape | None
     _starts: dict[tuple[str, int], Tried] = field(default_factory=dict, repr=False)
 
