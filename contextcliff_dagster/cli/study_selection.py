@@ -90,11 +90,11 @@ def _note_models_file_elsewhere(study: Study, file: Path) -> None:
     """Of a file in another folder: entries there may be another person's, and are not read."""
     from contextcliff_dagster.inference.models.models_file import load_models
 
-    there = file.absolute().parent / "models.yaml"
+    there, known = file.absolute().parent / "models.yaml", load_models()
     if (
         file.suffix in (".yaml", ".yml")
         and there.is_file()
-        and set(study.models) - {*load_models()}
+        and any(model not in known for model in study.models)
     ):
         say(
             f"Note: {there} is read only in its own folder; run the command there, or set "

@@ -44,6 +44,8 @@ class EngineSpec:
             processor time from the first, and spoil its times.
         samples: it can draw tokens at random; others give the likeliest alone.
         constrains: it can be held to a JSON Schema.
+        compresses: it keeps a share of the KV cache's entries, as `kv` of a model says; others
+            refuse that block.
         ignores: settings of a model that have no effect on it. They are refused, or one would
             believe that they were measured.
         call_s, prompt_token_s: seconds a call and seconds a prompt token, for the cost estimate of
@@ -63,13 +65,14 @@ class EngineSpec:
     serial: bool = False
     samples: bool = False
     constrains: bool = False
+    compresses: bool = False
     ignores: tuple[str, ...] = ()
     call_s: float = 1.0
     prompt_token_s: float = 2e-4
 
 
 _ENGINES = "contextcliff_dagster.inference.engines"
-_LOCAL_ONLY = ("attention", "threads", "vllm", "kv")
+_LOCAL_ONLY = ("attention", "threads", "vllm")
 _VLLM = EngineSpec(
     "vllm",
     load=f"{_ENGINES}.vllm.in_process:VllmEngine",
@@ -79,7 +82,7 @@ _VLLM = EngineSpec(
     use="serves models on this machine",
     needs_devices=True,
     samples=True,
-    ignores=("attention", "threads", "kv"),
+    ignores=("attention", "threads"),
 )
 _READERS = "contextcliff_dagster.experiments.utilization.readers.engine"
 _READER = EngineSpec(
@@ -143,7 +146,7 @@ BUILT_IN: Mapping[str, EngineSpec] = {
             serial=True,
             samples=True,
             constrains=True,
-            ignores=("dtype", "quantization", "attention", "vllm", "kv"),
+            ignores=("dtype", "quantization", "attention", "vllm"),
             # 135M parameters on two cores.
             call_s=0.5,
             prompt_token_s=3e-3,
@@ -159,7 +162,7 @@ BUILT_IN: Mapping[str, EngineSpec] = {
             needs_weights=True,
             needs_devices=True,
             serial=True,
-            ignores=("quantization", "kv_cache_dtype", "vllm", "kv"),
+            ignores=("quantization", "kv_cache_dtype", "vllm"),
             call_s=0.5,
             prompt_token_s=3e-3,
         ),
@@ -170,6 +173,7 @@ BUILT_IN: Mapping[str, EngineSpec] = {
             in_process=True,
             needs_devices=True,
             serial=True,
+            compresses=True,
             ignores=("quantization", "kv_cache_dtype", "attention", "vllm"),
             call_s=0.5,
             prompt_token_s=3e-3,

@@ -212,7 +212,7 @@ class ModelEntry(Strict):
             )
         elif engine.needs_weights and not self.weights:
             wrong = "needs `weights`, a path on this machine"
-        for name in engine.ignores:
+        for name in (*engine.ignores, *(() if engine.compresses else ("kv",))):
             if not wrong and getattr(self, name) != type(self).model_fields[name].default:
                 what = f"`{name}` block" if name in ("vllm", "kv") else f"`{name}`"
                 wrong = f"takes no {what}; leave it out"

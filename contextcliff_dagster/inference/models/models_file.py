@@ -22,6 +22,7 @@ from contextcliff_dagster.inference.models.entry import Name
 from contextcliff_dagster.inference.models.entry_parts import Price as Price
 from contextcliff_dagster.inference.models.entry_parts import Quirks as Quirks
 from contextcliff_dagster.inference.models.entry_parts import Strict
+from contextcliff_dagster.inference.models.kv_variants import Models, kv_policy
 from contextcliff_dagster.store import PACKAGE, store_root
 from contextcliff_dagster.yaml_config import load_validated
 
@@ -64,13 +65,15 @@ def kept_models_file() -> Path:
     return store_root() / "_models.yaml"
 
 
-def load_models(paths: Sequence[Path] | None = None) -> dict[str, ModelEntry]:
+def load_models(paths: Sequence[Path] | None = None) -> Models:
     """Name -> entry, of ``paths`` or of `model_files()`; a later file replaces whole entries.
+
+    A variant of an entry (`kv_variants`) is found by its name, too, though not listed.
 
     Raises:
         StudyError: naming file, line and key.
     """
-    entries: dict[str, ModelEntry] = {}
+    entries = Models()
     for path in model_files() if paths is None else paths:
         try:
             stat = path.stat()
@@ -82,14 +85,20 @@ def load_models(paths: Sequence[Path] | None = None) -> dict[str, ModelEntry]:
 
 
 def get_model(name: str, models: Mapping[str, ModelEntry] | None = None) -> ModelEntry:
-    """The entry called ``name``; without one, a StudyError that lists those that there are."""
-    models = load_models() if models is None else models
-    if name not in models:
-        raise StudyError(
-            f"There is no model {name!r}; there are {', '.join(sorted(models))}. "
-            "Add it to ./models.yaml (or the file that CONTEXTCLIFF_MODELS names)."
-        )
-    return models[name]
+    """The entry called ``name``, or the variant of an entry; else a StudyError that lists them."""
+    models = load_models() if models is None else Models(models)
+    try:
+        return models[name]
+    except KeyError as error:
+        if isinstance(error.__cause__, StudyError):  # a variant that its engine cannot be
+            raise error.__cause__ from None
+    base, _, policy = name.rpartition("+")
+    if base in models and kv_policy(policy):
+        raise StudyError(f"Model {name!r} lacks its budget, a share as in {name}@0.2.")
+    raise StudyError(
+        f"There is no model {name!r}; there are {', '.join(sorted(models))}. "
+        "Add it to ./models.yaml (or the file that CONTEXTCLIFF_MODELS names)."
+    )
 
 
 @cache

@@ -91,9 +91,9 @@ def own_models_file() -> Path:
 
 
 def known_models() -> dict[str, ModelEntry]:
-    """As `load_models`, also where the user's file is still to be made."""
+    """The entries that are written, also where the user's file is still to be made."""
     own = own_models_file()
-    return load_models([SHIPPED_MODELS, *([own] if own.exists() else [])])
+    return dict(load_models([SHIPPED_MODELS, *([own] if own.exists() else [])]))
 
 
 @contextmanager

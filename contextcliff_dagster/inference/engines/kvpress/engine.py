@@ -32,6 +32,7 @@ from contextcliff_dagster.inference.engines.kvpress.worker_process import (
 from contextcliff_dagster.inference.engines.transformers import dtype_of, model_path, window_of
 from contextcliff_dagster.inference.models.entry_parts import KvOptions
 from contextcliff_dagster.inference.models.identity import Identity
+from contextcliff_dagster.inference.models.kv_variants import parse_kv_variant
 from contextcliff_dagster.inference.models.models_file import ModelEntry
 from contextcliff_dagster.inference.requests.recipe import Prompt
 from contextcliff_dagster.inference.requests.shared_document import MARK
@@ -88,7 +89,8 @@ def _window(entry: ModelEntry, path: Path) -> int:
     if _options(entry).policy != "h2o":
         return window
     longest = h2o_longest(_heads(entry, path))
-    if entry.window_tokens and entry.window_tokens > longest:
+    derived = parse_kv_variant(entry.name)  # its window is the base's, chosen for no policy
+    if not derived and entry.window_tokens and entry.window_tokens > longest:
         raise EngineError(
             f"Model {entry.name!r}: policy h2o writes out the attention between every two tokens, "
             f"which for this model fits {H2O_BYTES >> 30} GiB up to {longest} tokens; set "

@@ -1,0 +1,217 @@
+"""Models whose KV cache is pressed or stored in fewer bits, derived from other models by name.
+
+``BASE+POLICY@BUDGET`` is the model BASE of models.yaml with a share of its cache's entries
+(`smollm2-135m+snapkv@0.2`), ``BASE+none`` the same engine with every entry, and ``BASE+PRECISION``
+the model with keys and values in another type (`smollm2-135m+q4_0`). An entry of models.yaml that
+has exactly such a name comes first.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import UserDict
+from collections.abc import Mapping
+from typing import Any, NamedTuple, get_args
+
+import pydantic
+
+from contextcliff_dagster.contracts import StudyError
+from contextcliff_dagster.inference.models.entry import ModelEntry
+from contextcliff_dagster.inference.models.entry_parts import KvPolicy
+from contextcliff_dagster.reference.card import REFERENCE_MODELS
+
+POLICIES: tuple[str, ...] = get_args(KvPolicy)
+"""Which entries are kept, by engine `kvpress`; all but ``none`` have a budget."""
+
+PRECISIONS: Mapping[str, tuple[str, ...]] = {
+    "llamacpp": ("f16", "q8_0", "q5_1", "q4_0"),
+    "vllm": ("fp8",),
+    "vllm_server": ("fp8",),
+}
+"""Types of the cache by engine."""
+
+LOWEST_BUDGET = 0.1
+_SYNONYMS = {"h20": "h2o"}
+_NAME = re.compile(r"(?P<base>.+)\+(?P<policy>[A-Za-z0-9_]+)(?:@(?P<budget>\d+(?:\.\d*)?|\.\d+))?")
+_CARRIED = (
+    *("model_id", "weights", "tokenizer", "window_tokens", "dtype", "rope_scaling", "threads"),
+    *("gpus", "price", "timeout_s", "call_deadline_s", "max_attempts", "breaker_failures"),
+)
+"""What an entry of engine `kvpress` has of its base's."""
+
+
+class KvVariant(NamedTuple):
+    """A policy or precision of a model's cache; ``budget`` is the share of entries kept."""
+
+    base: str
+    policy: str
+    budget: float = 1.0
+
+    @property
+    def has_budget(self) -> bool:
+        """Whether its policy chooses entries."""
+        return self.policy in POLICIES and self.policy != "none"
+
+    @property
+    def name(self) -> str:
+        """The name under which this is measured."""
+        budget = f"@{self.budget:g}" if self.has_budget else ""
+        return f"{self.base}+{self.policy}{budget}"
+
+
+def kv_policy(name: str) -> str | None:
+    """A policy or precision as it is spelt here, of any case, H20 for H2O; None for another."""
+    lower = name.lower()
+    lower = _SYNONYMS.get(lower, lower)
+    known = lower in POLICIES or any(lower in types for types in PRECISIONS.values())
+    return lower if known else None
+
+
+def parse_kv_variant(name: str) -> KvVariant | None:
+    """What ``name`` derives from which base; None where it is no such name.
+
+    Whether there is that base, and the budget is allowed, is not looked at.
+    """
+    found = _NAME.fullmatch(name)
+    policy = found and kv_policy(found["policy"])
+    if not found or not policy:
+        return None
+    variant = KvVariant(found["base"], policy, float(found["budget"] or 1))
+    return variant if variant.has_budget == (found["budget"] is not None) else None
+
+
+def kv_entry(base: ModelEntry, policy: str, budget: float = 1.0) -> ModelEntry:
+    """The entry of ``base`` under a policy or precision.
+
+    Raises:
+        StudyError: the engine cannot do that, or the budget is not from 0.1 to 1.
+    """
+    known = kv_policy(policy)
+    if known is None:
+        types = dict.fromkeys(name for names in PRECISIONS.values() for name in names)
+        raise StudyError(
+            f"There is no KV policy {policy!r}; there are {', '.join([*POLICIES, *types])}."
+        )
+    variant = KvVariant(base.name, known, float(f"{budget:g}"))
+    if variant.has_budget and not LOWEST_BUDGET <= variant.budget <= 1:
+        raise StudyError(
+            f"Model {variant.name!r}: a budget is a share of the cache from {LOWEST_BUDGET:g} to "
+            f"1, not {variant.budget:g}."
+        )
+    if known in POLICIES and not variant.has_budget and budget != 1:
+        raise StudyError(f"Model {variant.name!r}: policy none keeps all; leave the budget out.")
+    fields = _pressed(base, variant) if known in POLICIES else _in_type(base, variant)
+    try:
+        return ModelEntry.model_validate({**fields, "name": variant.name})
+    except pydantic.ValidationError as error:
+        raise StudyError(
+            f"Model {variant.name!r} cannot be made of {base.name!r}: "
+            f"{error.errors()[0]['msg']}; write an entry of its own into models.yaml."
+        ) from error
+
+
+def _in_type(base: ModelEntry, variant: KvVariant) -> dict[str, Any]:
+    able = [engine for engine, types in PRECISIONS.items() if variant.policy in types]
+    if base.engine not in able:
+        why = "its server decides that" if base.spec.remote else f"that needs {' or '.join(able)}"
+        raise StudyError(
+            f"Model {variant.name!r}: engine {base.engine!r} of {base.name!r} cannot keep the "
+            f"cache in {variant.policy}; {why}."
+        )
+    given = base.model_dump(exclude_unset=True)
+    return {**given, "kv_cache_dtype": variant.policy, "description": _description(variant)}
+
+
+def _pressed(base: ModelEntry, variant: KvVariant) -> dict[str, Any]:
+    local = base.weights is not None or base.model_id in REFERENCE_MODELS
+    kvpress_reads = base.engine in ("reference", "transformers", "llamacpp", "kvpress")
+    why = ""
+    if base.spec.remote:
+        why = "its server decides which entries of the cache are kept"
+    elif not kvpress_reads and base.engine not in ("vllm", "vllm_server"):
+        why = f"engine {base.engine!r} has no weights that kvpress reads"
+    elif not local:
+        why = "kvpress reads weights of this machine alone, so name a folder in `weights`"
+    elif base.quantization:
+        why = f"kvpress reads no weights of quantization {base.quantization!r}"
+    elif base.kv_cache_dtype not in (None, "auto", "f16"):
+        why = (
+            f"its cache is {base.kv_cache_dtype}, which kvpress does not have; take a model "
+            "without that"
+        )
+    if why:
+        raise StudyError(f"Model {variant.name!r} cannot be made of {base.name!r}: {why}.")
+    given = {name: value for name in _CARRIED if (value := getattr(base, name)) is not None}
+    if given.get("dtype") == "auto":
+        del given["dtype"]
+    rope = given.get("rope_scaling")
+    if rope and "type" in rope:
+        given["rope_scaling"] = {"rope_type" if k == "type" else k: v for k, v in rope.items()}
+    kv = {"policy": variant.policy}
+    return {
+        **given,
+        "engine": "kvpress",
+        "kv": {**kv, "budget": variant.budget} if variant.has_budget else kv,
+        "description": _description(variant),
+    }
+
+
+def _description(variant: KvVariant) -> str:
+    if variant.has_budget:
+        return (
+            f"{variant.base} with {variant.budget:.0%} of its KV cache, chosen by {variant.policy}."
+        )
+    if variant.policy == "none":
+        return f"{variant.base} with its whole KV cache, in the engine that others are pressed in."
+    return f"{variant.base} with a KV cache of type {variant.policy}."
+
+
+def kv_of(entry: ModelEntry) -> KvVariant | None:
+    """What ``entry`` is a variant of, derived or written in models.yaml.
+
+    The base of one that models.yaml has is the entry itself; None where it names neither policy
+    nor a precision that is known.
+    """
+    derived = parse_kv_variant(entry.name)
+    if entry.kv is not None:
+        written = KvVariant(entry.name, entry.kv.policy, entry.kv.budget)
+    elif entry.kv_cache_dtype in PRECISIONS.get(entry.engine, ()):
+        written = KvVariant(entry.name, str(entry.kv_cache_dtype))
+    else:
+        return None
+    return derived if derived and derived[1:] == written[1:] else written
+
+
+def kv_baseline(base: ModelEntry, policy: str) -> str:
+    """The name of the model that ``base`` under ``policy`` is measured beside.
+
+    Raises:
+        StudyError: the precision of the base's own cache cannot be undone.
+    """
+    if kv_policy(policy) in POLICIES:
+        return base.name if base.engine == "kvpress" and base.kv is None else f"{base.name}+none"
+    if base.kv_cache_dtype in (None, "auto", "f16"):
+        return base.name
+    if base.engine == "llamacpp":
+        return f"{base.name}+f16"
+    raise StudyError(
+        f"Model {base.name!r} has `kv_cache_dtype: {base.kv_cache_dtype}`; a comparison needs a "
+        "model of models.yaml without it."
+    )
+
+
+class Models(UserDict[str, ModelEntry]):
+    """Entries by name that also have the variants of each; only written ones are listed."""
+
+    def __missing__(self, name: str) -> ModelEntry:
+        variant = parse_kv_variant(name)
+        if variant is None or variant.base not in self.data:
+            raise KeyError(name)
+        try:
+            entry = kv_entry(self.data[variant.base], variant.policy, variant.budget)
+        except StudyError as error:
+            raise KeyError(name) from error
+        return entry.model_copy(update={"name": name})
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.data or (isinstance(name, str) and self.get(name) is not None)
