@@ -98,6 +98,8 @@ class Decoding:
     ``prefix_cache`` False: reuse nothing of earlier calls, where the engine has a switch for it.
     ``sampling``: draw the tokens so, in one round, whose seed it is; None: take the likeliest.
     ``schema``: write JSON that fits it (JSON Schema) and nothing else; None: anything.
+    ``attention``: report where the prompt's last token attends, as ``extra["attention"]``
+    (`engines.last_attention`); of engines whose spec `shows_attention`.
     """
 
     max_output_tokens: int
@@ -105,6 +107,7 @@ class Decoding:
     prefix_cache: bool = True
     sampling: Sampling | None = None
     schema: Mapping[str, Any] | None = None
+    attention: bool = False
 
 
 class TransportError(TransientError):

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,6 +22,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[np.float32]
+Watch = Callable[[Array], None]
+"""Gets the last token's attention (heads, tokens so far) of one layer after the other; each head's
+weights are in proportion, not normalised."""
 
 QUERY_BLOCK = 128
 """Queries attended at once: scores are (heads, block, keys so far), 16 MB at 8,192 keys."""
@@ -115,9 +118,15 @@ class LlamaModel:
         return cls(config, load_file(folder / "model.safetensors"))
 
     def generate(
-        self, prompt_ids: Sequence[int], max_new_tokens: int, stop_ids: Collection[int]
+        self,
+        prompt_ids: Sequence[int],
+        max_new_tokens: int,
+        stop_ids: Collection[int],
+        watch: Watch | None = None,
     ) -> Iterator[int]:
         """Greedy continuation of a prompt, each token yielded as soon as it is known.
+
+        ``watch`` gets where the prompt's last token attends.
 
         Ends before the first of `stop_ids` (which is not yielded), after `max_new_tokens`, or at
         the end of the window. Raises ValueError for an empty prompt, a token id outside the
@@ -131,13 +140,16 @@ class LlamaModel:
             raise ValueError(f"The prompt has {ids.size} tokens; the model's window is {window}.")
         if ids.min() < 0 or ids.max() >= self.config.vocab_size:
             raise ValueError(f"Token ids run from 0 to {self.config.vocab_size - 1}.")
-        return self._generate(ids, min(max_new_tokens, window - ids.size), stop_ids)
+        return self._generate(ids, min(max_new_tokens, window - ids.size), stop_ids, watch)
 
-    def _generate(self, ids: NDArray[np.int64], room: int, stop: Collection[int]) -> Iterator[int]:
+    def _generate(
+        self, ids: NDArray[np.int64], room: int, stop: Collection[int], watch: Watch | None
+    ) -> Iterator[int]:
         cache = self.new_cache(ids.size + room)
         start = 0
         for _ in range(room):
-            token = int(self._logits(ids, start, cache).argmax())
+            token = int(self._logits(ids, start, cache, watch).argmax())
+            watch = None
             if token in stop:
                 return
             yield token
@@ -149,7 +161,9 @@ class LlamaModel:
         c = self.config
         return np.empty((c.layers, 2, c.kv_heads, capacity, c.head_dim), np.float32)
 
-    def _logits(self, ids: NDArray[np.int64], start: int, cache: Array) -> Array:
+    def _logits(
+        self, ids: NDArray[np.int64], start: int, cache: Array, watch: Watch | None = None
+    ) -> Array:
         """Logits (vocabulary,) after the tokens `ids`, whose positions begin at `start`."""
         x = self._embedding[ids]
         position = np.arange(start, start + ids.size, dtype=np.float32)
@@ -169,6 +183,8 @@ class LlamaModel:
                 query = self._split(h[rows] @ layer["self_attn.q_proj"])
                 query = self._rotate(query, (rotation[0][rows], rotation[1][rows]))
                 seen = start + rows.stop
+                if watch is not None and rows.stop == ids.size:
+                    watch(self._weights(query[:, -1:], keys[:, :seen]).reshape(-1, seen))
                 attended = self._attend(query, keys[:, :seen], values[:, :seen])
                 out[low - first : rows.stop - first] = self._finish(x[rows], attended, layer)
             x = out
@@ -177,6 +193,16 @@ class LlamaModel:
 
     def _attend(self, query: Array, keys: Array, values: Array) -> Array:
         """Causal attention (q, heads * head_dim) of the last q positions to all positions."""
+        heads, q, width = query.shape
+        scores = self._weights(query, keys)
+        attended: Array = scores @ values
+        attended /= scores.sum(axis=-1, keepdims=True)
+        by_position = attended.reshape(heads, q, width).transpose(1, 0, 2)
+        result: Array = by_position.reshape(q, heads * width)
+        return result
+
+    def _weights(self, query: Array, keys: Array) -> Array:
+        """Attention weights (kv_heads, group * q, positions) before they are normalised."""
         heads, q, width = query.shape
         seen = keys.shape[1]
         group = heads // self.config.kv_heads
@@ -189,11 +215,7 @@ class LlamaModel:
         scores -= scores.max(axis=-1, keepdims=True)
         np.maximum(scores, NEGLIGIBLE, out=scores)
         np.exp(scores, out=scores)
-        attended: Array = scores @ values
-        attended /= scores.sum(axis=-1, keepdims=True)
-        by_position = attended.reshape(heads, q, width).transpose(1, 0, 2)
-        result: Array = by_position.reshape(q, heads * width)
-        return result
+        return scores
 
     def _finish(self, x: Array, attended: Array, layer: dict[str, Array]) -> Array:
         """Output projection, residual and SwiGLU feed-forward."""

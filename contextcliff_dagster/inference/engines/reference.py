@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from contextcliff_dagster.contracts import EngineError
 from contextcliff_dagster.inference.engines.base import Decoding, Delta, NoEmbeddings, PromptCount
+from contextcliff_dagster.inference.engines.last_attention import LastAttention, evidence_tokens
 from contextcliff_dagster.inference.engines.thread_stream import stream_from, text_pieces
 from contextcliff_dagster.inference.models.identity import Identity
 from contextcliff_dagster.inference.models.models_file import ModelEntry
@@ -24,7 +25,7 @@ from contextcliff_dagster.reference.card import REFERENCE_MODELS, weights_path
 from contextcliff_dagster.reference.tokenizer import END, render_chat
 
 if TYPE_CHECKING:
-    from tokenizers import Tokenizer
+    from tokenizers import Encoding, Tokenizer
 
     from contextcliff_dagster.inference.engines.numpy_llama import LlamaModel
 
@@ -145,12 +146,12 @@ class ReferenceEngine(NoEmbeddings):
 
     def encode(self, prompt: Prompt) -> list[int]:
         """Token ids of the prompt under the model's chat template."""
-        assert self._tokenizer is not None, "start() comes first"
-        text = prompt.text
-        if prompt.mode != "completion":
-            text = render_chat(prompt.as_dicts(), continue_final=prompt.mode == "chat_prefill")
-        ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
+        ids: list[int] = self._encoding(prompt).ids
         return ids
+
+    def _encoding(self, prompt: Prompt) -> Encoding:
+        assert self._tokenizer is not None, "start() comes first"
+        return self._tokenizer.encode(_render(prompt), add_special_tokens=False)
 
     def stream(self, prompt: Prompt, decoding: Decoding) -> AsyncIterator[Delta]:
         """Greedy tokens as they come."""
@@ -162,5 +163,18 @@ class ReferenceEngine(NoEmbeddings):
         assert self._tokenizer is not None
         ids = self._counted.pop(prompt.hash, None) or self.encode(prompt)
         limit = decoding.max_output_tokens
-        tokens = self._model.generate(ids, limit, {self._end})
-        return text_pieces(tokens, self._tokenizer.decode, len(ids), limit)
+        attention = None
+        if decoding.attention:
+            offsets = self._encoding(prompt).offsets if prompt.evidence else []
+            attention = LastAttention(len(ids), evidence_tokens(prompt, _render, offsets))
+        watch = None if attention is None else attention.add
+        tokens = self._model.generate(ids, limit, {self._end}, watch)
+        pieces = text_pieces(tokens, self._tokenizer.decode, len(ids), limit)
+        return attention.with_pieces(pieces) if attention else pieces
+
+
+def _render(prompt: Prompt) -> str:
+    """The prompt's text under the reference models' chat template."""
+    if prompt.mode == "completion":
+        return prompt.text
+    return render_chat(prompt.as_dicts(), continue_final=prompt.mode == "chat_prefill")

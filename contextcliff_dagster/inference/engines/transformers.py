@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from contextcliff_dagster.contracts import EngineError
 from contextcliff_dagster.inference.engines.base import Decoding, Delta, NoEmbeddings, PromptCount
+from contextcliff_dagster.inference.engines.last_attention import LastAttention, evidence_tokens
 from contextcliff_dagster.inference.engines.thread_stream import stream_from, text_pieces
+from contextcliff_dagster.inference.engines.transformers_attention import read_prompt
 from contextcliff_dagster.inference.models.identity import Identity
 from contextcliff_dagster.inference.models.models_file import ModelEntry
 from contextcliff_dagster.inference.requests.recipe import Prompt
@@ -33,6 +36,10 @@ from contextcliff_dagster.inference.weights.gguf_header import (
     gguf_header,
     trained_window,
 )
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 DTYPES = ("float32", "bfloat16", "float16")
 _DEFAULT_ATTENTION = "sdpa"
@@ -128,6 +135,8 @@ class TransformersEngine(NoEmbeddings):
         self._model: Any = None
         self._tokenizer: Any = None
         self._device = ""
+        # The kind of attention is a setting of the whole model.
+        self._reading = threading.Lock()
 
     @property
     def window_tokens(self) -> int | None:
@@ -208,14 +217,24 @@ class TransformersEngine(NoEmbeddings):
         assert self._tokenizer is not None, "start() comes first"
         if prompt.mode == "completion":
             ids: list[int] = self._tokenizer(prompt.text)["input_ids"]
-            return ids
+        else:
+            ids = self._templated(prompt, return_dict=False)
+        return ids
+
+    def render(self, prompt: Prompt) -> str:
+        """The prompt's text under the weights' chat template; raises as `encode` does."""
+        if prompt.mode == "completion":
+            return prompt.text
+        return str(self._templated(prompt, tokenize=False))
+
+    def _templated(self, prompt: Prompt, **form: Any) -> Any:
         begun = prompt.mode == "chat_prefill"
         try:
-            ids = self._tokenizer.apply_chat_template(
+            return self._tokenizer.apply_chat_template(
                 prompt.as_dicts(),
                 add_generation_prompt=not begun,
                 continue_final_message=begun,
-                return_dict=False,
+                **form,
             )
         except Exception as error:  # Jinja's own errors, and ValueError without a template
             reason = " ".join(str(error).split())[:200]
@@ -223,7 +242,6 @@ class TransformersEngine(NoEmbeddings):
                 f"Model {self._entry.name!r}: its chat template cannot render this prompt ({reason}"
                 "); use prompt mode completion, or leave the system text out."
             ) from error
-        return ids
 
     def stream(self, prompt: Prompt, decoding: Decoding) -> AsyncIterator[Delta]:
         """Greedy tokens as they come."""
@@ -233,18 +251,40 @@ class TransformersEngine(NoEmbeddings):
     def _generate(self, prompt: Prompt, decoding: Decoding) -> Iterator[Delta]:
         ids, limit = self.encode(prompt), decoding.max_output_tokens
         decode = partial(self._tokenizer.decode, skip_special_tokens=True)
-        return text_pieces(self._tokens(ids, limit), decode, len(ids), limit)
+        attention = None
+        if decoding.attention:
+            attention = LastAttention(len(ids), self._evidence(prompt, ids))
+        pieces = text_pieces(self._tokens(ids, limit, attention), decode, len(ids), limit)
+        return attention.with_pieces(pieces) if attention else pieces
 
-    def _tokens(self, ids: list[int], most: int) -> Iterator[int]:
+    def _evidence(self, prompt: Prompt, ids: list[int]) -> NDArray[np.bool_] | None:
+        """Which tokens hold evidence; only fast tokenizers say where each token lies."""
+        if not prompt.evidence or not self._tokenizer.is_fast:
+            return None
+        coded = self._tokenizer(
+            self.render(prompt),
+            add_special_tokens=prompt.mode == "completion",  # a chat template writes its own
+            return_offsets_mapping=True,
+        )
+        if list(coded["input_ids"]) != ids:
+            return None
+        return evidence_tokens(prompt, self.render, coded["offset_mapping"])
+
+    def _tokens(self, ids: list[int], most: int, attention: LastAttention | None) -> Iterator[int]:
         import torch
         from transformers import DynamicCache
 
         cache = DynamicCache(config=self._model.config)
         read = torch.tensor([ids], device=self._model.device)
         for _ in range(most):
-            with torch.inference_mode():
-                out = self._model(read, past_key_values=cache, use_cache=True, logits_to_keep=1)
-                token = out.logits[:, -1:].argmax(-1)
+            with torch.inference_mode(), self._reading:
+                if attention is not None:
+                    logits = read_prompt(self._model, ids, cache, attention)
+                else:
+                    out = self._model(read, past_key_values=cache, use_cache=True, logits_to_keep=1)
+                    logits = out.logits
+                token = logits[:, -1:].argmax(-1)
+            attention = None
             if int(token) in self._ends:
                 return
             yield int(token)

@@ -169,7 +169,9 @@ class CallSender:
             drawn = replace(drawn, seed=drawn.seed_of(call.replicate), rounds=1)
         limit, temperature = recipe.max_output_tokens, recipe.temperature
         schema = recipe.output_schema if recipe.constrained else None
-        decoding = Decoding(limit, temperature, recipe.prefix_cache, drawn, schema)
+        decoding = Decoding(
+            limit, temperature, recipe.prefix_cache, drawn, schema, recipe.attention
+        )
         span = self._trace.request(call, attempts.sent)
         wait_s = None
         started = time.perf_counter()

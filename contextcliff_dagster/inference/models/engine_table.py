@@ -46,6 +46,7 @@ class EngineSpec:
         constrains: it can be held to a JSON Schema.
         compresses: it keeps a share of the KV cache's entries, as `kv` of a model says; others
             refuse that block.
+        shows_attention: it can report where the prompt's last token attends (`Decoding.attention`).
         ignores: settings of a model that have no effect on it. They are refused, or one would
             believe that they were measured.
         call_s, prompt_token_s: seconds a call and seconds a prompt token, for the cost estimate of
@@ -66,6 +67,7 @@ class EngineSpec:
     samples: bool = False
     constrains: bool = False
     compresses: bool = False
+    shows_attention: bool = False
     ignores: tuple[str, ...] = ()
     call_s: float = 1.0
     prompt_token_s: float = 2e-4
@@ -120,6 +122,7 @@ BUILT_IN: Mapping[str, EngineSpec] = {
             load=f"{_ENGINES}.reference:ReferenceEngine",
             declared_identity=f"{_ENGINES}.reference:reference_identity",
             in_process=True,
+            shows_attention=True,
             ignores=("quantization", "kv_cache_dtype", "rope_scaling", *_LOCAL_ONLY),
             # The NumPy runtime on one core, at some thousand tokens.
             call_s=0.01,
@@ -162,6 +165,7 @@ BUILT_IN: Mapping[str, EngineSpec] = {
             needs_weights=True,
             needs_devices=True,
             serial=True,
+            shows_attention=True,
             ignores=("quantization", "kv_cache_dtype", "vllm"),
             call_s=0.5,
             prompt_token_s=3e-3,

@@ -11,6 +11,7 @@ from contextcliff_dagster.contracts import Example
 from contextcliff_dagster.inference.requests.outcome import Outcome
 from contextcliff_dagster.inference.requests.recipe import Prompt, Recipe, Turn, stable_hash
 from contextcliff_dagster.inference.requests.shared_document import shared_text
+from contextcliff_dagster.sampling.controls import spans_of
 from contextcliff_dagster.sampling.sample_source import SampleSource
 
 
@@ -40,9 +41,12 @@ class PlannedCall:
         return shared_text(self.example.document_id, self.document_text).text
 
     def prompt(self) -> Prompt:
-        """The rendered prompt."""
+        """The rendered prompt, with the places of its evidence where attention is to be shown."""
         document = shared_text(self.example.document_id, self.document_text)
-        return self.recipe.render(document, self.example.question, self.replicate, self.turns)
+        prompt = self.recipe.render(document, self.example.question, self.replicate, self.turns)
+        if not self.recipe.attention:
+            return prompt
+        return replace(prompt, evidence=tuple(spans_of(self.example.metadata, document.text)))
 
 
 def call_key(

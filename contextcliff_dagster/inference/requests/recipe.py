@@ -70,7 +70,8 @@ class Prompt:
     With mode ``chat_prefill`` the last message is the assistant's, begun and to be continued.
     ``document`` and ``outline`` (the prompt with `MARK` in the document's place) say the same
     again, so that the document need not be gone through for every question. ``question_first``:
-    the question precedes the document.
+    the question precedes the document. ``evidence``: start and end of each piece of evidence in
+    the document, in characters, where they are known and wanted.
     """
 
     mode: PromptMode
@@ -79,6 +80,7 @@ class Prompt:
     document: SharedText | None = field(default=None, compare=False, repr=False)
     outline: Prompt | None = field(default=None, compare=False, repr=False)
     question_first: bool = field(default=False, compare=False, repr=False)
+    evidence: tuple[tuple[int, int], ...] = field(default=(), compare=False, repr=False)
 
     @cached_property
     def hash(self) -> str:
@@ -120,6 +122,8 @@ class Recipe:
     ``sampling``: tokens are drawn at ``temperature``, and the replicates are its rounds, all with
     the one instruction; None: the likeliest tokens.
 
+    ``attention``: the engine reports where the prompt's last token attends, next to the answer.
+
     Raises:
         StudyError: a placeholder is missing or doubled, or a mode lacks what it needs.
     """
@@ -135,6 +139,7 @@ class Recipe:
     prefix_cache: bool = True
     sampling: Sampling | None = None
     constrained: bool = False
+    attention: bool = False
 
     def __post_init__(self) -> None:
         check_template(self.template)
@@ -187,10 +192,12 @@ class Recipe:
         cache = {} if self.prefix_cache else {"prefix_cache": False}
         drawn = {"sampling": self.sampling.of_all_rounds()} if self.sampling else {}
         bound = {"constrained": True} if self.constrained else {}
+        watched = {"attention": True} if self.attention else {}
         return {
             **cache,
             **drawn,
             **bound,
+            **watched,
             "mode": self.mode,
             "template": self.template,
             "system": self.system,

@@ -6,7 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contextcliff_dagster.contracts import StudyError
+from contextcliff_dagster.contracts import Example, StudyError
+from contextcliff_dagster.corpora.corpus import EVIDENCE_SPANS
+from contextcliff_dagster.inference.requests.call_plan import PlannedCall
 from contextcliff_dagster.inference.requests.recipe import Prompt, Recipe
 
 TEXT = st.text(max_size=200)
@@ -107,3 +109,23 @@ def test_prompts_that_a_model_reads_differently_have_different_hashes() -> None:
 def test_a_recipe_that_cannot_work_says_why(changes: dict[str, object], says: str) -> None:
     with pytest.raises(StudyError, match=says):
         Recipe(**changes)  # type: ignore[arg-type]
+
+
+def test_watching_attention_is_another_call_and_leaves_all_other_keys() -> None:
+    known = Recipe().hash[:16], Recipe().replicate_hash(0)[:16]
+    assert known == ("ba6f9aa525ed277f", "65240f1dc99ed936")
+    watched = Recipe(attention=True)
+    assert watched.replicate_hash(0) != Recipe().replicate_hash(0)
+    assert watched.render("D", "Q") == Recipe().render("D", "Q")
+    assert Recipe.from_dict(watched.to_dict()) == watched
+
+
+def test_a_prompt_names_its_evidence_only_where_attention_is_watched() -> None:
+    example = Example("e", "d", "Q", (), "", {EVIDENCE_SPANS: [[4, 7]]})
+
+    def prompt(recipe: Recipe) -> Prompt:
+        return PlannedCall("k", example, 3, "b00", 0, 0, recipe, lambda _: "one two").prompt()
+
+    assert prompt(Recipe()).evidence == ()
+    assert prompt(Recipe(attention=True)).evidence == ((4, 7),)
+    assert prompt(Recipe(attention=True)).hash == prompt(Recipe()).hash

@@ -1,0 +1,92 @@
+"""Where the last token of a prompt attends, by layer and head: entropy and shares.
+
+The entropy of attention weights is the one of Zhai et al. 2023 ("Stabilizing Transformer Training
+by Preventing Attention Entropy Collapse"), here divided by its largest value, log(tokens). The
+first tokens are apart because heads with nothing to look for rest on them (attention sinks, Xiao et
+al. 2024).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from contextcliff_dagster.inference.engines.base import Delta
+from contextcliff_dagster.inference.requests.recipe import Prompt
+from contextcliff_dagster.inference.requests.shared_document import MARK
+
+SINK_TOKENS = 4
+"""The first tokens of a prompt, whose share is apart."""
+_DIGITS = 6
+
+
+class LastAttention:
+    """Collects the weights of one prompt's last token, layer by layer, and keeps their summary.
+
+    ``tokens``: of the prompt; ``evidence``: (tokens,) which of them hold evidence, None where that
+    is not known. Sinks are no evidence: the shares never count a token twice.
+    """
+
+    def __init__(self, tokens: int, evidence: NDArray[np.bool_] | None = None) -> None:
+        self._tokens, self._evidence = tokens, evidence
+        if evidence is not None:
+            self._evidence = evidence & (np.arange(tokens) >= SINK_TOKENS)
+        self.entropy: list[list[float]] = []
+        self.sinks: list[list[float]] = []
+        self.evidence: list[list[float]] = []
+
+    def add(self, weights: NDArray[np.floating]) -> None:
+        """Take the weights (heads, seen) of the next layer, of any positive sum.
+
+        A layer that sees a window has the weights of the prompt's last ``seen`` tokens.
+        """
+        share = np.asarray(weights, np.float64)
+        share = share / share.sum(axis=-1, keepdims=True)
+        first = self._tokens - share.shape[-1]
+        information = share * np.log(share, out=np.zeros_like(share), where=share > 0)
+        most = math.log(self._tokens) if self._tokens > 1 else 1.0
+        self.entropy.append(_rounded(-information.sum(axis=-1) / most))
+        self.sinks.append(_rounded(share[:, : max(0, SINK_TOKENS - first)].sum(axis=-1)))
+        if self._evidence is not None:
+            self.evidence.append(_rounded(share @ self._evidence[first:]))
+
+    def to_json(self) -> str:
+        """``entropy``, ``sinks`` and ``evidence`` (null: unknown) as lists of layers of heads."""
+        evidence = None if self._evidence is None else self.evidence
+        shown = {"entropy": self.entropy, "sinks": self.sinks, "evidence": evidence}
+        return json.dumps(shown, separators=(",", ":"))
+
+    def with_pieces(self, pieces: Iterable[Delta]) -> Iterator[Delta]:
+        """The pieces of the answer, this summary with the one that ends it."""
+        for piece in pieces:
+            ends = piece.finish_reason is not None
+            yield replace(piece, extra={"attention": self.to_json()}) if ends else piece
+
+
+def _rounded(values: NDArray[np.float64]) -> list[float]:
+    return [round(float(value), _DIGITS) for value in values.clip(0.0, 1.0)]
+
+
+def evidence_tokens(
+    prompt: Prompt, render: Callable[[Prompt], str], offsets: Sequence[tuple[int, int]]
+) -> NDArray[np.bool_] | None:
+    """Return which tokens hold a character of the evidence; None where that is not known.
+
+    ``render``: the text under the model's chat template, which has to leave the document as it is;
+    ``offsets``: start and end of each token in that text, in characters.
+    """
+    if not prompt.evidence or prompt.document is None or prompt.outline is None:
+        return None
+    head, _, tail = render(prompt.outline).partition(MARK)
+    if render(prompt) != head + prompt.document.text + tail:
+        return None
+    start, end = np.asarray(offsets, np.int64).reshape(-1, 2).T
+    held = np.zeros(start.size, np.bool_)
+    for first, last in prompt.evidence:
+        held |= (start < len(head) + last) & (end > len(head) + first)
+    return held if held.any() else None
