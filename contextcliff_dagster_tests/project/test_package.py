@@ -49,7 +49,7 @@ def imported_by(path: Path) -> set[str]:
 EXTRAS_BY_PATH = {
     "inference/engines/vllm/": "vllm",
     "inference/engines/llamacpp/": "local",
-    "inference/engines/transformers.py": "transformers",
+    "inference/engines/transformers": "transformers",
     "inference/engines/kvpress/pressing.py": "kv",
     "inference/engines/kvpress/worker.py": "kv",
     "inference/weights/gguf_header.py": "transformers",
