@@ -6,6 +6,7 @@ misspelt study file into a tree of modules.
 
 import dagster as dg
 
+from contextcliff_dagster.defs.alerts.failed_runs import failed_runs_sensor
 from contextcliff_dagster.defs.broken_studies import broken_study_asset
 from contextcliff_dagster.defs.database import database_asset
 from contextcliff_dagster.defs.executors.choice import chosen_executor
@@ -37,7 +38,10 @@ def defs() -> dg.Definitions:
         ],
         jobs=[job for part in parts for job in part.jobs],
         schedules=[schedule for part in parts for schedule in part.schedules],
-        sensors=[sensor for part in parts for sensor in part.sensors],
+        sensors=[
+            *(sensor for part in parts for sensor in part.sensors),
+            failed_runs_sensor(loaded),
+        ],
         resources=default_resources(),
         executor=chosen_executor(),
     )

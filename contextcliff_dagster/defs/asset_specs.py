@@ -21,6 +21,11 @@ PREPARATION = ("raw_corpus", "length_map", "distribution_audit", "manifest")
 Config = Mapping[str, Mapping[str, Any]]
 """Op, without the study's name -> its config."""
 
+RETRY_CRASHES = {"dagster/max_retries": "2", "dagster/retry_on_asset_or_op_failure": "false"}
+"""Tags of jobs: a run whose process was killed is tried again, and takes from the call ledger what
+it has. A refusal of ours (a budget, a changed model) would come again.
+"""
+
 FOLLOW_RECORDS = (
     dg.AutomationCondition.eager()
     # Predictions nearly always have gaps (a pilot, one model of three): plain eager() waits for

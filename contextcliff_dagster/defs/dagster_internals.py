@@ -40,12 +40,14 @@ from dagster._core.execution.retries import RetryMode, get_retries_config
 # The runs that are not over. Goes when DagsterRunStatus says which of its members those are.
 from dagster._core.storage.dagster_run import NOT_FINISHED_STATUSES
 
-# Names of the tags that name a run's partitions. Go when `dagster` exports them.
+# Names of the tags that name a run's partitions, and of the one that says whether a failed run is
+# tried again. Go when `dagster` exports them.
 from dagster._core.storage.tags import (
     ASSET_PARTITION_RANGE_END_TAG,
     ASSET_PARTITION_RANGE_START_TAG,
     MULTIDIMENSIONAL_PARTITION_PREFIX,
     PARTITION_NAME_TAG,
+    WILL_RETRY_TAG,
 )
 
 # Ticks of a schedule in its time zone, as the daemon counts them. Goes when ScheduleDefinition
@@ -69,6 +71,7 @@ __all__ = [
     "NULL_EVENT_POINTER",
     "PARTITION_NAME_TAG",
     "SYSTEM_METADATA_KEY_SOURCE_ASSET_OBSERVATION",
+    "WILL_RETRY_TAG",
     "CheckStepHealthResult",
     "DagsterAssetCheckFailedError",
     "EngineEventData",

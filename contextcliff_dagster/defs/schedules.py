@@ -1,7 +1,6 @@
 """A new campaign of a study at every tick, and how old its report may grow."""
 
-# No `from __future__ import annotations` here: Dagster reads resources off the annotations of a
-# schedule and does not resolve strings.
+from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
@@ -13,9 +12,8 @@ import dagster as dg
 from contextcliff_dagster.defs.asset_specs import Config, job_name, run_config, run_tags
 from contextcliff_dagster.defs.dagster_internals import cron_string_iterator
 from contextcliff_dagster.defs.partitions import range_tags
-from contextcliff_dagster.defs.resources import StoreResource
 from contextcliff_dagster.experiments.common.experiment import Experiment
-from contextcliff_dagster.experiments.common.study_run import open_ledger
+from contextcliff_dagster.experiments.common.study_run import TICK_NAME
 from contextcliff_dagster.experiments.lookup import (
     judged_assets,
     measuring_assets,
@@ -29,11 +27,11 @@ _TICKS = 60
 
 def campaign_at(tick: datetime) -> str:
     """The campaign's name: ``2026-11-23T0300`` (UTC); the same tick never begins two."""
-    return tick.astimezone(UTC).strftime("%Y-%m-%dT%H%M")
+    return tick.astimezone(UTC).strftime(TICK_NAME)
 
 
 def study_schedules(
-    study: Study, jobs: "Sequence[dg.UnresolvedAssetJobDefinition]"
+    study: Study, jobs: Sequence[dg.UnresolvedAssetJobDefinition]
 ) -> list[dg.ScheduleDefinition]:
     """The study's schedules, one per job that measures all of an experiment, if it has any.
 
@@ -54,12 +52,9 @@ def study_schedules(
             execution_timezone=plan.timezone,
             description=f"Measures `{study.name}` in a new campaign: {plan.cron} {plan.timezone}.",
         )
-        def measure(context: dg.ScheduleEvaluationContext, store: StoreResource) -> dg.RunRequest:
-            from contextcliff_dagster.inference.ledger.campaigns import ensure_campaign
-
+        def measure(context: dg.ScheduleEvaluationContext) -> dg.RunRequest:
+            # Begun by the run's first call: a run that fails before leaves no empty campaign.
             campaign = campaign_at(context.scheduled_execution_time)
-            with open_ledger(store.open()) as ledger:
-                ensure_campaign(ledger, study.name, campaign)
             return dg.RunRequest(
                 run_key=campaign,
                 run_config=dated_config(study, experiment, campaign),

@@ -7,8 +7,9 @@ from typing import Any
 
 import dagster as dg
 
-from contextcliff_dagster.defs.alerts import alert
-from contextcliff_dagster.defs.asset_specs import asset_key, group, run_tags
+from contextcliff_dagster.defs.alerts.channels import alert
+from contextcliff_dagster.defs.alerts.failed_runs import ALERTED_TAG
+from contextcliff_dagster.defs.asset_specs import RETRY_CRASHES, asset_key, group, run_tags
 from contextcliff_dagster.defs.executors.device_tags import device_tags
 from contextcliff_dagster.defs.resources import StoreResource, Watch
 from contextcliff_dagster.defs.schedules import campaign_at
@@ -61,8 +62,11 @@ def sentinel_job(study: Study) -> dg.JobDefinition:
             campaign=config.campaign,
             on_progress=lambda model, progress: narrators[model](progress),
         )
-        for channel in alert(study, where, shrink_alarm(outcome), context.log.warning):
+        alarm = shrink_alarm(outcome)
+        for channel in alert(study, where, alarm, context.log.warning):
             context.log.info(f"Alert sent to {channel}.")
+        if alarm is not None:
+            context.instance.add_run_tags(context.run_id, {ALERTED_TAG: alarm.event})
         shown: dict[str, Any] = {
             "sentinel": outcome.sentence,
             "campaign": outcome.campaign,
@@ -80,6 +84,7 @@ def sentinel_job(study: Study) -> dg.JobDefinition:
             f"A few examples at the caps of `{study.name}`, asked again and compared with the "
             "pinned baseline; fails where answers are lost, or too few came to judge."
         ),
+        tags={"contextcliff/study": study.name, **RETRY_CRASHES},
     )
     def job() -> None:
         sentinel()

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import dagster as dg
 
 from contextcliff_dagster.defs.asset_specs import (
+    RETRY_CRASHES,
     asset_key,
     documents_job_name,
     group,
@@ -74,9 +75,10 @@ def study_jobs(study: Study) -> list[dg.UnresolvedAssetJobDefinition]:
     assets share one set of partitions.
     """
     jobs = []
+    own_tags = {"contextcliff/study": study.name, **RETRY_CRASHES}
     for experiment in partitioned(study):
         # The tags make a plain launch take every model and cell in one run.
-        tags = {**range_tags(study, experiment), "contextcliff/study": study.name}
+        tags = {**range_tags(study, experiment), **own_tags}
         # Without the assets that have other partitions.
         others = [
             asset_key(study, name)
@@ -95,7 +97,7 @@ def study_jobs(study: Study) -> list[dg.UnresolvedAssetJobDefinition]:
             about = f"Corpus to report of `{study.name}`; asks only what was not asked before."
         jobs.append(job(job_name(study, experiment), description=about))
         if documents := experiment.document_assets()[:1]:
-            tags = {**document_range_tags(study, experiment), "contextcliff/study": study.name}
+            tags = {**document_range_tags(study, experiment), **own_tags}
             own = dg.AssetSelection.assets(*(asset_key(study, name) for name in documents))
             about = f"Documents of experiment {experiment.name} of `{study.name}`; no call."
             name = documents_job_name(study, experiment)

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import threading
-from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import dagster as dg
@@ -15,12 +13,12 @@ import pytest
 
 from contextcliff_dagster.analysis.comparison.regression import Shrink
 from contextcliff_dagster.contracts import EVAL_RECORDS, StudyError
-from contextcliff_dagster.defs.alerts import COMMAND, WEBHOOK, alert
+from contextcliff_dagster.defs.alerts.channels import COMMAND, WEBHOOK, alert
 from contextcliff_dagster.defs.resources import StoreResource, Watch
 from contextcliff_dagster.defs.schedules import campaign_at, report_freshness, study_schedules
 from contextcliff_dagster.defs.studies import study_assets, study_jobs
 from contextcliff_dagster.experiments.common.preparation import load_frozen
-from contextcliff_dagster.experiments.common.study_run import open_ledger
+from contextcliff_dagster.experiments.common.study_run import campaign_of, open_ledger
 from contextcliff_dagster.experiments.length_profile.checks import check_shrink
 from contextcliff_dagster.experiments.length_profile.experiment import shrink_alarm
 from contextcliff_dagster.experiments.length_profile.regression import (
@@ -28,14 +26,24 @@ from contextcliff_dagster.experiments.length_profile.regression import (
     judge_regression,
     pin_baseline,
     read_baseline,
+    with_changes,
 )
-from contextcliff_dagster.inference.ledger.campaigns import current_campaign, list_campaigns
+from contextcliff_dagster.inference.ledger.campaigns import (
+    current_campaign,
+    ensure_campaign,
+    list_campaigns,
+    record_identity,
+    recorded_identity,
+)
+from contextcliff_dagster.inference.models.identity import Identity
 from contextcliff_dagster.store import Store, read_table, write_table
 from contextcliff_dagster.studies import Study, load_study
+from contextcliff_dagster_tests.support.servers.webhook import SECRET, Webhook, webhook
 from contextcliff_dagster_tests.support.tiny_study import Run
 
+__all__ = ["webhook"]
+
 TICK = datetime(2026, 11, 23, 3, 0, tzinfo=UTC)
-SECRET = "T0KEN-in-the-path"
 
 
 @pytest.fixture
@@ -45,45 +53,6 @@ def study(study: Study, tmp_path: Path) -> Study:
     text = path.read_text().replace("samples_per_bin: 4", "samples_per_bin: 12")
     path.write_text(text + 'schedule: {cron: "0 3 * * 1"}\n', encoding="utf-8")
     return load_study(path)
-
-
-class Webhook(HTTPServer):
-    """Keeps what is posted to it; answers with ``status``."""
-
-    status = 200
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Keeper)
-        self.got: list[dict[str, object]] = []
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_port}/services/{SECRET}"
-
-
-class _Keeper(BaseHTTPRequestHandler):
-    server: Webhook
-
-    def do_POST(self) -> None:
-        body = self.rfile.read(int(self.headers["Content-Length"]))
-        self.server.got.append(json.loads(body))
-        self.send_response(self.server.status)
-        self.end_headers()
-
-    def log_message(self, *_: object) -> None:
-        pass
-
-
-@pytest.fixture
-def webhook(monkeypatch: pytest.MonkeyPatch) -> Iterator[Webhook]:
-    server = Webhook()
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    monkeypatch.setenv(WEBHOOK, server.url)
-    yield server
-    server.shutdown()
-    thread.join()
-    server.server_close()
 
 
 def make_worse(study: Study, store: Store, campaign: str) -> None:
@@ -120,11 +89,10 @@ def test_a_tick_measures_anew_and_a_shrink_fails_the_check(
     context = dg.build_schedule_context(
         instance=instance, scheduled_execution_time=TICK, resources=resources
     )
-    for _ in range(2):  # evaluated twice, begun once
-        (request,) = schedule.evaluate_tick(context).run_requests
-    with open_ledger(store) as ledger:
-        names = [campaign.name for campaign in list_campaigns(ledger, study.name)]
-    assert names == [pinned, "2026-11-23T0300"]
+    (request,) = schedule.evaluate_tick(context).run_requests
+    with open_ledger(store) as ledger:  # nothing is begun before the first call
+        assert current_campaign(ledger, study.name) == pinned
+    names = [pinned, "2026-11-23T0300"]
     assert request.run_key == campaign_at(TICK) == names[1]
 
     definitions = dg.Definitions(
@@ -134,6 +102,8 @@ def test_a_tick_measures_anew_and_a_shrink_fails_the_check(
         run_config=request.run_config, tags=request.tags, instance=instance
     )
     assert done.success
+    with open_ledger(store) as ledger:
+        assert [campaign.name for campaign in list_campaigns(ledger, study.name)] == names
     again = check_of(done)
     assert again.passed
     page = store.report_dir(study.name, names[1]) / "regression.html"
@@ -158,6 +128,7 @@ def test_a_tick_measures_anew_and_a_shrink_fails_the_check(
         assert "reference-long is not worse" in str(failed.description)
     (told,) = webhook.got  # once
     assert told["shrunk"] == ["reference-short"]
+    assert "Its serving identity is the same." in str(told["text"])
     assert (told["study"], told["campaign"], told["baseline"]) == ("tiny", names[1], pinned)
 
 
@@ -182,6 +153,56 @@ def test_what_cannot_be_compared_is_not_judged(run: Run, study: Study, store: St
     store.baseline_file(study.name).write_text("{")
     with pytest.raises(Exception, match="pin the baseline again"):
         read_baseline(study, store)
+
+
+@pytest.mark.usefixtures("prepared")
+def test_the_sentence_says_what_changed_of_the_serving_identity(
+    run: Run, study: Study, store: Store
+) -> None:
+    run("predictions")
+    with open_ledger(store) as ledger:
+        then = current_campaign(ledger, study.name)
+        served = recorded_identity(ledger, study.name, then, "reference-short")
+        assert served is not None
+        other = Identity({**served.fields, "server": {"image": "vllm/vllm-openai:v0.26"}})
+        record_identity(ledger, study.name, "now", "reference-short", other)
+        judged = replace(
+            shrunk(), baseline=then, shrinks={"reference-short": shrunk().shrinks["m"]}
+        )
+        changed = with_changes(judged, study, ledger)
+    line = "server.image: not given -> vllm/vllm-openai:v0.26"
+    assert changed.changes == {"reference-short": [line]}
+    assert f"Its serving identity has changed: {line}." in changed.sentence
+    alarm = shrink_alarm(changed)
+    assert alarm is not None
+    assert alarm.details["changes"] == changed.changes
+
+
+def test_a_scheduled_run_that_fails_before_its_first_call_leaves_no_campaign(
+    study: Study, store: Store, instance: dg.DagsterInstance
+) -> None:
+    with open_ledger(store) as ledger:
+        ensure_campaign(ledger, study.name, "whole")
+    job = study_jobs(study)[0]
+    (schedule,) = study_schedules(study, [job])
+    resources = {"store": StoreResource(root=str(store.root)), "watch": Watch()}
+    context = dg.build_schedule_context(instance=instance, scheduled_execution_time=TICK)
+    (request,) = schedule.evaluate_tick(context).run_requests
+    broken = study.changed(
+        corpus={"kind": "jsonl", "path": "/nowhere.jsonl"}, tokenizer="reference"
+    )
+    definitions = dg.Definitions(assets=study_assets(broken), jobs=[job], resources=resources)
+    done = definitions.resolve_job_def(job.name).execute_in_process(
+        run_config=request.run_config, tags=request.tags, instance=instance, raise_on_error=False
+    )
+    assert not done.success
+    with open_ledger(store) as ledger:
+        assert [one.name for one in list_campaigns(ledger, study.name)] == ["whole"]
+        assert campaign_of(ledger, study, request.run_key) == request.run_key
+        with pytest.raises(StudyError, match="has no campaign"):
+            campaign_of(ledger, study, "2026-11-23T03:00")
+        with pytest.raises(StudyError, match="has no campaign"):
+            campaign_of(ledger, study.changed(schedule=None), request.run_key)
 
 
 def copy_campaign(

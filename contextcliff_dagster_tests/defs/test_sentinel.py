@@ -10,7 +10,7 @@ import dagster as dg
 import pytest
 
 from contextcliff_dagster.contracts import StudyError
-from contextcliff_dagster.defs.alerts import COMMAND
+from contextcliff_dagster.defs.alerts.channels import COMMAND
 from contextcliff_dagster.defs.resources import StoreResource, Watch
 from contextcliff_dagster.defs.run import profile_study
 from contextcliff_dagster.defs.sentinel import sentinel_job, sentinel_schedules

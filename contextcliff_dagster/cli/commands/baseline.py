@@ -62,9 +62,11 @@ def baseline_check(study: str, campaign: str | None, as_json: bool) -> None:
     Exit code 3: the score of a model declined; 4: none declined, but one could not be judged.
     """
     from contextcliff_dagster.experiments.common.preparation import load_frozen
+    from contextcliff_dagster.experiments.common.study_run import open_ledger
     from contextcliff_dagster.experiments.length_profile.regression import (
         judge_regression,
         require_baseline,
+        with_changes,
     )
     from contextcliff_dagster.experiments.length_profile.regression_page import write_regression
     from contextcliff_dagster.studies import find_study
@@ -79,6 +81,8 @@ def baseline_check(study: str, campaign: str | None, as_json: bool) -> None:
         )
         raise click.exceptions.Exit(NOT_JUDGED)
     regression = judge_regression(chosen, store, load_frozen(chosen, store), name)
+    with open_ledger(store) as ledger:
+        regression = with_changes(regression, chosen, ledger)
     end_with(regression, as_json=as_json, page=write_regression(regression, chosen, store))
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import dagster as dg
 
 from contextcliff_dagster.defs import checks
-from contextcliff_dagster.defs.alerts import alert
+from contextcliff_dagster.defs.alerts.channels import alert
 from contextcliff_dagster.defs.asset_specs import (
     FOLLOW_RECORDS,
     asset_key,

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from contextcliff_dagster.studies import Study
 
 Made = TypeVar("Made")
+TICK_NAME = "%Y-%m-%dT%H%M"
+"""Names of campaigns that a schedule begins: its tick in UTC."""
 
 
 @dataclass(frozen=True)
@@ -90,6 +92,17 @@ def open_ledger(store: Store, *, to_read: bool = False) -> Ledger:
     return (Ledger.open_to_read if to_read else Ledger.open)(store.ledger)
 
 
+def _is_tick(study: Study, campaign: str) -> bool:
+    """Whether the study's schedule names a campaign so; its run begins it with the first call."""
+    if study.schedule is None:
+        return False
+    try:
+        tick = datetime.strptime(campaign, TICK_NAME)
+    except ValueError:
+        return False
+    return f"{tick:{TICK_NAME}}" == campaign
+
+
 def campaign_of(ledger: Ledger, study: Study, campaign: str | None = None) -> str:
     """Return ``campaign``, or the study's current one; nothing is begun by asking.
 
@@ -108,7 +121,7 @@ def campaign_of(ledger: Ledger, study: Study, campaign: str | None = None) -> st
     first = {today.isoformat(), (today - timedelta(days=1)).isoformat()}
     # Under the name of another study's, it shares the answers to the questions both ask.
     first |= {one.name for one in begun}
-    if campaign not in (known or first):
+    if campaign not in (known or first) and not _is_tick(study, campaign):
         raise StudyError(
             f"Study {study.name!r} has no campaign {campaign!r}; it has "
             f"{', '.join(known) or 'none'}, and "

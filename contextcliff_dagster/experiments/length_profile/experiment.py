@@ -85,11 +85,15 @@ class LengthProfile(Experiment):
         from contextcliff_dagster.experiments.length_profile.profile_and_report import (
             profile_campaign,
         )
-        from contextcliff_dagster.experiments.length_profile.regression import judge_regression
+        from contextcliff_dagster.experiments.length_profile.regression import (
+            judge_regression,
+            with_changes,
+        )
         from contextcliff_dagster.experiments.length_profile.regression_page import write_regression
 
         profiles = profile_campaign(run, records, contributions)
         regression = judge_regression(run.study, run.store, run.manifest, run.campaign)
+        regression = with_changes(regression, run.study, run.ledger)
         cliffs = [profile.cliffs for profile in profiles]
         page = write_regression(regression, run.study, run.store)
         return Analysis(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from contextcliff_dagster.analysis.comparison.pairing import Pairs
     from contextcliff_dagster.analysis.comparison.regression import Shrink
+    from contextcliff_dagster.inference.ledger.ledger import Ledger
     from contextcliff_dagster.sampling.manifest import Manifest
 
 COMPLETE_SHARE = 0.8
@@ -58,6 +59,8 @@ class Regression:
     Attributes:
         shrinks: model -> what the test says.
         unjudged: model -> why there is none.
+        changes: model -> fields of its serving identity that differ, ``field: before -> now``;
+            a model whose identity is not known in both campaigns is missing.
         sentence: all of it for a person.
     """
 
@@ -65,6 +68,7 @@ class Regression:
     campaign: str
     shrinks: dict[str, Shrink] = field(default_factory=dict)
     unjudged: dict[str, str] = field(default_factory=dict)
+    changes: dict[str, list[str]] = field(default_factory=dict)
 
     @property
     def shrunk(self) -> list[str]:
@@ -90,6 +94,7 @@ class Regression:
             "shrunk": self.shrunk,
             "models": {model: shrink.to_dict() for model, shrink in self.shrinks.items()},
             "unjudged": dict(self.unjudged),
+            "changes": dict(self.changes),
             "sentence": self.sentence,
         }
 
@@ -177,6 +182,19 @@ def judge_regression(study: Study, store: Store, manifest: Manifest, campaign: s
     return Regression(pinned.campaign, campaign, shrinks, unjudged)
 
 
+def with_changes(regression: Regression, study: Study, ledger: Ledger) -> Regression:
+    """Add what differs between the serving identities of the two campaigns, as ``changes``."""
+    from contextcliff_dagster.inference.ledger.campaigns import recorded_identity
+
+    changes = {}
+    for model in (*regression.shrinks, *regression.unjudged):
+        then = recorded_identity(ledger, study.name, regression.baseline or "", model)
+        now = recorded_identity(ledger, study.name, regression.campaign, model)
+        if then is not None and now is not None:
+            changes[model] = then.differences(now)
+    return replace(regression, changes=changes)
+
+
 def _runs_between(
     study: Study, store: Store, then: pd.DataFrame, now: pd.DataFrame
 ) -> list[pd.DataFrame]:
@@ -250,5 +268,13 @@ def _sentence_of(model: str, of: Regression, shrink: Shrink) -> str:
         f"{model} has declined in {of.campaign} against {of.baseline}: between "
         f"{shrink.from_tokens:,} and {shrink.to_tokens:,} tokens {shrink.lost} of {shrink.right} "
         f"right answers turned wrong and {shrink.gained} turned right ({means}; "
-        f"p = {shrink.p_value:.2g})."
+        f"p = {shrink.p_value:.2g}).{_what_changed(of.changes.get(model))}"
     )
+
+
+def _what_changed(differences: list[str] | None) -> str:
+    if differences is None:
+        return ""
+    if not differences:
+        return " Its serving identity is the same."
+    return f" Its serving identity has changed: {'; '.join(differences)}."

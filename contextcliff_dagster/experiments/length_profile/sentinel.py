@@ -28,6 +28,7 @@ from contextcliff_dagster.experiments.length_profile.regression import (
     Regression,
     refused_as_lost,
     require_baseline,
+    with_changes,
 )
 from contextcliff_dagster.inference.execution.run_control import RunControl, deadline_after
 from contextcliff_dagster.store import Store
@@ -134,4 +135,6 @@ def run_sentinel(
             continue
         alpha = rates.alpha(len(caps))
         shrinks[model] = find_sentinel_shrink(pairs, alpha, flip_rate=rates.flip_rate)
-    return Regression(pinned.campaign, campaign, shrinks, unjudged)
+    regression = Regression(pinned.campaign, campaign, shrinks, unjudged)
+    with open_ledger(store) as ledger:
+        return with_changes(regression, study, ledger)

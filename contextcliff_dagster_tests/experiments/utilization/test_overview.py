@@ -15,7 +15,7 @@ import pytest
 
 from contextcliff_dagster.cli import main
 from contextcliff_dagster.cli.study_selection import keep_definition
-from contextcliff_dagster.defs.alerts import alert
+from contextcliff_dagster.defs.alerts.channels import alert
 from contextcliff_dagster.defs.run import profile_study
 from contextcliff_dagster.defs.studies import study_parts
 from contextcliff_dagster.experiments.common.record_checks import check_records

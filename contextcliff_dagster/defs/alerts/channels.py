@@ -1,4 +1,4 @@
-"""Alerts of an experiment, such as a model that became worse: a webhook, a command, or both.
+"""Alerts, of a model that became worse or a run that failed: a webhook, a command, or both.
 
 Addresses of webhooks are secrets (many carry a token in the path): they are in the environment,
 and no message or log names more of them than the host.
@@ -24,33 +24,34 @@ if TYPE_CHECKING:
     from contextcliff_dagster.experiments.common.experiment import Alarm
 
 WEBHOOK, COMMAND = "CONTEXTCLIFF_ALERT_WEBHOOK", "CONTEXTCLIFF_ALERT_COMMAND"
-TIMEOUT_S = 15.0
+WEBHOOK_WITHIN_S, COMMAND_WITHIN_S = 15.0, 25.0
+"""A tick of a Dagster sensor ends after 60 s."""
 
 
 def alert(
-    study: Study, store: Store, alarm: Alarm | None, on_failure: Callable[[str], None]
+    study: Study | None, store: Store, alarm: Alarm | None, on_failure: Callable[[str], None]
 ) -> list[str]:
     """Send ``alarm`` to every configured channel; return the channels that took it.
 
     A webhook gets the alert as JSON by POST (its ``text`` is a sentence, which chat services show),
     a command the same on stdin. A channel that took an alert gets it once. One that
-    fails is reported to ``on_failure`` and tried again the next time the campaign is judged; it
-    fails no run.
+    fails is reported to ``on_failure`` and tried again the next time the same alert is sent; it
+    fails no run. ``study`` is None for what belongs to none.
     """
     if alarm is None:
         return []
-    message = {"event": alarm.event, "study": study.name, **alarm.details}
-    message["text"] = f"contextcliff, study {study.name}: {alarm.sentence}"
-    note = (
-        store.study_dir(study.name) / "alerts" / f"{slug(f'{alarm.event}-{alarm.campaign}')}.json"
-    )
+    of = f"study {study.name}" if study else "no study"
+    message = {"event": alarm.event, "study": study.name if study else None, **alarm.details}
+    message["text"] = f"contextcliff, {of}: {alarm.sentence}"
+    notes = store.study_dir(study.name) / "alerts" if study else store.root / "_alerts"
+    note = notes / f"{slug(f'{alarm.event}-{alarm.campaign}')}.json"
     notified: list[str] = []
     with suppress(OSError, ValueError, KeyError, TypeError):  # none yet, or a damaged one
         kept = json.loads(note.read_bytes())
         if kept["shrunk"] == list(alarm.subjects):
             notified = list(kept["told"])
     taken = []
-    for name, send in _channels(study).items():
+    for name, send in alert_channels(study).items():
         if name in notified:
             continue
         try:
@@ -64,10 +65,10 @@ def alert(
     return taken
 
 
-def _channels(study: Study) -> dict[str, Callable[[bytes], None]]:
+def alert_channels(study: Study | None) -> dict[str, Callable[[bytes], None]]:
     """Name without a secret -> what sends."""
     channels: dict[str, Callable[[bytes], None]] = {}
-    for variable in (WEBHOOK, study.alerts.webhook_env):
+    for variable in (WEBHOOK, study.alerts.webhook_env if study else None):
         if variable and (url := os.environ.get(variable)):
             host = None
             with suppress(ValueError):
@@ -94,12 +95,14 @@ def _post(url: str, body: bytes) -> None:
     if urlsplit(url).scheme not in ("http", "https"):
         raise ValueError("its address does not begin with http:// or https://")
     request = Request(url, data=body, headers={"Content-Type": "application/json"})
-    with urlopen(request, timeout=TIMEOUT_S) as answer:
+    with urlopen(request, timeout=WEBHOOK_WITHIN_S) as answer:
         answer.read(1)
 
 
 def _run(command: list[str], body: bytes) -> None:
-    done = subprocess.run(command, input=body, capture_output=True, timeout=60, check=False)
+    done = subprocess.run(
+        command, input=body, capture_output=True, timeout=COMMAND_WITHIN_S, check=False
+    )
     if done.returncode:
         raise ValueError(f"it ended with exit code {done.returncode}")
 

@@ -1,0 +1,161 @@
+"""The sensor that alerts of failed runs: each once, with the sentence of its error first."""
+
+# No `from __future__ import annotations` here: Dagster reads resources off the annotations of a
+# sensor and does not resolve strings.
+
+import os
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+
+import dagster as dg
+
+from contextcliff_dagster.defs.alerts.channels import alert, alert_channels
+from contextcliff_dagster.defs.dagster_internals import WILL_RETRY_TAG
+from contextcliff_dagster.defs.resources import StoreResource
+from contextcliff_dagster.experiments.common.outcomes import Alarm
+from contextcliff_dagster.redaction import redact, secrets_of
+from contextcliff_dagster.studies import Study
+
+ALERTED_TAG = "contextcliff/alerted"
+"""On a run that has sent an alert of its own about what it fails for."""
+
+_EVERY_S = 30
+_TICK_S = 20.0
+"""After which a tick leaves the rest to the next one; one alert takes up to 40 s."""
+_FIRST_LOOK = timedelta(hours=1)
+_SEND_FOR = timedelta(days=1)
+"""How long a channel that fails is tried again."""
+_OVERLAP = timedelta(minutes=2)
+"""Runs are not recorded in the order of their time stamps."""
+_LONGEST_SENTENCE = 1_000
+
+
+def failed_runs_sensor(studies: Sequence[Study]) -> dg.SensorDefinition:
+    """`alert_failed_runs`: a failed run of these studies goes to their alert channels.
+
+    It is not a run failure sensor of Dagster's, which moves on where an alert could not be sent.
+    A run that Dagster will try again, and one of a process that gets the error itself (the command
+    line, Python), is left out.
+    """
+    by_name = {study.name: study for study in studies}
+
+    @dg.sensor(
+        name="alert_failed_runs",
+        minimum_interval_seconds=_EVERY_S,
+        default_status=dg.DefaultSensorStatus.RUNNING,
+        description=(
+            "Sends each failed run, once, to the alert channels (CONTEXTCLIFF_ALERT_WEBHOOK, "
+            "CONTEXTCLIFF_ALERT_COMMAND, and `alerts` of its study)."
+        ),
+    )
+    def alert_failed_runs(
+        context: dg.SensorEvaluationContext, store: StoreResource
+    ) -> dg.SkipReason:
+        began, now = time.monotonic(), datetime.now(UTC)
+        # Only runs from here on: a channel that is set up later is not flooded.
+        since = datetime.fromisoformat(context.cursor) if context.cursor else now - _FIRST_LOOK
+        sent, cursor = 0, now
+        if not any(alert_channels(study) for study in (None, *studies)):
+            context.update_cursor(cursor.isoformat())
+            return dg.SkipReason("No alert channel is configured.")
+        for record in _failed_since(context.instance, since):
+            if time.monotonic() - began > _TICK_S:
+                cursor = min(cursor, record.update_timestamp)
+                break
+            run = record.dagster_run
+            name = _study_of(run)
+            if name is not None and name not in by_name:
+                continue  # another code location's
+            errors: list[str] = []
+            study = by_name[name] if name else None
+            sent += bool(alert(study, store.open(), _alarm(context.instance, run), errors.append))
+            for error in errors:
+                context.log.warning(error)
+            if errors and now - record.update_timestamp < _SEND_FOR:
+                cursor = min(cursor, record.update_timestamp)
+        context.update_cursor(cursor.isoformat())
+        return dg.SkipReason(f"{sent} failed {'run' if sent == 1 else 'runs'} reported.")
+
+    return alert_failed_runs
+
+
+def _failed_since(instance: dg.DagsterInstance, since: datetime) -> Iterator[dg.RunRecord]:
+    """Runs that have failed for good and that nobody else reports, oldest first."""
+    of = dg.RunsFilter(statuses=[dg.DagsterRunStatus.FAILURE], updated_after=since - _OVERLAP)
+    for record in instance.get_run_records(of, order_by="update_timestamp", ascending=True):
+        run = record.dagster_run
+        # The tag comes a moment after the failure.
+        undecided = instance.run_retries_enabled and WILL_RETRY_TAG not in run.tags
+        retried = run.tags.get(WILL_RETRY_TAG) == "true"
+        in_process = run.remote_job_origin is None
+        if not (undecided or retried or in_process or ALERTED_TAG in run.tags):
+            yield record
+
+
+def _study_of(run: dg.DagsterRun) -> str | None:
+    """The study of the run's tag or of the assets it was to make."""
+    if name := run.tags.get("contextcliff/study"):
+        return name
+    return next((key.path[0] for key in run.asset_selection or () if len(key.path) > 1), None)
+
+
+def _alarm(instance: dg.DagsterInstance, run: dg.DagsterRun) -> Alarm:
+    sentence, step = failure_of(instance, run.run_id)
+    tags = {name: run.tags.get(f"contextcliff/{name}") for name in ("campaign", "cause", "models")}
+    about = ", ".join(
+        [
+            *([f"step {step}"] if step else []),
+            *(f"{name} {value}" for name, value in tags.items() if value),
+        ]
+    )
+    job = "of assets" if run.job_name.startswith("__") else f"of {run.job_name}"
+    where = f"Run {run.run_id[:8]} {job} failed{f' ({about})' if about else ''}."
+    details: Mapping[str, str | None] = {
+        "run_id": run.run_id,
+        "job": run.job_name,
+        "step": step,
+        "sentence": sentence,
+        **tags,
+    }
+    return Alarm("run_failed", run.run_id, [run.job_name], f"{sentence} {where}", details)
+
+
+def failure_of(instance: dg.DagsterInstance, run_id: str) -> tuple[str, str | None]:
+    """Return the sentence of the error that a failed run ended with, without secrets, and the step
+    it ended in; None where it was not a step."""
+    steps = instance.all_logs(run_id, of_type={dg.DagsterEventType.STEP_FAILURE})
+    for entry in steps:
+        event = entry.get_dagster_event()
+        data = event.step_failure_data
+        text = data.user_failure_data.description if data.user_failure_data else None
+        if not text and data.error is not None:
+            text = _innermost(data.error)
+        return _shown(text or event.message or ""), event.step_key
+    types = {dg.DagsterEventType.RUN_FAILURE, dg.DagsterEventType.ENGINE_EVENT}
+    text = ""
+    for entry in instance.all_logs(run_id, of_type=types):
+        event = entry.get_dagster_event()
+        if event.event_type is dg.DagsterEventType.ENGINE_EVENT:
+            text = event.message or text  # the last one says how its process ended
+            continue
+        with suppress(Exception):  # has no error where the run was marked from outside
+            if (error := event.job_failure_data.error) is not None:
+                return _shown(_innermost(error)), None
+        break
+    return _shown(text or "The run failed without a message."), None
+
+
+def _innermost(error: object) -> str:
+    """The message of the first cause, without the name of its class."""
+    while (cause := getattr(error, "cause", None)) is not None:
+        error = cause
+    message, name = str(getattr(error, "message", "")).strip(), getattr(error, "cls_name", None)
+    head, colon, rest = message.partition(": ")
+    return rest if colon and name and head.rpartition(".")[2] == name else message
+
+
+def _shown(text: str) -> str:
+    sentence = redact(text, secrets_of(os.environ), limit=_LONGEST_SENTENCE)
+    return sentence if sentence.endswith((".", "!", "?")) else f"{sentence}."
