@@ -6,7 +6,7 @@ earlier.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -18,8 +18,13 @@ from contextcliff_dagster.analysis.comparison.difference_tests import (
     difference_curve,
     difference_interval,
 )
+from contextcliff_dagster.analysis.comparison.kv_costs import kv_comparison
 from contextcliff_dagster.analysis.comparison.pairing import Pairs, Side, pair_records
-from contextcliff_dagster.analysis.statistics.length_at_loss import loss_lengths, resample_weights
+from contextcliff_dagster.analysis.statistics.length_at_loss import (
+    half_drop_lengths,
+    loss_lengths,
+    resample_weights,
+)
 from contextcliff_dagster.contracts import SCHEMA_VERSION, ContextCliffError, LengthBin
 from contextcliff_dagster.contracts.results.comparison import (
     ComparedCaps,
@@ -31,6 +36,7 @@ from contextcliff_dagster.contracts.results.comparison import (
     LossShift,
 )
 from contextcliff_dagster.contracts.results.fields import nulls
+from contextcliff_dagster.contracts.results.kv import KvPolicy
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -48,11 +54,16 @@ MOST_DOCUMENTS = 20_000
 
 @dataclass(frozen=True)
 class Measured:
-    """One side: a name to be called by, its records, and its ``cliffs.json`` where there is one."""
+    """One side: a name to be called by, its records, and its ``cliffs.json`` where there is one.
+
+    ``kv``: how its KV cache is kept, where that is known; two policies of one model are compared by
+    their memory and times, too.
+    """
 
     name: str
     records: pd.DataFrame
     cliffs: Cliffs | None = None
+    kv: KvPolicy | None = None
 
 
 def compare(
@@ -117,10 +128,19 @@ def compare(
         ],
         caps=ComparedCaps(cap_a, cap_b, cap_b / cap_a if cap_a and cap_b else None),
         loss_shift=loss_shift(pairs, settings, weights),
+        midpoint_shift=midpoint_shift(pairs, settings, weights) if _both_drop(a, b) else None,
+        kv=kv_comparison(pairs, (a.records, b.records), (a.kv, b.kv), settings)
+        if pairs.paired and a.kv and b.kv and a.kv.base == b.kv.base
+        else None,
         warnings=[*notes, *_warnings(pairs, a, b)],
         sentence="",
     )
     return replace(result, sentence=sentence(result))
+
+
+def _both_drop(a: Measured, b: Measured) -> bool:
+    """Whether a drop is established on both sides: half of none is nowhere."""
+    return all(side.cliffs is not None and side.cliffs.cliff is not None for side in (a, b))
 
 
 def _named(measured: Measured, side: Side, left_out: int) -> ComparedSide:
@@ -176,10 +196,36 @@ def loss_shift(
     Percentile bootstrap over documents, the same documents on both sides where paired. A side that
     loses less within the measured lengths bounds the ratio on one end only.
     """
+    return _shift(
+        pairs,
+        settings,
+        weights,
+        lambda side, weight: loss_lengths(
+            side.length_tokens, side.n, side.s, weight, settings.tolerance
+        ),
+    )
+
+
+def midpoint_shift(
+    pairs: Pairs, settings: AnalysisSettings, weights: tuple[Floats, Floats]
+) -> LossShift:
+    """How far the length moved at which half of the drop is reached; intervals as `loss_shift`."""
+    return _shift(
+        pairs,
+        settings,
+        weights,
+        lambda side, weight: half_drop_lengths(side.length_tokens, side.n, side.s, weight),
+    )
+
+
+def _shift(
+    pairs: Pairs,
+    settings: AnalysisSettings,
+    weights: tuple[Floats, Floats],
+    lengths: Callable[[Side, Floats], Floats],
+) -> LossShift:
     at_a, at_b = (
-        loss_lengths(
-            side.length_tokens, side.n, side.s, weight[:, : LOSS_RESAMPLES + 1], settings.tolerance
-        )
+        lengths(side, weight[:, : LOSS_RESAMPLES + 1])
         for side, weight in zip((pairs.a, pairs.b), weights, strict=True)
     )
     longest = float(np.log(min(pairs.a.length_tokens[-1], pairs.b.length_tokens[-1])))

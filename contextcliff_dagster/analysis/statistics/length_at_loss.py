@@ -45,6 +45,22 @@ def loss_lengths(
     Returns:
         (B,), ``inf`` where the curve does not lose as much within the measured lengths.
     """
+    return _fitted_places(length_tokens, n, s, weights, tolerance)
+
+
+def half_drop_lengths(length_tokens: Ints, n: Floats, s: Floats, weights: Floats) -> Floats:
+    """Log length at which each resample's best curve has half of its own drop: its centre c.
+
+    Returns:
+        (B,), ``inf`` where the curve does not drop, or its centre lies beyond the longest document.
+    """
+    return _fitted_places(length_tokens, n, s, weights, None)
+
+
+def _fitted_places(
+    length_tokens: Ints, n: Floats, s: Floats, weights: Floats, tolerance: float | None
+) -> Floats:
+    """The place of the likeliest member of the family for each resample (B,); see `_family`."""
     cell = _cells(length_tokens, n)
     count = int(cell[-1]) + 1
     first = np.searchsorted(cell, np.arange(count))
@@ -99,8 +115,11 @@ def _baseline(total: Floats) -> int:
     return min(int(np.argmax(reached)) + 1, len(total))
 
 
-def _family(x: Floats, total: Floats, tolerance: float) -> tuple[Floats, Floats]:
-    """Shape (J, G) of every member and the log length at which it has lost ``tolerance`` (J)."""
+def _family(x: Floats, total: Floats, tolerance: float | None) -> tuple[Floats, Floats]:
+    """Shape (J, G) of every member and the log length at which it has lost ``tolerance`` (J).
+
+    Without a tolerance: its centre.
+    """
     k = _baseline(total)
     span = max(float(x[-1] - x[0]), 1e-6)
     edges = 0.5 * (x[:-1] + x[1:])[max(k - 1, 0) :]
@@ -114,10 +133,12 @@ def _family(x: Floats, total: Floats, tolerance: float) -> tuple[Floats, Floats]
         w = max(width * span, 1e-9)
         lost = 1.0 / (1.0 + np.exp(-np.clip((x[None, :] - c[:, None]) / w, -35.0, 35.0)))
         shape = 1.0 - d[:, None] * lost
-        base = shape[:, :k] @ (total[:k] / total[:k].sum())
-        share = (1.0 - (1.0 - tolerance) * base) / d
-        with np.errstate(divide="ignore", invalid="ignore"):
-            place = np.where(share < 1.0 - 1e-9, c + w * np.log(share / (1.0 - share)), np.inf)
+        place = c
+        if tolerance is not None:
+            base = shape[:, :k] @ (total[:k] / total[:k].sum())
+            share = (1.0 - (1.0 - tolerance) * base) / d
+            with np.errstate(divide="ignore", invalid="ignore"):
+                place = np.where(share < 1.0 - 1e-9, c + w * np.log(share / (1.0 - share)), np.inf)
         shapes.append(shape)
         places.append(np.where(place <= x[-1], np.maximum(place, x[0]), np.inf))
     return np.concatenate(shapes), np.concatenate(places)

@@ -17,6 +17,7 @@ from contextcliff_dagster.contracts.results.fields import (
     Tokens,
     Unit,
 )
+from contextcliff_dagster.contracts.results.kv import KvComparison
 
 Difference = Annotated[float, Unit("score", -1, 1)]
 AdjustedP = Annotated[Probability | None, "of no difference, adjusted for overall and all bins"]
@@ -91,7 +92,7 @@ class ComparedCaps:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LossShift:
-    """Length at which the tolerance is lost, and the ratio B / A; a null end is open."""
+    """A length of each side, and the ratio B / A; a null end of its interval is open."""
 
     a_tokens: Annotated[Tokens | None, "length of A"]
     b_tokens: Annotated[Tokens | None, "length of B"]
@@ -121,3 +122,9 @@ class Comparison:
     loss_shift: Annotated[LossShift, "shift of the length at which the tolerance is lost"]
     warnings: Annotated[Sequence[str], "sentences"]
     sentence: Annotated[str, "the comparison in one sentence"]
+    midpoint_shift: Annotated[
+        LossShift | None, "shift of the length at which half of the drop is reached, if both drop"
+    ] = None
+    kv: Annotated[
+        KvComparison | None, "of two KV policies of one model: memory, times, equal score"
+    ] = None
