@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from contextcliff_dagster.reporting.kv.costs import kv_sections
 from contextcliff_dagster.reporting.local_paths import for_readers
 from contextcliff_dagster.reporting.sections import (
     Block,
@@ -78,10 +79,10 @@ def comparison_html(comparison: Comparison, cliffs: Sequence[Cliffs | None]) -> 
 
     page = comparison_page(comparison)
     (first, *others), folds = page
-    sentence, _, table = first.blocks
+    above = [block for block in first.blocks if not isinstance(block, Figure)]
     warned = sections_html(others)
     curves, picture = curves_html(cliffs, [comparison.a.name, comparison.b.name])
-    head = blocks_html([sentence, table]) + warned + difference_html(comparison) + curves
+    head = blocks_html(above) + warned + difference_html(comparison) + curves
     return html_page(str(first.title), head, folds, picture)
 
 
@@ -134,6 +135,8 @@ def comparison_page(comparison: Comparison) -> Page:
             *_shift(comparison.loss_shift),
         ],
     ]
+    if comparison.midpoint_shift is not None:
+        rows.append(["half of the drop at, tokens", *_shift(comparison.midpoint_shift)])
     bins: list[list[Cell]] = [
         [
             Code(bin.bin),
@@ -162,7 +165,11 @@ def comparison_page(comparison: Comparison) -> Page:
     warned = [Section("Warnings", [Bullets(list(comparison.warnings))])]
     first = Section(f"{b.name} vs. {a.name}", head, 1)
     others = warned if comparison.warnings else []
-    return Page([first, *others], [Fold("How sure is it?", [by_bin])])
+    folds = [Fold("How sure is it?", [by_bin])]
+    if comparison.kv is not None:
+        head.insert(1, Paragraph(comparison.kv.sentence))
+        folds.insert(0, Fold("What does the cache save?", kv_sections(comparison.kv)))
+    return Page([first, *others], folds)
 
 
 def _difference(row: Differing | DifferingBin) -> str:

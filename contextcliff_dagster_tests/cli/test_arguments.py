@@ -6,9 +6,11 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+from contextcliff_dagster.cli.measuring import kv_policies
 from contextcliff_dagster_tests.support.terminal import COMMAND, assert_one_sentence, call, run
 
 
@@ -41,12 +43,20 @@ def test_without_arguments_shows_help() -> None:
             "--data nowhere.jsonl --model m --kv_policy none --kv_budget 1 --task t",
             ["'m'", "reference-long"],
         ),
+        ("--data x.jsonl --model m --kv_policy snapkv --kv_budget 0.2 --task t", ["'m'"]),
+        ("--model reference-long --kv_policy H20 --task t", ["h2o", "--kv_budget", "0.1 to 1"]),
+        ("--model reference-long --kv_budget 0.5", ["--kv_budget 0.5", "--kv_policy"]),
+        ("--model reference-long --kv_policy none --kv_budget 0.5", ["--kv_budget 0.5", "policy"]),
+        ("--kv_policy snapkv --kv_budget 0.09", ["'0.09'", "0.1 to 1"]),
+        ("--kv_policy snapkv --kv-budget .2,1.5", ["'1.5'", "0.1 to 1"]),
+        ("--kv_policy snapkv --kv_budget nan", ["'nan'", "0.1 to 1"]),
+        ("--kv_policy q4_0 --kv_budget 0.5", ["q4_0", "precision", "no budget"]),
+        ("--kv-policy lru --kv_budget 0.5", ["'lru'", "snapkv", "q8_0"]),
         (
-            "--data x.jsonl --model reference-long --kv_policy snapkv --kv_budget 0.2 --task t",
-            ["snapkv", "only `none`"],
+            "--model gpt-4o-mini --kv_policy SnapKV --kv_budget .5",
+            ["gpt-4o-mini", "its server decides"],
         ),
-        ("--data x.jsonl --model reference-long --kv_policy H2O --task t", ["H2O", "only `none`"]),
-        ("--model reference-long --kv_budget 0.5", ["--kv_budget 0.5", "policy"]),
+        ("--kv_policy q4_0", ["reference-short+q4_0", "llamacpp"]),
         ("profile --model gpt-17", ["gpt-17", "Qwen2.5-7B", "reference-short"]),
         ("profile --task poetry", ["poetry", "lookup, two_hop", "multi_hop_qa"]),
         ("profile nosuch", ["nosuch", "quick", "reference"]),
@@ -71,6 +81,26 @@ def test_without_arguments_shows_help() -> None:
 )
 def test_what_cannot_be_is_refused_in_one_sentence(line: str, words: list[str]) -> None:
     assert_one_sentence(call(*line.split()), *words)
+
+
+def test_without_the_environment_of_kvpress_nothing_is_begun(tmp_path: Path) -> None:
+    line = "quick --kv_policy snapkv --kv_budget 0.5"
+    ended = run(
+        "profile",
+        *line.split(),
+        env={"CONTEXTCLIFF_KV_PYTHON": "/nowhere/bin/python", "CONTEXTCLIFF_HOME": str(tmp_path)},
+    )
+    assert_one_sentence(ended, "make install-kv", "reference-short+none")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("more", ["--pilot 3", "--until 10%", "--sentinel"])
+def test_policies_are_compared_on_the_whole_sample(
+    more: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kv_policies, "_require_environment", lambda model: None)
+    line = f"profile quick --kv_policy snapkv --kv_budget 0.5 {more}"
+    assert_one_sentence(call(*line.split()), "--kv_policy", "whole sample")
 
 
 def test_refusals_look_the_same_in_a_process_of_their_own() -> None:

@@ -59,6 +59,13 @@ NOT_RUN = {
     "visibility prepare leaf leaf-classification.zip": "likewise",
     "visibility prepare forest forest-cover-type-prediction.zip --float32": "likewise",
     "visibility prepare housing playground-series-s3e1.zip": "likewise",
+    "profile --model reference-long --kv_policy snapkv --kv_budget 0.2": "needs `make install-kv`; "
+    "see the tests marked kv",
+    "profile quick --kv_policy snapkv,random --kv_budget 0.5,0.2": "likewise",
+    "--data questions.jsonl --model reference-long --kv_policy H2O --kv_budget 0.5 --task lookup": (
+        "likewise"
+    ),
+    "compare reference:reference-long+none reference:reference-long+snapkv@0.2": "likewise",
     "profile --model smollm2-135m": "needs `make local-model`; see the tests marked local_model",
     "profile local --data notes --questions recall": "needs the same model",
     "profile local": "needs the same model; what follows is run without it",

@@ -36,7 +36,7 @@ from contextcliff_dagster.contracts.results.comparison import (
     LossShift,
 )
 from contextcliff_dagster.contracts.results.fields import nulls
-from contextcliff_dagster.contracts.results.kv import KvPolicy
+from contextcliff_dagster.contracts.results.kv import KvComparison, KvPolicy
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -129,13 +129,20 @@ def compare(
         caps=ComparedCaps(cap_a, cap_b, cap_b / cap_a if cap_a and cap_b else None),
         loss_shift=loss_shift(pairs, settings, weights),
         midpoint_shift=midpoint_shift(pairs, settings, weights) if _both_drop(a, b) else None,
-        kv=kv_comparison(pairs, (a.records, b.records), (a.kv, b.kv), settings)
-        if pairs.paired and a.kv and b.kv and a.kv.base == b.kv.base
-        else None,
+        kv=_kv(pairs, a, b, settings),
         warnings=[*notes, *_warnings(pairs, a, b)],
         sentence="",
     )
     return replace(result, sentence=sentence(result))
+
+
+def _kv(pairs: Pairs, a: Measured, b: Measured, settings: AnalysisSettings) -> KvComparison | None:
+    """What B's KV policy saves, where B is one of the same base as A."""
+    if not pairs.paired or a.kv is None or b.kv is None:
+        return None
+    if a.kv.base != b.kv.base or a.kv == b.kv or b.kv.keeps_all:
+        return None
+    return kv_comparison(pairs, (a.records, b.records), (a.kv, b.kv), settings)
 
 
 def _both_drop(a: Measured, b: Measured) -> bool:

@@ -68,7 +68,9 @@ def document_costs(records: pd.DataFrame) -> pd.DataFrame:
 
     texts = records["extra"] if "extra" in records else [None] * len(records)
     extra = [_numbers(text) for text in texts]
-    columns: dict[str, Any] = {name: [one.get(name, np.nan) for one in extra] for name in QUANTITIES}
+    columns: dict[str, Any] = {
+        name: [one.get(name, np.nan) for one in extra] for name in QUANTITIES
+    }
     frame = pd.DataFrame(
         {
             "document_id": records["document_id"].astype(str).to_numpy(),

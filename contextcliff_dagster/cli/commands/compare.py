@@ -78,6 +78,8 @@ def compare(
         print_json({**to_json(result), "files": paths})
         return
     click.echo(f"{result.sentence}\n")
+    if result.kv is not None:
+        click.echo(f"{result.kv.sentence}\n")
     for warning in result.warnings:
         click.echo(f"{warning}\n")
     click.echo(f"Report:  {files.html}\nPicture: {files.png}")
@@ -119,6 +121,7 @@ class Ref:
         from contextcliff_dagster.analysis.comparison.comparison import Measured
         from contextcliff_dagster.experiments.common.preparation import load_frozen
         from contextcliff_dagster.experiments.common.record_tables import read_records
+        from contextcliff_dagster.experiments.length_profile.kv_policies import policy_of
         from contextcliff_dagster.experiments.length_profile.profile_files import (
             by_this_method,
             read_cliffs,
@@ -128,7 +131,8 @@ class Ref:
         records = read_records(self.study, store, self.campaign)
         cliffs = {c.model: c for c in read_cliffs(self.study, store, self.campaign)}
         cap = by_this_method(self.study, manifest, records, cliffs[self.model])
-        return Measured(name, records[records["model"] == self.model], cap)
+        rows = records[records["model"] == self.model]
+        return Measured(name, rows, cap, policy_of(self.model))
 
 
 @dataclass(frozen=True)

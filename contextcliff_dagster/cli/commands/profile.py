@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
@@ -20,9 +21,13 @@ from contextcliff_dagster.cli.measuring.adaptive import (
     rounds_of,
     targeted_options,
 )
+from contextcliff_dagster.cli.measuring.kv_policies import (
+    kv_options,
+    kv_pairs,
+    measured_models,
+    print_with_comparisons,
+)
 from contextcliff_dagster.cli.measuring.options import (
-    check_compression,
-    compression_options,
     controls_option,
     judging_options,
     synthetic_option,
@@ -66,7 +71,7 @@ if TYPE_CHECKING:
 @controls_option
 @judging_options
 @ttft_limit_option
-@compression_options
+@kv_options
 @with_answers_option
 @click.option(
     "--pay-again",
@@ -87,8 +92,8 @@ def profile(
     campaign: str | None,
     yes: bool,
     verbose: bool,
-    kv_policy: str,
-    kv_budget: float | None,
+    kv_policies: tuple[str, ...],
+    kv_budgets: tuple[float, ...],
     with_answers: bool,
     pay_again: bool,
     as_json: bool,
@@ -103,8 +108,9 @@ def profile(
           Your questions, a model of models.yaml: what it would cost, no call.
       contextcliff profile my-study --budget 5 --tolerance 10%
           The rest of a study of yours, for at most $5; a drop of 10% is safe.
+      contextcliff profile --model reference-long --kv_policy snapkv --kv_budget 0.2
+          A fifth of the KV cache, chosen by SnapKV, against the whole cache.
     """
-    check_compression(kv_policy, kv_budget)
     if pay_again:
         os.environ["CONTEXTCLIFF_PAY_AGAIN"] = "1"
     with_day_limit(Budget())  # an amount that is none is noticed before anything is drawn
@@ -117,7 +123,10 @@ def profile(
             f"{given} needs --model: name the model to measure (`contextcliff models`)."
         )
     chosen = choose_study(options)
+    pairs = kv_pairs(options.models or chosen.models, kv_policies, kv_budgets)
     in_rounds = (pilot, until, batch) != (None, None, None)
+    if pairs:
+        options = replace(options, models=measured_models(pairs, whole=not (sentinel or in_rounds)))
     if sentinel and in_rounds:
         raise StudyError(
             "--sentinel measures at the cap alone, so --pilot, --until and --round do not apply; "
@@ -144,7 +153,6 @@ def profile(
     if in_rounds:
         target, options = rounds_of(chosen, options, pilot, until, batch)
     with dagster_log(verbose):
-        from contextcliff_dagster.cli.commands.report import print_profiled
         from contextcliff_dagster.cli.result_cache import find_finished, note_finished
 
         # As the study says, unless asked: its kept definition does not change.
@@ -155,7 +163,7 @@ def profile(
             and not dry_run
             and (kept := find_finished(store, asked, campaign, with_answers))
         ):
-            print_profiled(kept, as_json=as_json)
+            print_with_comparisons(kept, pairs, store, as_json=as_json)
             return
 
         from contextcliff_dagster.experiments.common.preparation import find_frozen
@@ -213,7 +221,7 @@ def profile(
                     with_answers=with_answers,
                 )
                 note_finished(store, asked, done.campaign, done.calls, with_answers)
-    print_profiled(done, as_json=as_json)
+    print_with_comparisons(done, pairs, store, as_json=as_json)
 
 
 @click.command()

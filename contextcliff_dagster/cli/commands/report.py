@@ -92,8 +92,11 @@ def _print_existing(store: Store, study: Study, campaign: str | None, *, as_json
     print_profiled(read_profiled(study, store, name, {}), as_json=as_json)
 
 
-def print_profiled(done: Profiled, *, as_json: bool) -> None:
-    """The report of every model, how they compare, what it took, and where the files lie."""
+def print_profiled(done: Profiled, *, as_json: bool, more: Mapping[str, Any] | None = None) -> None:
+    """The report of every model, how they compare, what it took, and where the files lie.
+
+    ``more``: keys of the JSON object besides.
+    """
     paths = {kind: str(file) for kind, file in done.report._asdict().items() if file is not None}
     if as_json:
         from contextcliff_dagster.contracts.results import to_json
@@ -108,6 +111,7 @@ def print_profiled(done: Profiled, *, as_json: bool) -> None:
                 "report": paths,
                 "notes": list(done.notes),
                 "sections": as_objects(done.sections),
+                **(more or {}),
             }
         )
         return

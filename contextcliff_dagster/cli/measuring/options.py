@@ -6,8 +6,8 @@ from typing import Any, get_args
 
 import click
 
-from contextcliff_dagster.cli.options import Finite, as_share, together
-from contextcliff_dagster.contracts import PrimaryScore, StudyError
+from contextcliff_dagster.cli.options import as_share, together
+from contextcliff_dagster.contracts import PrimaryScore
 
 synthetic_option = click.option(
     "--allow-synthetic-length",
@@ -89,42 +89,3 @@ controls_option = click.option(
     help="Ask the same questions again without the document (no_context) or with its evidence "
     "alone (oracle): is it length at all?",
 )
-
-compression_options = together(
-    click.option(
-        "--kv_policy",
-        "--kv-policy",
-        "kv_policy",
-        default="none",
-        show_default=True,
-        metavar="POLICY",
-        help="KV cache compression; supported: none.",
-    ),
-    click.option(
-        "--kv_budget",
-        "--kv-budget",
-        "kv_budget",
-        type=Finite(0, 1, min_open=True),
-        metavar="SHARE",
-        help="Share of the KV cache that is kept; 1 with the policy none.",
-    ),
-)
-
-
-def check_compression(policy: str, budget: float | None) -> None:
-    """Refuse a KV policy that no engine here has, rather than measure something else.
-
-    Raises:
-        StudyError: a policy other than ``none``, or a budget that ``none`` cannot keep to.
-    """
-    if policy.lower() != "none":
-        raise StudyError(
-            f"--kv_policy {policy} is not supported: only `none` is, which keeps the whole KV "
-            "cache; to measure a compressed one, serve the model with it and name that server in "
-            "models.yaml."
-        )
-    if budget not in (None, 1):
-        raise StudyError(
-            f"--kv_budget {budget:g} needs a KV policy, and only `none` is supported, which keeps "
-            "the whole cache; leave --kv_budget out or set it to 1."
-        )

@@ -18,6 +18,9 @@ from contextcliff_dagster.contracts.results.fields import (
 Quantity = Literal["kv_bytes", "kv_prefill_ms", "kv_press_ms", "kv_ttft_ms", "kv_decode_ms"]
 Measure = Annotated[float, Unit("bytes or ms", 0)]
 
+UNPRESSED = "unpressed"
+"""Policy of a model whose engine presses nothing."""
+
 
 class KvPolicy(NamedTuple):
     """How a model's KV cache is kept. ``base``: the model; ``budget``: the share that is kept."""
@@ -25,6 +28,11 @@ class KvPolicy(NamedTuple):
     base: str
     policy: str
     budget: float = 1.0
+
+    @property
+    def keeps_all(self) -> bool:
+        """Whether it is no policy but what others are compared with."""
+        return self.policy in ("none", UNPRESSED)
 
     @property
     def label(self) -> str:

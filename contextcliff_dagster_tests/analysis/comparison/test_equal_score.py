@@ -1,4 +1,4 @@
-"""Equal score up to a length: rarely claimed where it is wrong, and claimed where nothing changed."""
+"""Equal score up to a length: rarely claimed where it is wrong, and claimed where it is right."""
 
 from __future__ import annotations
 
@@ -70,9 +70,7 @@ def test_a_recovery_beyond_a_drop_is_not_claimed(pairs: Pairs) -> None:
     assert equal_score(with_drop(pairs, early * 0.9), 0.1, 0.95).tokens is None
 
 
-@given(
-    st.lists(st.floats(-1, 1, allow_nan=False), min_size=1, max_size=80), st.floats(0.05, 0.5)
-)
+@given(st.lists(st.floats(-1, 1, allow_nan=False), min_size=1, max_size=80), st.floats(0.05, 0.5))
 def test_the_p_value_is_one_and_falls_with_the_drop(drops: list[float], margin: float) -> None:
     p_value = drop_p_value(np.array(drops), margin)
     assert 0 < p_value <= 1

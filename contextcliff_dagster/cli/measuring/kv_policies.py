@@ -1,0 +1,195 @@
+"""`--kv_policy` and `--kv_budget`: variants of the models, measured with what they compare to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from contextcliff_dagster.cli.options import together
+from contextcliff_dagster.contracts import StudyError
+
+if TYPE_CHECKING:
+    from contextcliff_dagster.contracts.results import Comparison
+    from contextcliff_dagster.defs.run import Profiled
+    from contextcliff_dagster.reporting.comparison import ComparisonFiles
+    from contextcliff_dagster.store import Store
+    from contextcliff_dagster.studies import Study
+
+
+def _names(ctx: click.Context, param: click.Parameter, value: Sequence[str]) -> tuple[str, ...]:
+    return tuple(
+        dict.fromkeys(n for text in value for name in text.split(",") if (n := name.strip()))
+    )
+
+
+def _budgets(ctx: click.Context, param: click.Parameter, value: Sequence[str]) -> Any:
+    budgets = []
+    for text in (part.strip() for one in value for part in one.split(",")):
+        try:
+            budget = float(text)
+        except ValueError:
+            budget = float("nan")
+        if not 0.1 <= budget <= 1:
+            problem = f"{text!r} is no share of the KV cache from 0.1 to 1."
+            raise click.BadParameter(problem, ctx, param)
+        budgets.append(budget)
+    return tuple(dict.fromkeys(budgets))
+
+
+kv_options = together(
+    click.option(
+        "--kv_policy",
+        "--kv-policy",
+        "kv_policies",
+        multiple=True,
+        callback=_names,
+        metavar="POLICY",
+        help="Also measure the models with a KV cache kept by this policy (snapkv, h2o, "
+        "streaming_llm, knorm, tova, expected_attention, random) or in this precision (f16, q8_0, "
+        "q5_1, q4_0, fp8), and compare; several with commas.",
+    ),
+    click.option(
+        "--kv_budget",
+        "--kv-budget",
+        "kv_budgets",
+        multiple=True,
+        callback=_budgets,
+        metavar="SHARE",
+        help="Share of the KV cache that the policy keeps, 0.1 to 1; several with commas.",
+    ),
+)
+
+
+@dataclass(frozen=True)
+class KvPair:
+    """A model and the one that it is compared with."""
+
+    baseline: str
+    variant: str
+
+
+def kv_pairs(
+    models: Sequence[str], policies: Sequence[str], budgets: Sequence[float]
+) -> list[KvPair]:
+    """Return what is measured with what, for each model, policy and budget; none for ``none``.
+
+    Whatever would refuse a variant refuses it here, before anything is measured.
+
+    Raises:
+        StudyError: no such policy, a budget where there is none to keep to, or none where one is
+            needed; or the model's engine cannot do it.
+        EngineError: the environment that presses is not there.
+    """
+    from contextcliff_dagster.inference.models.kv_variants import (
+        POLICIES,
+        kv_baseline,
+        kv_entry,
+        kv_policy,
+    )
+    from contextcliff_dagster.inference.models.models_file import get_model, load_models
+
+    named = {name: kv_policy(name) for name in policies}
+    asked = [known or name for name, known in named.items() if name.lower() != "none"]
+    if not asked:
+        if any(budget != 1 for budget in budgets):
+            given = " and ".join(f"{budget:g}" for budget in budgets)
+            raise StudyError(
+                f"--kv_budget {given} needs a policy that chooses what is kept: name one with "
+                "--kv_policy, or leave the budget out."
+            )
+        return []
+    types = [name for name in asked if name not in POLICIES and named.get(name) is not None]
+    if types and budgets:
+        raise StudyError(
+            f"--kv_policy {types[0]} stores the whole KV cache in another precision, so it has no "
+            "budget; leave --kv_budget out."
+        )
+    if not budgets and len(types) < len(asked) and (known := _first(asked, POLICIES)):
+        raise StudyError(
+            f"--kv_policy {known} needs --kv_budget: the share of the KV cache to keep, 0.1 to 1."
+        )
+    entries = load_models()
+    pairs = []
+    for model in models:
+        base = get_model(model, entries)
+        for policy in asked:
+            for budget in budgets if policy in POLICIES else (1.0,):
+                variant = kv_entry(base, policy, budget)
+                pairs.append(KvPair(kv_baseline(base, policy), variant.name))
+    for pair in pairs:
+        for name in (pair.baseline, pair.variant):
+            _require_environment(name)
+    return pairs
+
+
+def _first(names: Sequence[str], known: Sequence[str]) -> str | None:
+    return next((name for name in names if name in known), None)
+
+
+def _require_environment(model: str) -> None:
+    """Raise EngineError where the model runs on kvpress and that is not installed."""
+    from contextcliff_dagster.inference.models.models_file import get_model
+
+    if get_model(model).engine == "kvpress":
+        from contextcliff_dagster.inference.engines.kvpress.worker_process import kv_versions
+
+        kv_versions(model)
+
+
+def measured_models(pairs: Sequence[KvPair], *, whole: bool) -> tuple[str, ...]:
+    """Return the models of ``pairs``, each once, those that are compared with first.
+
+    Raises:
+        StudyError: not ``whole``: the sample is to be measured in part, or in rounds by model.
+    """
+    if not whole:
+        raise StudyError(
+            "--kv_policy compares two caches on the same whole sample, so --sentinel, --pilot, "
+            "--until and --round do not apply; leave them out."
+        )
+    return tuple(dict.fromkeys([*(p.baseline for p in pairs), *(p.variant for p in pairs)]))
+
+
+def compare_pairs(
+    pairs: Sequence[KvPair], study: Study, store: Store, campaign: str
+) -> list[tuple[Comparison, ComparisonFiles]]:
+    """Compare each pair on what both answered in the campaign, and write it as `compare` does."""
+    from contextcliff_dagster.analysis.comparison.comparison import compare
+    from contextcliff_dagster.cli.commands.compare import Ref, notes_on
+    from contextcliff_dagster.reporting.comparison import write_comparison
+
+    done = []
+    for pair in pairs:
+        refs = [Ref(study, name, campaign) for name in (pair.baseline, pair.variant)]
+        one, other = (ref.measured(store, ref.model) for ref in refs)
+        notes = notes_on(one, other, same=False)
+        first = refs[0]
+        result = compare(one, other, first.bins(store), first.settings(), notes=notes)
+        folder = first.folder(store, [ref.model for ref in refs])
+        done.append((result, write_comparison(result, folder, (one.cliffs, other.cliffs))))
+    return done
+
+
+def print_with_comparisons(
+    done: Profiled, pairs: Sequence[KvPair], store: Store, *, as_json: bool
+) -> None:
+    """Print the report, and the comparison of each of ``pairs``."""
+    from contextcliff_dagster.cli.commands.report import print_profiled
+    from contextcliff_dagster.contracts.results import to_json
+
+    compared = compare_pairs(pairs, done.study, store, done.campaign)
+    written = [
+        {**to_json(result), "files": {kind: str(path) for kind, path in files._asdict().items()}}
+        for result, files in compared
+    ]
+    print_profiled(done, as_json=as_json, more={"comparisons": written} if pairs else None)
+    for result, files in () if as_json else compared:
+        click.echo(f"\n{result.sentence}")
+        if result.kv is not None:
+            click.echo(result.kv.sentence)
+        for warning in result.warnings:
+            click.echo(warning)
+        click.echo(f"Comparison: {files.html}")

@@ -1,0 +1,1 @@
+"""KV policies in reports."""
