@@ -44,7 +44,10 @@ def test_without_arguments_shows_help() -> None:
             ["'m'", "reference-long"],
         ),
         ("--data x.jsonl --model m --kv_policy snapkv --kv_budget 0.2 --task t", ["'m'"]),
-        ("--model reference-long --kv_policy H20 --task t", ["h2o", "--kv_budget", "0.1 to 1"]),
+        (
+            "--model reference-long --kv_policy H20 --task lookup",
+            ["h2o", "--kv_budget", "0.1 to 1"],
+        ),
         ("--model reference-long --kv_budget 0.5", ["--kv_budget 0.5", "--kv_policy"]),
         ("--model reference-long --kv_policy none --kv_budget 0.5", ["--kv_budget 0.5", "policy"]),
         ("--kv_policy snapkv --kv_budget 0.09", ["'0.09'", "0.1 to 1"]),

@@ -6,7 +6,7 @@ earlier.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -19,12 +19,9 @@ from contextcliff_dagster.analysis.comparison.difference_tests import (
     difference_interval,
 )
 from contextcliff_dagster.analysis.comparison.kv_costs import kv_comparison
+from contextcliff_dagster.analysis.comparison.length_shifts import loss_shift, midpoint_shift
 from contextcliff_dagster.analysis.comparison.pairing import Pairs, Side, pair_records
-from contextcliff_dagster.analysis.statistics.length_at_loss import (
-    half_drop_lengths,
-    loss_lengths,
-    resample_weights,
-)
+from contextcliff_dagster.analysis.statistics.length_at_loss import resample_weights
 from contextcliff_dagster.contracts import SCHEMA_VERSION, ContextCliffError, LengthBin
 from contextcliff_dagster.contracts.results.comparison import (
     ComparedCaps,
@@ -33,7 +30,6 @@ from contextcliff_dagster.contracts.results.comparison import (
     DifferencePoint,
     Differing,
     DifferingBin,
-    LossShift,
 )
 from contextcliff_dagster.contracts.results.fields import nulls
 from contextcliff_dagster.contracts.results.kv import KvComparison, KvPolicy
@@ -47,7 +43,6 @@ if TYPE_CHECKING:
 
 PERMUTATIONS = 4_999
 RESAMPLES = 1_000
-LOSS_RESAMPLES = 300
 MOST_DOCUMENTS = 20_000
 """More are refused: signs and resamples of every document are held in memory."""
 
@@ -193,66 +188,6 @@ def _differing(
         ci_high=max(high, mean_b - mean_a),
         p_value=None if np.isnan(p_value) else float(p_value),
     )
-
-
-def loss_shift(
-    pairs: Pairs, settings: AnalysisSettings, weights: tuple[Floats, Floats]
-) -> LossShift:
-    """How far the length moved at which the score has lost the tolerance: ratio B / A.
-
-    Percentile bootstrap over documents, the same documents on both sides where paired. A side that
-    loses less within the measured lengths bounds the ratio on one end only.
-    """
-    return _shift(
-        pairs,
-        settings,
-        weights,
-        lambda side, weight: loss_lengths(
-            side.length_tokens, side.n, side.s, weight, settings.tolerance
-        ),
-    )
-
-
-def midpoint_shift(
-    pairs: Pairs, settings: AnalysisSettings, weights: tuple[Floats, Floats]
-) -> LossShift:
-    """How far the length moved at which half of the drop is reached; intervals as `loss_shift`."""
-    return _shift(
-        pairs,
-        settings,
-        weights,
-        lambda side, weight: half_drop_lengths(side.length_tokens, side.n, side.s, weight),
-    )
-
-
-def _shift(
-    pairs: Pairs,
-    settings: AnalysisSettings,
-    weights: tuple[Floats, Floats],
-    lengths: Callable[[Side, Floats], Floats],
-) -> LossShift:
-    at_a, at_b = (
-        lengths(side, weight[:, : LOSS_RESAMPLES + 1])
-        for side, weight in zip((pairs.a, pairs.b), weights, strict=True)
-    )
-    longest = float(np.log(min(pairs.a.length_tokens[-1], pairs.b.length_tokens[-1])))
-    least = np.where(np.isinf(at_a), -np.inf, np.minimum(at_b, longest) - at_a)
-    most = np.where(np.isinf(at_b), np.inf, at_b - np.minimum(at_a, longest))
-    tail = 0.5 * (1.0 - settings.confidence)
-    low = float(np.quantile(least[1:], tail, method="inverted_cdf"))
-    high = float(np.quantile(most[1:], 1.0 - tail, method="inverted_cdf"))
-    both = bool(np.isfinite(at_a[0]) and np.isfinite(at_b[0]))
-    return LossShift(
-        a_tokens=_tokens(at_a[0]),
-        b_tokens=_tokens(at_b[0]),
-        ratio=float(np.exp(at_b[0] - at_a[0])) if both else None,
-        ci_low=float(np.exp(low)) if np.isfinite(low) else None,
-        ci_high=float(np.exp(high)) if np.isfinite(high) else None,
-    )
-
-
-def _tokens(log_length: float) -> int | None:
-    return round(float(np.exp(log_length))) if np.isfinite(log_length) else None
 
 
 def _warnings(pairs: Pairs, a: Measured, b: Measured) -> list[str]:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from contextcliff_dagster.analysis.comparison.comparison import (
-    LOSS_RESAMPLES,
     PERMUTATIONS,
     Measured,
     compare,
@@ -22,6 +21,7 @@ from contextcliff_dagster.analysis.comparison.difference_tests import (
     adjusted_p_values,
     difference_interval,
 )
+from contextcliff_dagster.analysis.comparison.length_shifts import LOSS_RESAMPLES, tokens_of
 from contextcliff_dagster.analysis.comparison.pairing import pair_records
 from contextcliff_dagster.analysis.statistics.length_at_loss import loss_lengths, resample_weights
 from contextcliff_dagster.analysis.statistics.sign_flips import holm
@@ -133,11 +133,7 @@ def loss_at(side: Side, settings: AnalysisSettings) -> LossAt:
     at = loss_lengths(side.length_tokens, side.n, side.s, weights, settings.tolerance)
     tail = 0.5 * (1.0 - settings.confidence)
     ends = np.quantile(at[1:], (tail, 1.0 - tail), method="inverted_cdf")
-    return LossAt(*(_tokens(float(place)) for place in (at[0], *ends)))
-
-
-def _tokens(log_length: float) -> int | None:
-    return round(float(np.exp(log_length))) if np.isfinite(log_length) else None
+    return LossAt(*(tokens_of(float(place)) for place in (at[0], *ends)))
 
 
 def _against_random(

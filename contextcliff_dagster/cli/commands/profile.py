@@ -108,12 +108,12 @@ def profile(
           Your questions, a model of models.yaml: what it would cost, no call.
       contextcliff profile my-study --budget 5 --tolerance 10%
           The rest of a study of yours, for at most $5; a drop of 10% is safe.
-      contextcliff profile --model reference-long --kv_policy snapkv --kv_budget 0.2
-          A fifth of the KV cache, chosen by SnapKV, against the whole cache.
+      contextcliff profile --model m --kv_policy snapkv --kv_budget 0.2
+          A fifth of the KV cache of a model against all of it.
     """
     if pay_again:
         os.environ["CONTEXTCLIFF_PAY_AGAIN"] = "1"
-    with_day_limit(Budget())  # an amount that is none is noticed before anything is drawn
+    with_day_limit(Budget())  # refuses an amount that is none before anything is drawn
     store = Store.default()
     given = "--data" if options.data is not None else f"--dataset {options.dataset}"
     own = options.data is not None or corpus_kind(options.dataset) is not None
@@ -142,8 +142,7 @@ def profile(
     if sentinel:
         from contextcliff_dagster.cli.measuring.sentinel_watch import watch_cap
 
-        watch_cap(chosen, options, budget, deadline, as_json=as_json)
-        return
+        return watch_cap(chosen, options, budget, deadline, as_json=as_json)
     if in_rounds and controls:
         raise StudyError(
             "--controls goes with a whole measurement, not with its rounds; leave out "
@@ -164,7 +163,7 @@ def profile(
             and (kept := find_finished(store, asked, campaign, with_answers))
         ):
             print_with_comparisons(kept, pairs, store, as_json=as_json)
-            return
+            return None
 
         from contextcliff_dagster.experiments.common.preparation import find_frozen
 
@@ -191,7 +190,7 @@ def profile(
         say_notes(prepared)
         if dry_run:
             print_prepared(prepared, store, as_json=as_json)
-            return
+            return None
         limit = budget if budget is not None else chosen.budget.usd
         if target is not None and prepared.estimate.calls:
             most = prepared.study.sampling.samples_per_bin
