@@ -142,7 +142,8 @@ def profile(
     if sentinel:
         from contextcliff_dagster.cli.measuring.sentinel_watch import watch_cap
 
-        return watch_cap(chosen, options, budget, deadline, as_json=as_json)
+        watch_cap(chosen, options, budget, deadline, as_json=as_json)
+        return
     if in_rounds and controls:
         raise StudyError(
             "--controls goes with a whole measurement, not with its rounds; leave out "
@@ -163,7 +164,7 @@ def profile(
             and (kept := find_finished(store, asked, campaign, with_answers))
         ):
             print_with_comparisons(kept, pairs, store, as_json=as_json)
-            return None
+            return
 
         from contextcliff_dagster.experiments.common.preparation import find_frozen
 
@@ -190,7 +191,7 @@ def profile(
         say_notes(prepared)
         if dry_run:
             print_prepared(prepared, store, as_json=as_json)
-            return None
+            return
         limit = budget if budget is not None else chosen.budget.usd
         if target is not None and prepared.estimate.calls:
             most = prepared.study.sampling.samples_per_bin
