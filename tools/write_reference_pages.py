@@ -28,6 +28,7 @@ _WINDOWS = {
 }
 EXPERIMENT_EXAMPLES: Mapping[str, Any] = {
     "controls": ["no_context", "oracle"],
+    "attention_entropy": True,
     "utilization": {"benchmarks": ["warehouse"], "scales": ["1k-8k"]},
     "continuation": {"texts": ["novel.txt"]},
     "visibility": {"benchmarks": ["toy"]},
@@ -119,7 +120,7 @@ def studies_page() -> str:
         if experiment.section is not None:
             doc = " ".join((type(experiment).__doc__ or "").split())
             shown = as_yaml({name: EXPERIMENT_EXAMPLES[name]})[1:-1]
-            kind = "section" if name in own else "list"
+            kind = "section" if name in own else _type(experiment.section)
             rows.append(_row(f"`{name}`", kind, "", doc, f"`{shown}`"))
     parts += [
         "## Experiments",

@@ -16,8 +16,11 @@ from contextcliff_dagster.contracts.errors import (
     StudyError,
     VerificationError,
 )
+from contextcliff_dagster.contracts.table import Column, Table, conform, validate
 from contextcliff_dagster.contracts.tables import (
     ANSWERS,
+    ATTENTION_PREDICTIONS,
+    ATTENTION_RECORDS,
     CONTROL_PREDICTIONS,
     CONTROL_RECORDS,
     DOCUMENTS,
@@ -27,10 +30,6 @@ from contextcliff_dagster.contracts.tables import (
     MANIFEST_EXAMPLES,
     PREDICTIONS,
     TABLES,
-    Column,
-    Table,
-    conform,
-    validate,
 )
 from contextcliff_dagster.contracts.values import (
     SCHEMA_VERSION,
@@ -46,6 +45,8 @@ from contextcliff_dagster.contracts.values import (
 
 __all__ = [
     "ANSWERS",
+    "ATTENTION_PREDICTIONS",
+    "ATTENTION_RECORDS",
     "CONTROL_PREDICTIONS",
     "CONTROL_RECORDS",
     "DOCUMENTS",

@@ -6,117 +6,7 @@ derived from them. ``pyarrow`` is imported when a schema is asked for.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
-
-from contextcliff_dagster.contracts.errors import StoreError
-from contextcliff_dagster.contracts.values import SCHEMA_VERSION
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    """One column of a table: Arrow type by name, unit, and a description for people.
-
-    ``later``: files written before the column was declared are read with nulls in it.
-    """
-
-    name: str
-    type: Literal["string", "int64", "float64", "bool", "timestamp", "list<string>", "json"]
-    description: str
-    unit: str | None = None
-    nullable: bool = True
-    later: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Table:
-    """A declared table. ``json`` columns hold JSON text."""
-
-    name: str
-    description: str
-    columns: tuple[Column, ...]
-
-    def arrow_schema(self) -> pa.Schema:
-        """The Arrow schema, descriptions and units as field metadata."""
-        import pyarrow as pa
-
-        types: dict[str, pa.DataType] = {
-            "string": pa.string(),
-            "int64": pa.int64(),
-            "float64": pa.float64(),
-            "bool": pa.bool_(),
-            "timestamp": pa.timestamp("us", tz="UTC"),
-            "list<string>": pa.list_(pa.string()),
-            "json": pa.string(),
-        }
-        fields = [
-            pa.field(
-                c.name,
-                types[c.type],
-                nullable=c.nullable,
-                metadata={"description": c.description, "unit": c.unit or ""},
-            )
-            for c in self.columns
-        ]
-        return pa.schema(
-            fields,
-            metadata={"contextcliff.table": self.name, "contextcliff.version": SCHEMA_VERSION},
-        )
-
-    @property
-    def column_names(self) -> tuple[str, ...]:
-        return tuple(c.name for c in self.columns)
-
-
-def conform(rows: Sequence[Mapping[str, Any]], table: Table) -> pa.Table:
-    """Rows as an Arrow table of exactly ``table``'s columns.
-
-    Missing nullable columns become null; unknown columns and nulls in required ones are errors.
-
-    Raises:
-        StoreError: naming the table, the column and the row.
-    """
-    import pyarrow as pa
-
-    known = set(table.column_names)
-    for number, row in enumerate(rows):
-        if extra := sorted(set(row) - known):
-            raise StoreError(f"Table {table.name!r} has no column {extra[0]!r} (row {number}).")
-        for column in table.columns:
-            if not column.nullable and row.get(column.name) is None:
-                raise StoreError(
-                    f"Table {table.name!r} needs a value in column {column.name!r} (row {number})."
-                )
-    arrays = {name: [row.get(name) for row in rows] for name in table.column_names}
-    return pa.Table.from_pydict(arrays, schema=table.arrow_schema())
-
-
-def validate(data: pa.Table, table: Table, where: str) -> pa.Table:
-    """``data`` in ``table``'s column order and types, or a sentence saying what ``where`` lacks.
-
-    Raises:
-        StoreError: a declared column is missing (and not ``later``) or has another type.
-    """
-    import pyarrow as pa
-
-    schema = table.arrow_schema()
-    for column in table.columns:
-        if column.later and column.name not in data.column_names:
-            field = schema.field(column.name)
-            data = data.append_column(field, pa.nulls(data.num_rows, field.type))
-    if missing := [n for n in schema.names if n not in data.column_names]:
-        raise StoreError(
-            f"{where} is not a {table.name!r} table: column {missing[0]!r} is missing; rebuild it."
-        )
-    try:
-        return data.select(schema.names).cast(schema)
-    except Exception as error:
-        raise StoreError(f"{where} is not a {table.name!r} table: {error}; rebuild it.") from error
-
+from contextcliff_dagster.contracts.table import Column, Table
 
 _EXAMPLE_COLUMNS = (
     Column("example_id", "string", "Example: one question over one document", nullable=False),
@@ -250,6 +140,31 @@ CONTROL_RECORDS = Table(
     (_CONTROL, *EVAL_RECORDS.columns),
 )
 
+ATTENTION_PREDICTIONS = Table(
+    "attention_predictions",
+    "Calls of one output token that show where the prompt's last token attends; `extra` has it.",
+    PREDICTIONS.columns,
+)
+
+_NOT_OF_ATTENTION = (
+    *("raw_output", "finish_reason", "error", "extra"),
+    *("completion_tokens", "reasoning_tokens", "cached_tokens"),
+)
+
+ATTENTION_RECORDS = Table(
+    "attention_records",
+    "Attention of the last prompt token over the prompt: lists of layers x heads values, layer by "
+    "layer. What is on neither first tokens nor evidence is on the rest.",
+    (
+        *(column for column in _CALL_COLUMNS if column.name not in _NOT_OF_ATTENTION),
+        Column("layers", "int64", "Layers that attend", nullable=False),
+        Column("heads", "int64", "Attention heads of each", nullable=False),
+        Column("entropy", "list<float64>", "Entropy / log(prompt tokens)", "0..1", nullable=False),
+        Column("sinks", "list<float64>", "Share on the first 4 tokens", "0..1", nullable=False),
+        Column("evidence", "list<float64>", "Share on later tokens of the evidence", "0..1"),
+    ),
+)
+
 ANSWERS = Table(
     "answers",
     "The evidence behind a number: what was asked, what would have been right, what the model "
@@ -285,4 +200,6 @@ TABLES: tuple[Table, ...] = (
     EVAL_RECORDS,
     CONTROL_PREDICTIONS,
     CONTROL_RECORDS,
+    ATTENTION_PREDICTIONS,
+    ATTENTION_RECORDS,
 )

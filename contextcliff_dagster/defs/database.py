@@ -30,6 +30,7 @@ _DUCKDB_TYPES = {
     "bool": "BOOLEAN",
     "timestamp": "TIMESTAMPTZ",
     "list<string>": "VARCHAR[]",
+    "list<float64>": "DOUBLE[]",
 }
 _OF_MODEL = {"study": "VARCHAR", "campaign": "VARCHAR", "model": "VARCHAR"}
 RESULT_TABLES = {

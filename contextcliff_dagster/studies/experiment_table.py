@@ -24,6 +24,7 @@ ENTRY_POINT_GROUP = "contextcliff.experiments"
 EXPERIMENTS = {
     "length_profile": "contextcliff_dagster.experiments.length_profile.experiment:LENGTH_PROFILE",
     "controls": "contextcliff_dagster.experiments.controls.experiment:CONTROLS_EXPERIMENT",
+    "attention_entropy": "contextcliff_dagster.experiments.attention.experiment:ATTENTION",
     "utilization": "contextcliff_dagster.experiments.utilization.experiment:UTILIZATION",
     "continuation": "contextcliff_dagster.experiments.continuation.experiment:CONTINUATION",
     "visibility": "contextcliff_dagster.experiments.visibility.experiment:VISIBILITY",

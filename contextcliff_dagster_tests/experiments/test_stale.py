@@ -127,6 +127,19 @@ def test_every_key_of_a_study_is_looked_at(tmp_path: Path) -> None:
     assert looked_at == {*Study.model_fields, "controls"} - {"name"}
 
 
+def test_asking_for_attention_adds_an_asset_that_only_the_prompt_turns_stale(
+    tmp_path: Path,
+) -> None:
+    asked = {"attention_entropy": True}
+    plain, watched = versions(study_of(tmp_path)), versions(study_of(tmp_path, asked))
+    assert watched.keys() - plain.keys() == {"attention_entropy"}
+    assert changed(plain, {name: watched[name] for name in plain}) == {"cost_estimate"}
+    longer = versions(study_of(tmp_path, {**asked, "prompt": {"max_output_tokens": 13}}))
+    assert changed(watched, longer) == ASKED, "its own calls have one token of output"
+    other = versions(study_of(tmp_path, {**asked, "prompt": {"template": "t.txt"}}))
+    assert "attention_entropy" in changed(watched, other)
+
+
 def test_an_edited_prompt_file_is_an_edited_prompt(tmp_path: Path) -> None:
     (tmp_path / "template.txt").write_text("{document}\n{question}", encoding="utf-8")
     edit = {"prompt": {"max_output_tokens": 12, "template": "template.txt"}}

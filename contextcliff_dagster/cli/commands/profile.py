@@ -28,9 +28,11 @@ from contextcliff_dagster.cli.measuring.kv_policies import (
     print_with_comparisons,
 )
 from contextcliff_dagster.cli.measuring.options import (
+    attention_option,
     controls_option,
     judging_options,
     synthetic_option,
+    with_more,
 )
 from contextcliff_dagster.cli.options import (
     StudyOptions,
@@ -69,6 +71,7 @@ if TYPE_CHECKING:
 )
 @targeted_options
 @controls_option
+@attention_option
 @judging_options
 @ttft_limit_option
 @kv_options
@@ -86,6 +89,7 @@ def profile(
     until: float | None,
     batch: int | None,
     controls: tuple[Control, ...] | None,
+    attention: bool,
     budget: float | None,
     deadline: float | None,
     dry_run: bool,
@@ -144,19 +148,13 @@ def profile(
 
         watch_cap(chosen, options, budget, deadline, as_json=as_json)
         return
-    if in_rounds and controls:
-        raise StudyError(
-            "--controls goes with a whole measurement, not with its rounds; leave out "
-            "--pilot, --until and --round, or run the controls afterwards."
-        )
+    asked = with_more(chosen, controls, attention, in_rounds=in_rounds)
     target = None
     if in_rounds:
         target, options = rounds_of(chosen, options, pilot, until, batch)
     with dagster_log(verbose):
         from contextcliff_dagster.cli.result_cache import find_finished, note_finished
 
-        # As the study says, unless asked: its kept definition does not change.
-        asked = chosen if controls is None else chosen.changed(controls=controls)
         asked = as_asked(asked, options)
         if (
             target is None

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, get_args
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
 from contextcliff_dagster.cli.options import as_share, together
-from contextcliff_dagster.contracts import PrimaryScore
+from contextcliff_dagster.contracts import PrimaryScore, StudyError
+
+if TYPE_CHECKING:
+    from contextcliff_dagster.studies import Study
 
 synthetic_option = click.option(
     "--allow-synthetic-length",
@@ -89,3 +93,28 @@ controls_option = click.option(
     help="Ask the same questions again without the document (no_context) or with its evidence "
     "alone (oracle): is it length at all?",
 )
+
+attention_option = click.option(
+    "--attention",
+    is_flag=True,
+    help="Ask the same questions again for where the prompt's last token attends; of models of "
+    "engines reference and transformers.",
+)
+
+
+def with_more(
+    chosen: Study, controls: Sequence[str] | None, attention: bool, *, in_rounds: bool
+) -> Study:
+    """Return the study with what is to be asked next to its curve; its kept definition stays.
+
+    Raises:
+        StudyError: it is to be measured in rounds, which ask the curve alone.
+    """
+    for name, given in (("controls", controls), ("attention", attention)):
+        if in_rounds and given:
+            raise StudyError(
+                f"--{name} goes with a whole measurement, not with its rounds; leave out "
+                f"--pilot, --until and --round, or run --{name} afterwards."
+            )
+    asked = chosen if controls is None else chosen.changed(controls=controls)
+    return asked.changed(attention_entropy=True) if attention else asked

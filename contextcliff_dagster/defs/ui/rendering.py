@@ -32,6 +32,7 @@ _UI_TYPES = {
     "bool": "bool",
     "timestamp": "datetime",
     "list<string>": "array<string>",
+    "list<float64>": "array<double>",
 }
 
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from contextcliff_dagster.experiments.common.kept_documents import KeptDocuments
     from contextcliff_dagster.experiments.common.study_run import StudyRun
+    from contextcliff_dagster.inference.models.models_file import ModelEntry
     from contextcliff_dagster.inference.requests.call_plan import FollowUp
     from contextcliff_dagster.inference.requests.recipe import Recipe
     from contextcliff_dagster.reporting.report_files import ReportFiles
@@ -137,6 +138,10 @@ class Experiment(ABC):
     def samples_per_cell(self, study: Study) -> int:
         """Return how many examples a cell has when it is fully measured."""
         return study.sampling.samples_per_bin
+
+    def not_asked(self, entry: ModelEntry) -> str | None:
+        """Return why a model is not asked, a clause for people; None: it is."""
+        return None
 
     def recipe(self, study: Study) -> Recipe:
         """Return what is asked around each document."""

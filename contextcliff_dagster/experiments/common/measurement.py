@@ -64,13 +64,15 @@ def estimate_cost(run: StudyRun, experiments: Sequence[Experiment]) -> CostEstim
     """
     from contextcliff_dagster.inference.execution.cost_estimate import estimate
 
-    plans = []
+    entries = [get_model(name) for name in run.study.models]
+    plans, skipped = [], set()
     for one in experiments:
         cells, n = one.cells(run.study), one.samples_per_cell(run.study)
         for source in one.expected_sources(run):
-            name = " ".join(source.columns.values()) or None
+            name = " ".join(source.columns.values()) or (one.name if one.host else None)
             plans.append((name, _call_plan(run, one, source, cells, n)))
-    return estimate(plans, [get_model(name) for name in run.study.models], run.ledger)
+            skipped |= {(name, entry.name) for entry in entries if one.not_asked(entry)}
+    return estimate(plans, entries, run.ledger, skipped)
 
 
 def measure_cells(
@@ -97,9 +99,13 @@ def measure_cells(
     budget = control.budget or Budget(usd=run.study.budget.usd)
     control = replace(control, budget=budget, order=run.study.calls.order)
     entry, n = get_model(asked.model), _samples(run, experiment, asked)
+    sources = sources_of(run, experiment)
+    if why := experiment.not_asked(entry):
+        if control.on_wait is not None:
+            control.on_wait(f"Model {asked.model} is not asked for {experiment.name}: {why}.")
+        return RunSummary(planned=0)
     if (most := run.study.calls.concurrency) is not None:
         entry = entry.model_copy(update={"concurrency": min(entry.concurrency, most)})
-    sources = sources_of(run, experiment)
     # A cell is finished with the last source that asks something in it.
     cells_of = [
         [cell for cell in asked.cells if source.samples.planned(cell, n)] for source in sources
@@ -174,7 +180,8 @@ def models_left(
     return [
         model
         for model, cells in cells_of.items()
-        if not all(
+        if not experiment.not_asked(get_model(model))
+        and not all(
             finished(_call_plan(run, experiment, source, cells, n), model, run.ledger)
             for source in sources
         )

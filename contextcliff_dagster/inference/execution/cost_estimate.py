@@ -111,12 +111,14 @@ def estimate(
     plans: Sequence[tuple[str | None, CallPlan]],
     entries: Sequence[ModelEntry],
     ledger: Ledger | None,
+    skipped: Container[tuple[str | None, str]] = (),
 ) -> CostEstimate:
     """Return what measuring ``entries`` would take, without a call or a start of an engine.
 
     ``plans``: what is asked of each of them, by name; None names a study's own measurement. Each
     has lines of its own. Of calls that rest on answers that are not known yet, as many as a whole
-    conversation has are in it, each as long as the last one that is known.
+    conversation has are in it, each as long as the last one that is known. ``skipped``: pairs of a
+    plan's name and a model that is not asked it.
     """
     lines: list[CostLine] = []
     pace: dict[str, str] = {}
@@ -126,6 +128,8 @@ def estimate(
         before = len(lines)
         base_s, token_s, pace[entry.name] = _pace(entry, ledger)
         for control, plan in plans:
+            if (control, entry.name) in skipped:
+                continue
             identity = _likely_identity(entry, ledger, plan.study, plan.campaign)
             seen: set[str] = set()
             for name in plan.bins:

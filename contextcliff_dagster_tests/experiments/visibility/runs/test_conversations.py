@@ -12,8 +12,7 @@ import pytest
 
 from contextcliff_dagster.archive.container import Allowance
 from contextcliff_dagster.archive.kept_documents import pack, unpack
-from contextcliff_dagster.contracts import BudgetError, DataError
-from contextcliff_dagster.contracts.tables import conform
+from contextcliff_dagster.contracts import BudgetError, DataError, conform
 from contextcliff_dagster.experiments.visibility.axes import runs_of
 from contextcliff_dagster.experiments.visibility.experiment import VISIBILITY
 from contextcliff_dagster.experiments.visibility.landscape.grounds import grounds_of, section_of
