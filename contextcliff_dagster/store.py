@@ -135,6 +135,11 @@ class Store:
         digest = hashlib.sha256(str(self.root).encode()).hexdigest()[:16]
         return _user_folder() / "databases" / digest
 
+    @property
+    def kv_reads_dir(self) -> Path:
+        """Documents as models have read them, of all studies: a cache, deletable at any time."""
+        return self.root / "_kv_reads"
+
     def study_dir(self, study: str) -> Path:
         return self.root / slug(study)
 

@@ -31,7 +31,8 @@ def prune_store(
 
     ``tables``: those that the experiments fill. Without ``texts``: predictions and scored records
     of the pruned campaigns go. With ``texts``: they lose the columns of text, and for a whole study
-    its sample and the corpus it was drawn from (documents, questions, answers) go.
+    its sample and the corpus it was drawn from (documents, questions, answers) go. What engines
+    keep of the documents that they have read goes in either case.
 
     Raises:
         StudyError: no such study or campaign.
@@ -46,6 +47,7 @@ def prune_store(
                     _without_texts(file, table)
             else:
                 _remove(folder)
+    _remove(store.kv_reads_dir)  # whose documents these are is not noted there
     if texts and campaign is None:
         _remove(store.manifest_dir(study))
         _remove(store.preparation_dir(study))

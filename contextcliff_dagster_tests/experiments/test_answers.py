@@ -99,9 +99,12 @@ def test_a_call_without_an_answer_says_why(opened: StudyRun) -> None:
 
 def test_pruned_texts_leave_scores_and_lengths(opened: StudyRun) -> None:
     before = read_answers(opened)
+    opened.store.kv_reads_dir.mkdir()
+    (opened.store.kv_reads_dir / "a.safetensors").touch()
     prune_store(opened.store, opened.ledger, "tiny", tables=experiment_tables(), texts=True)
     texts = ["question", "accepted", "answer", "parsed_answer"]
     after = read_answers(opened)
+    assert not opened.store.kv_reads_dir.exists()
     assert after.num_rows == 24
     assert all(after[name].null_count == 24 for name in texts)
     assert after.drop_columns(texts).equals(before.drop_columns(texts))

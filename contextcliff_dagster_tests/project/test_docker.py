@@ -19,6 +19,8 @@ import psycopg2
 import pytest
 import yaml
 
+from contextcliff_dagster.inference.engines.open_engine import declared_identity
+from contextcliff_dagster.inference.models.models_file import SHIPPED_MODELS, load_models
 from contextcliff_dagster_tests.support.dagster_ui import LAUNCH
 from contextcliff_dagster_tests.support.dagster_ui import ask as ask_ui
 from contextcliff_dagster_tests.support.paths import CHECKOUT as ROOT
@@ -59,7 +61,7 @@ def test_what_the_dockerfile_copies_is_there_and_not_ignored() -> None:
 
 def test_the_compose_file_holds_together() -> None:
     services = COMPOSE["services"]
-    assert set(services) == {"postgres", "code", "webserver", "daemon"}
+    assert set(services) == {"postgres", "code", "webserver", "daemon", "vllm"}
     for name, service in services.items():
         assert service["image"]
         for other, condition in service.get("depends_on", {}).items():
@@ -138,12 +140,42 @@ def test_the_file_beside_compose_starts_runs_over_the_docker_executor() -> None:
     assert "[${EXTRAS}]" in DOCKERFILE
 
 
+def test_the_vllm_service_takes_the_type_of_its_cache_from_the_environment() -> None:
+    vllm, given = COMPOSE["services"]["vllm"], "${CONTEXTCLIFF_KV_CACHE_DTYPE:-auto}"
+    assert vllm["profiles"] == ["vllm"]  # not without being asked for: it needs a GPU
+    assert f"--kv-cache-dtype={given}" in vllm["command"]
+    # The address has it, too, and so the serving identity: two types are never pooled.
+    (alias,) = vllm["networks"]["default"]["aliases"]
+    url = COMPOSE["services"]["code"]["environment"]["CONTEXTCLIFF_QWEN_URL"]
+    assert alias == f"vllm-{given}"
+    assert url == f"${{CONTEXTCLIFF_QWEN_URL:-http://{alias}:8000/v1}}"
+    entry = load_models([SHIPPED_MODELS])["Qwen2.5-7B"]
+    assert f"--model=${{CONTEXTCLIFF_VLLM_MODEL:-{entry.model_id}}}" in vllm["command"]
+    identities = []
+    for kind in ("auto", "fp8"):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("CONTEXTCLIFF_QWEN_URL", f"http://vllm-{kind}:8000/v1")
+            identities.append(declared_identity(entry))
+    assert identities[0] != identities[1]
+
+
+def test_the_example_of_an_environment_has_every_variable_with_its_default() -> None:
+    text = (DOCKER / "compose.yaml").read_text("utf-8")
+    example = (DOCKER / ".env.example").read_text("utf-8")
+    asked = dict(re.findall(r"\$\{([A-Z_]+)(?::-([^${}]*))?", text))
+    named = dict(re.findall(r"^(?:# )?([A-Z_]+)=(.*)$", example, re.MULTILINE))
+    assert asked.keys() == named.keys()
+    assert {k: v for k, v in named.items() if k != "CONTEXTCLIFF_QWEN_URL"} == {
+        k: v for k, v in asked.items() if k != "CONTEXTCLIFF_QWEN_URL"
+    }
+
+
 def test_nothing_listens_beyond_loopback_and_no_password_is_written_down() -> None:
     for service in COMPOSE["services"].values():
         for port in service.get("ports", []):
             assert port.startswith("127.0.0.1:")
     for secret, value in re.findall(
-        r"(PASSWORD|TOKEN): (.*)", (DOCKER / "compose.yaml").read_text("utf-8")
+        r"(?<!HF_)(PASSWORD|TOKEN): (.*)", (DOCKER / "compose.yaml").read_text("utf-8")
     ):
         assert value.startswith(f"${{{SECRETS[secret]}:?")
 
@@ -322,9 +354,9 @@ def test_the_database_role_owns_its_database_and_nothing_else() -> None:
 def test_every_image_has_an_exact_tag() -> None:
     text = DOCKERFILE + (DOCKER / "compose.yaml").read_text("utf-8")
     images = re.findall(r"^(?:FROM |\s+image: )(\S+:\S+)", text, re.MULTILINE)
-    assert len(images) == 3
+    assert len(images) == 4
     for image in images:
-        assert re.fullmatch(r"\w+:\d+\.\d+(\.\d+)?(-[a-z]+)+(@sha256:[0-9a-f]{64})?", image)
+        assert re.fullmatch(r"[\w/-]+:v?\d+\.\d+(\.\d+)?(-[a-z]+)*(@sha256:[0-9a-f]{64})?", image)
 
 
 def pin(folder: Path, *options: str, known: str) -> subprocess.CompletedProcess[str]:
@@ -352,7 +384,7 @@ def test_digests_are_pinned_where_a_registry_answers(tmp_path: Path) -> None:
     before = {name: (DOCKER / name).read_text("utf-8") for name in ("Dockerfile", "compose.yaml")}
     silent = pin(tmp_path, known="nothing")
     assert silent.returncode == 2
-    assert silent.stderr.count("left as it is (no such host)") == 2
+    assert silent.stderr.count("left as it is (no such host)") == 3
     assert (tmp_path / "Dockerfile").read_text("utf-8") == before["Dockerfile"]
     assert pin(tmp_path, "--check", known="python:*").returncode == 1
     assert pin(tmp_path, known="python:*").returncode == 0

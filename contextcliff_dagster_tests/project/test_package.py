@@ -50,6 +50,7 @@ EXTRAS_BY_PATH = {
     "inference/engines/vllm/": "vllm",
     "inference/engines/llamacpp/": "local",
     "inference/engines/transformers": "transformers",
+    "inference/engines/kvpress/kept_reads.py": "kv",
     "inference/engines/kvpress/pressing.py": "kv",
     "inference/engines/kvpress/worker.py": "kv",
     "inference/weights/gguf_header.py": "transformers",

@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+import os
 from collections.abc import AsyncIterator
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,7 @@ from contextcliff_dagster.inference.weights.files import file_sha256, folder_has
 from contextcliff_dagster.inference.weights.gguf_header import gguf_header
 from contextcliff_dagster.reference.card import REFERENCE_MODELS, weights_path
 from contextcliff_dagster.retry import Backoff, retry
+from contextcliff_dagster.store import Store
 
 H2O_BYTES = 4 << 30
 """Most memory of the attention of one layer, which h2o writes out: scores, with the mask, and
@@ -47,7 +49,12 @@ after the softmax, in 32 bits, for each head and each two tokens."""
 _H2O_COPIES = 3
 KEPT_BYTES = 1 << 30
 """Most memory of the documents that are kept for further questions; one is kept whatever it has."""
+DISK_VARIABLE = "CONTEXTCLIFF_KV_READS_GIB"
+"""GiB of disk for documents that were read, for further policies, budgets and workers; 0: none."""
+DISK_GIB = 8.0
 RESTARTS = 3
+_OF_NO_ENTRY = {"kv", "window_tokens"}
+"""Fields of the identity on which the entries of a text do not depend."""
 
 
 def kvpress_identity(entry: ModelEntry) -> dict[str, Any]:
@@ -118,6 +125,18 @@ def _heads(entry: ModelEntry, path: Path) -> int:
     return heads
 
 
+def disk_bytes() -> int:
+    """Most disk for documents that were read; EngineError where the variable is no number."""
+    given = os.environ.get(DISK_VARIABLE, "").strip() or DISK_GIB
+    with suppress(ValueError, OverflowError):
+        if (gib := float(given)) >= 0:
+            return int(gib * (1 << 30))
+    raise EngineError(
+        f"{DISK_VARIABLE} is {str(given)[:40]!r}; set it to the GiB of disk that documents which "
+        f"were read may take, 0 for none, or leave it out for {DISK_GIB:g}."
+    )
+
+
 class KvpressEngine(NoEmbeddings):
     """See `base.Engine`. The worker answers one call after the other."""
 
@@ -134,9 +153,13 @@ class KvpressEngine(NoEmbeddings):
                 "dtype": dtype_of(self._entry, self._path),
                 "rope_scaling": entry.rope_scaling,
                 "threads": entry.threads,
-                "kept_bytes": KEPT_BYTES,
+                "memory_bytes": KEPT_BYTES,
+                "disk_bytes": disk_bytes(),
+                "reads_folder": str(Store.default().kv_reads_dir),
+                "reads_of": {n: v for n, v in self._fields.items() if n not in _OF_NO_ENTRY},
             },
         )
+        self._notes: dict[str, bool] = {}
         self._device = ""
         self._restarts = 0
         self._lock = asyncio.Lock()
@@ -207,6 +230,12 @@ class KvpressEngine(NoEmbeddings):
                 if "finish_reason" not in message:
                     yield Delta(message["text"])
                     continue
+                if message["problem"]:
+                    self._notes.setdefault(
+                        f"Note: model {self._entry.name!r} reads some documents again for each "
+                        f"policy and budget, because {message['problem']}.",
+                        False,
+                    )
                 yield Delta(
                     message["text"],
                     finish_reason=message["finish_reason"],
@@ -214,6 +243,12 @@ class KvpressEngine(NoEmbeddings):
                     timing=Timing(message["queue_ms"], message["ttft_ms"]),
                     extra=message["extra"],
                 )
+
+    def notes(self) -> list[str]:
+        """Sentences about documents that were not kept, each once."""
+        new = [sentence for sentence, known in self._notes.items() if not known]
+        self._notes.update(dict.fromkeys(new, True))
+        return new
 
     def _raise_refusal(self, message: Any) -> None:
         if "refused" in message:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import time
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,10 +21,10 @@ LONGEST_WINDOW = 64
 SINKS = 4
 SCORED_WHILE_READING = {
     "h2o": kvpress.ObservedAttentionPress,
-    "tova": kvpress.TOVAPress,
     "expected_attention": kvpress.ExpectedAttentionPress,
 }
-"""Policies whose scores need what the layer computes on the way, but not the budget."""
+"""Policies whose scores need what the layer computes on the way, but not the budget; h2o reads
+under eager attention, which gives all others other entries in the last digits."""
 
 
 class CancelledError(Exception):
@@ -33,16 +33,20 @@ class CancelledError(Exception):
 
 @dataclass
 class Read:
-    """A text that was read under one policy.
+    """A text that was read.
 
-    ``layers``: (keys, values) of each layer, (1, heads, tokens, size); ``scores`` of their entries
-    (1, heads, tokens); ``tails``: hidden states and rotations of the last tokens, for SnapKV.
+    ``layers``: (keys, values) of each layer, (1, heads, tokens, size); ``tails``: hidden states of
+    the last tokens before it, and ``place`` the rotations of these; ``scores``: by policy, of each
+    layer's entries (1, heads, tokens). ``read_ms`` has no ``score_ms`` in it.
     """
 
-    layers: list[tuple[torch.Tensor, torch.Tensor]]
-    read_ms: float
-    scores: dict[int, torch.Tensor] = field(default_factory=dict)
-    tails: dict[int, tuple[torch.Tensor, Any]] = field(default_factory=dict)
+    layers: list[tuple[torch.Tensor, torch.Tensor]] = field(default_factory=list)
+    tails: list[torch.Tensor] = field(default_factory=list)
+    place: tuple[torch.Tensor, ...] = ()
+    scores: dict[str, list[torch.Tensor]] = field(default_factory=dict)
+    read_ms: float = 0.0
+    score_ms: dict[str, float] = field(default_factory=dict)
+    peak_bytes: int = 0
 
     @property
     def tokens(self) -> int:
@@ -51,8 +55,41 @@ class Read:
 
     @property
     def size_bytes(self) -> int:
-        """Memory of keys and values."""
-        return sum(t.numel() * t.element_size() for layer in self.layers for t in layer)
+        """Memory of all tensors."""
+        return sum(t.numel() * t.element_size() for t in self.tensors().values())
+
+    def tensors(self) -> dict[str, torch.Tensor]:
+        """All tensors by name."""
+        by_layer = {
+            "keys": [keys for keys, _ in self.layers],
+            "values": [values for _, values in self.layers],
+            "tails": self.tails,
+            "place": self.place,
+            **{f"score {policy}": scores for policy, scores in self.scores.items()},
+        }
+        return {f"{name}/{n}": t for name, ts in by_layer.items() for n, t in enumerate(ts)}
+
+    def about(self) -> dict[str, Any]:
+        """What is no tensor, JSON-ready."""
+        return {name: getattr(self, name) for name in ("read_ms", "score_ms", "peak_bytes")}
+
+    @classmethod
+    def of_tensors(cls, tensors: Mapping[str, torch.Tensor], about: Mapping[str, Any]) -> Read:
+        """The inverse of `tensors` and `about`; raises where something is missing."""
+
+        def all_of(name: str) -> list[torch.Tensor]:
+            return [
+                tensors[f"{name}/{n}"]
+                for n in range(sum(k.startswith(f"{name}/") for k in tensors))
+            ]
+
+        return cls(
+            list(zip(all_of("keys"), all_of("values"), strict=True)),
+            all_of("tails"),
+            tuple(all_of("place")),
+            {policy: all_of(f"score {policy}") for policy in about["score_ms"]},
+            **about,
+        )
 
 
 class Reader:
@@ -64,40 +101,47 @@ class Reader:
         for attention in self._attentions:  # expected attention rotates queries of later positions
             attention.rotary_emb = model.model.rotary_emb
 
-    def read(self, ids: list[int], policy: str, cancelled: Callable[[], bool]) -> Read:
-        """The entries of ``ids``, scored for ``policy``. Raises CancelledError."""
-        started = time.perf_counter()
+    def read(self, ids: list[int], scored: Collection[str], cancelled: Callable[[], bool]) -> Read:
+        """The entries of ``ids``, scored for those policies. Raises CancelledError."""
+        started = self.now_ms()
         cache = DynamicCache()
-        read = Read([], 0.0)
-        with self._watched(read, policy, cancelled), torch.inference_mode():
+        read = Read(scores={p: [] for p in scored}, score_ms=dict.fromkeys(scored, 0.0))
+        with self._watched(read, cancelled), torch.inference_mode():
             given = torch.tensor([ids], device=self._model.device)
             self._model.model(given, past_key_values=cache, use_cache=True)
         read.layers = [(layer.keys, layer.values) for layer in cache.layers]
-        read.read_ms = 1e3 * (time.perf_counter() - started)
+        read.read_ms = self.now_ms() - started - sum(read.score_ms.values())
         return read
 
+    def now_ms(self) -> float:
+        """The clock, once all that was begun on the device has ended."""
+        if self._model.device.type == "cuda":
+            torch.cuda.synchronize()
+        return 1e3 * time.perf_counter()
+
     @contextmanager
-    def _watched(self, read: Read, policy: str, cancelled: Callable[[], bool]) -> Iterator[None]:
+    def _watched(self, read: Read, cancelled: Callable[[], bool]) -> Iterator[None]:
         """Each layer is scored as it is read, and a cancelled request ends there."""
 
         def after(module: Any, _: Any, kwargs: dict[str, Any], output: Any) -> None:
             if cancelled():
                 raise CancelledError
-            n, hidden, place = module.layer_idx, kwargs["hidden_states"], kwargs
-            if policy == "snapkv":
-                cos, sin = place["position_embeddings"]
-                last = LONGEST_WINDOW + 1  # kvpress wants more states than its window has
-                read.tails[n] = hidden[:, -last:].clone(), (cos[:, -last:], sin[:, -last:])
-            elif policy in SCORED_WHILE_READING:
+            hidden = kwargs["hidden_states"]
+            last = LONGEST_WINDOW + 1  # kvpress wants more states than SnapKV's window has
+            read.tails.append(hidden[:, -last:].clone())
+            read.place = tuple(t[:, -last:].clone() for t in kwargs["position_embeddings"])
+            layer = kwargs["past_key_values"].layers[module.layer_idx]
+            for policy, scores in read.scores.items():
+                started = self.now_ms()
                 press = SCORED_WHILE_READING[policy]()
                 if policy == "expected_attention":
                     press.n_sink = min(SINKS, hidden.shape[1] // 2)
-                layer = place["past_key_values"].layers[n]
                 seen = output[1] if policy == "h2o" else None
-                read.scores[n] = press.score(module, hidden, layer.keys, layer.values, seen, kwargs)
+                scores.append(press.score(module, hidden, layer.keys, layer.values, seen, kwargs))
+                read.score_ms[policy] += self.now_ms() - started
 
         hooks = [a.register_forward_hook(after, with_kwargs=True) for a in self._attentions]
-        self._model.set_attn_implementation("eager" if policy == "h2o" else "sdpa")
+        self._model.set_attn_implementation("eager" if "h2o" in read.scores else "sdpa")
         try:
             yield
         finally:
@@ -123,12 +167,15 @@ class Reader:
         self, read: Read, ids: list[int], policy: str, kept: int, n: int, window: int
     ) -> torch.Tensor:
         if policy in SCORED_WHILE_READING:
-            return read.scores[n]
+            return read.scores[policy][n]
         keys, values = read.layers[n]
         hidden, kwargs = None, {}
         if policy == "snapkv":
             press = kvpress.SnapKVPress(window_size=window)
-            hidden, kwargs["position_embeddings"] = read.tails[n]
+            hidden, kwargs["position_embeddings"] = read.tails[n], read.place
+        elif policy == "tova":
+            press = kvpress.TOVAPress()
+            hidden, kwargs["position_embeddings"] = read.tails[n], read.place
         elif policy == "streaming_llm":
             # Half an entry more, so that its rounding down ends at ``kept``.
             ratio = 1 - (kept + 0.5) / read.tokens

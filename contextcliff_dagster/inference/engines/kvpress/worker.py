@@ -1,10 +1,11 @@
 """Local weights with a compressed KV cache: the process that engine `kvpress` starts.
 
 It runs in an environment of torch, transformers and kvpress, and imports nothing of this package
-but `pressing`; its argument is the settings as JSON. Requests and answers are JSON lines on stdin
-and stdout; it ends with its stdin. What precedes the question is read and pressed before the
-question is known; the question follows at the positions that it has in the whole prompt. What was
-read is kept, with the scores of its entries, for further questions and budgets.
+but its neighbours here and the standard library's; its argument is the settings as JSON. Requests
+and answers are JSON lines on stdin and stdout; it ends with its stdin. What precedes the question
+is read and pressed before the question is known; the question follows at the positions that it has
+in the whole prompt. What was read is kept for further questions, budgets and policies
+(`kept_reads`).
 
 Policies, as kvpress scores them: SnapKV (Li et al. 2024), H2O (Zhang et al. 2023; here: the mean
 attention that an entry received), StreamingLLM (Xiao et al. 2024), key norms (Devoto et al. 2024),
@@ -20,7 +21,6 @@ import resource
 import sys
 import threading
 import time
-from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
@@ -30,7 +30,13 @@ from kvpress.presses.base_press import SUPPORTED_MODELS
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, DynamicCache
 from transformers.utils import logging
 
-from contextcliff_dagster.inference.engines.kvpress.pressing import CancelledError, Read, Reader
+from contextcliff_dagster.inference.engines.kvpress.kept_reads import KeptReads
+from contextcliff_dagster.inference.engines.kvpress.pressing import (
+    SCORED_WHILE_READING,
+    CancelledError,
+    Read,
+    Reader,
+)
 
 
 class RefusedError(Exception):
@@ -77,8 +83,12 @@ class Worker:
         self.reader = Reader(self.model)
         ends = self.model.generation_config.eos_token_id
         self.ends = {*(ends if isinstance(ends, list) else [ends]), self.tokenizer.eos_token_id}
-        self.kept: OrderedDict[tuple[str, tuple[int, ...]], Read] = OrderedDict()
-        self.most_bytes = settings["kept_bytes"]
+        self.reads = KeptReads(
+            settings["reads_folder"],
+            {**settings["reads_of"], "device": self.device},
+            settings["memory_bytes"],
+            settings["disk_bytes"],
+        )
         self.cancelled = cancelled
 
     @property
@@ -127,17 +137,16 @@ class Worker:
         yield {"count": len(self.encode(request)[0])}
 
     def read(self, ids: list[int], policy: str, request: dict[str, Any]) -> tuple[Read, bool]:
-        """The entries of ``ids``, scored for ``policy``; True where they were read before."""
-        key = (policy, tuple(ids))
-        if request["reuse"] and key in self.kept:
-            self.kept.move_to_end(key)
-            return self.kept[key], True
-        read = self.reader.read(ids, policy, lambda: request["id"] in self.cancelled)
-        self.kept[key] = read
-        while len(self.kept) > 1 and sum(r.size_bytes for r in self.kept.values()) > (
-            self.most_bytes
-        ):
-            self.kept.popitem(last=False)
+        """The entries of ``ids``; True where they were read before, under whatever policy."""
+        eager, reuse = policy == "h2o", request["reuse"]
+        if reuse and (kept := self.reads.find(ids, eager, self.model.device)):
+            return kept, True
+        served = {policy} if eager or not reuse else SCORED_WHILE_READING.keys() - {"h2o"}
+        scored = SCORED_WHILE_READING.keys() & served
+        read = self.reader.read(ids, scored, lambda: request["id"] in self.cancelled)
+        read.peak_bytes = self._peak_bytes()
+        if reuse:
+            self.reads.keep(ids, eager, read)
         return read, False
 
     def answer(self, request: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -150,20 +159,22 @@ class Worker:
         # The last token is always read anew: its output is the answer's first token.
         end = min(end or len(ids) - 1, len(ids) - 1)
         before = ids[:end]
-        extra: dict[str, Any] = {"kv_tokens": end, "kv_kept": 0}
+        extra: dict[str, Any] = {"kv_tokens": end, "kv_kept": 0, "kv_peak_bytes": 0}
         cache, reused = DynamicCache(), False
         if end:
             read, reused = self.read(before, policy, request)
             kept = max(1, round(end * budget))
-            pressing = time.perf_counter()
+            pressing = self.reader.now_ms()
             with torch.inference_mode():
                 cache, window = self.reader.press(read, before, policy, kept)
             extra["kv_kept"] = min(layer.keys.shape[2] for layer in cache.layers)
             extra["kv_bytes"] = sum(
                 t.numel() * t.element_size() for x in cache.layers for t in (x.keys, x.values)
             )
-            extra["kv_press_ms"] = 1e3 * (time.perf_counter() - pressing)
+            scored_ms = read.score_ms.get(policy, 0.0)
+            extra["kv_press_ms"] = scored_ms + self.reader.now_ms() - pressing
             extra["kv_prefill_ms"] = read.read_ms
+            extra["kv_peak_bytes"] = read.peak_bytes
             if window:
                 extra["kv_window"] = window
         tokens: list[int] = []
@@ -185,13 +196,14 @@ class Worker:
         extra["kv_ttft_ms"] = 1e3 * (times[1] - started)
         if len(times) > 2:
             extra["kv_decode_ms"] = 1e3 * (times[-1] - times[1]) / (len(times) - 2)
-        extra["kv_peak_bytes"] = self._peak_bytes()
+        extra["kv_peak_bytes"] = max(extra["kv_peak_bytes"], self._peak_bytes())
         yield {
             "text": self.tokenizer.decode(tokens, skip_special_tokens=True)[len(shown) :],
             "finish_reason": "length" if len(tokens) >= most else "stop",
             "usage": [len(ids), len(tokens), end if reused else 0],
             "ttft_ms": extra["kv_ttft_ms"],
             "extra": extra,
+            "problem": self.reads.problem,
         }
 
     def _tokens(self, feed: list[int], place: int, cache: DynamicCache) -> Iterator[int]:
@@ -259,6 +271,7 @@ def main() -> None:
         except Exception as error:
             reason = " ".join(str(error).split())[:300]
             send({"id": request["id"], "refused": reason or type(error).__name__})
+        worker.reads.write()
 
 
 if __name__ == "__main__":

@@ -26,6 +26,7 @@ from contextcliff_dagster.inference.engines.base import (
     RejectedError,
     TransportError,
 )
+from contextcliff_dagster.inference.engines.cache_figures import gguf_shape, with_cache_figures
 from contextcliff_dagster.inference.engines.llamacpp.settings import (
     apply_settings,
     kv_types,
@@ -101,6 +102,8 @@ class LlamaCppEngine(NoEmbeddings):
         self._server: Any = None
         self._devices: str | None = None
         self._remote: OpenAIEngine | None = None
+        shape = gguf_shape(gguf_header(self._path))
+        self._token_bytes = shape and shape.token_bytes(*kv_types(entry))
         self.threads = 0
         self._notes: list[str] = []
         self._wall_s = self._cpu_s = 0.0
@@ -210,10 +213,11 @@ class LlamaCppEngine(NoEmbeddings):
         )
 
     async def stream(self, prompt: Prompt, decoding: Decoding) -> AsyncIterator[Delta]:
-        """Greedy tokens as they come, and with the last ones the number of threads."""
+        """Greedy tokens as they come, then the number of threads and figures of the KV cache."""
         assert self._remote is not None, "start() comes first"
         wall, cpu = time.perf_counter(), time.process_time()
-        async with aclosing(self._remote.stream(prompt, decoding)) as pieces:  # type: ignore[type-var]
+        stream = self._remote.stream(prompt, decoding)
+        async with aclosing(with_cache_figures(stream, self._token_bytes)) as pieces:  # type: ignore[type-var]
             async for piece in pieces:
                 last = piece.finish_reason is not None
                 yield replace(piece, extra={"threads": self.threads}) if last else piece

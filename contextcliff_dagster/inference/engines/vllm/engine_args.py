@@ -9,11 +9,13 @@ from __future__ import annotations
 import importlib.metadata
 import importlib.util
 import json
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from contextcliff_dagster.contracts import EngineError
+from contextcliff_dagster.inference.engines.cache_figures import config_shape
 from contextcliff_dagster.inference.models.models_file import ModelEntry
 from contextcliff_dagster.inference.weights.files import find_weights, folder_hashes
 from contextcliff_dagster.reference.card import REFERENCE_MODELS, weights_path
@@ -151,6 +153,36 @@ def _config(entry: ModelEntry) -> dict[str, Any]:
             f"Model {entry.name!r}: its config.json cannot be read ({error}); it is needed for "
             "`rope_scaling`, so correct `weights` or `model_id` in models.yaml."
         ) from error
+
+
+def local_config(entry: ModelEntry) -> dict[str, Any]:
+    """The config.json of weights on this machine; empty for others."""
+    return _config(entry) if Path(model_source(entry)).is_dir() else {}
+
+
+def cache_token_bytes(
+    entry: ModelEntry, config: Mapping[str, Any], reported: Mapping[str, Any]
+) -> float | None:
+    """Bytes of a token in the KV cache, of the model's config and what vLLM made of the entry.
+
+    None where the type is not known: vLLM chooses it by the device where nothing names it.
+    """
+    given = (
+        reported.get("kv_cache_dtype"),
+        entry.kv_cache_dtype,
+        reported.get("dtype"),
+        entry.dtype,
+    )
+    kind = next((name for name in given if name not in (None, "auto")), "")
+    shape = config_shape(config)
+    return shape.token_bytes(kind, kind) if shape else None
+
+
+def refused_cache_type(entry: ModelEntry) -> str:
+    """A clause for messages about a model that does not load; empty where its cache is usual."""
+    if entry.kv_cache_dtype in (None, "auto"):
+        return ""
+    return f", or leave out `kv_cache_dtype: {entry.kv_cache_dtype}`, which not every backend takes"
 
 
 def declared_vllm_identity(entry: ModelEntry) -> dict[str, Any]:

@@ -26,10 +26,13 @@ from contextcliff_dagster.inference.engines.base import (
     TransportError,
     Usage,
 )
+from contextcliff_dagster.inference.engines.cache_figures import with_cache_figures
 from contextcliff_dagster.inference.engines.vllm.engine_args import (
+    cache_token_bytes,
     declared_vllm_identity,
     engine_args,
     environment,
+    refused_cache_type,
     vllm_version,
 )
 from contextcliff_dagster.inference.engines.vllm.step_loop import Request, StepLoop
@@ -49,6 +52,7 @@ class VllmEngine(NoEmbeddings):
         self._tokenizer: Any = None
         self._one_at_a_time = threading.Lock()  # tokenizers are not to be shared by threads
         self._reported: dict[str, Any] = {}
+        self._token_bytes: float | None = None
         self._counted: dict[str, list[int]] = {}
 
     @property
@@ -73,11 +77,14 @@ class VllmEngine(NoEmbeddings):
             model = await asyncio.wrap_future(steps.start())
             self._tokenizer = copy.deepcopy(model.get_tokenizer())
             self._reported = _reported(model)
+            config = model.llm_engine.vllm_config.model_config.hf_config.to_dict()
+            self._token_bytes = cache_token_bytes(self._entry, config, self._reported)
         except Exception as error:
             reason = redact(f"{type(error).__name__}: {error}")
             raise EngineError(
                 f"Model {self._entry.name!r}: vLLM cannot load {args['model']} ({reason}); correct "
-                "its entry in models.yaml, or give it more memory."
+                "its entry in models.yaml, or give it more memory"
+                f"{refused_cache_type(self._entry)}."
             ) from error
 
     async def stop(self) -> None:
@@ -120,8 +127,11 @@ class VllmEngine(NoEmbeddings):
                 ) from error
             return list(self._tokenizer.encode(text, add_special_tokens=False))
 
-    async def stream(self, prompt: Prompt, decoding: Decoding) -> AsyncIterator[Delta]:
-        """Greedy tokens as they come, with vLLM's own times at the end."""
+    def stream(self, prompt: Prompt, decoding: Decoding) -> AsyncIterator[Delta]:
+        """Greedy tokens as they come, with vLLM's own times and the KV cache's at the end."""
+        return with_cache_figures(self._answer(prompt, decoding), self._token_bytes)
+
+    async def _answer(self, prompt: Prompt, decoding: Decoding) -> AsyncIterator[Delta]:
         from vllm import SamplingParams
         from vllm.sampling_params import RequestOutputKind
 

@@ -20,9 +20,14 @@ from contextcliff_dagster.inference.engines.base import (
     RejectedError,
     TransportError,
 )
+from contextcliff_dagster.inference.engines.cache_figures import with_cache_figures
 from contextcliff_dagster.inference.engines.openai.engine import OpenAIEngine
 from contextcliff_dagster.inference.engines.openai.server_detection import Dialect
-from contextcliff_dagster.inference.engines.vllm.engine_args import declared_vllm_identity
+from contextcliff_dagster.inference.engines.vllm.engine_args import (
+    cache_token_bytes,
+    declared_vllm_identity,
+    local_config,
+)
 from contextcliff_dagster.inference.engines.vllm.server_process import VllmProcess
 from contextcliff_dagster.inference.models.identity import Identity
 from contextcliff_dagster.inference.models.models_file import ModelEntry, Quirks
@@ -36,6 +41,7 @@ class VllmServerEngine(NoEmbeddings):
     def __init__(self, entry: ModelEntry) -> None:
         self._entry = entry
         self._declared = declared_vllm_identity(entry)
+        self._token_bytes = cache_token_bytes(entry, local_config(entry), {})
         self._process = VllmProcess(entry)
         self._remote: OpenAIEngine | None = None
         self._window: int | None = None
@@ -113,7 +119,8 @@ class VllmServerEngine(NoEmbeddings):
         """
         remote = await self._ready()
         try:
-            async with aclosing(remote.stream(prompt, decoding)) as stream:  # type: ignore[type-var]
+            pieces = with_cache_figures(remote.stream(prompt, decoding), self._token_bytes)
+            async with aclosing(pieces) as stream:  # type: ignore[type-var]
                 async for delta in stream:
                     yield delta
         except TransportError as error:

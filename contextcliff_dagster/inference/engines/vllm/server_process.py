@@ -21,6 +21,7 @@ from contextcliff_dagster.inference.engines.vllm import process_watchdog
 from contextcliff_dagster.inference.engines.vllm.engine_args import (
     engine_args,
     environment,
+    refused_cache_type,
     vllm_version,
 )
 from contextcliff_dagster.inference.models.models_file import ModelEntry
@@ -91,7 +92,8 @@ class VllmProcess:
             if why:
                 raise EngineError(
                     f"Model {self._entry.name!r}: its vLLM server {why}; correct its entry in "
-                    f"models.yaml. Its last messages: {self.last_words()}"
+                    f"models.yaml{refused_cache_type(self._entry)}. Its last messages: "
+                    f"{self.last_words()}"
                 )
             await asyncio.sleep(_POLL_SECONDS)
 

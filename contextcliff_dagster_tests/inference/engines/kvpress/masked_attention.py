@@ -23,7 +23,7 @@ worker = Worker(json.loads(sys.argv[2]), set())
 torch.manual_seed(0)
 ids = torch.randint(300, 1390, (WHOLE,)).tolist()
 before = ids[:DOCUMENT]
-read = worker.reader.read(before, "streaming_llm", lambda: False)
+read = worker.reader.read(before, (), lambda: False)
 
 
 def logits_from(position: int) -> torch.Tensor:

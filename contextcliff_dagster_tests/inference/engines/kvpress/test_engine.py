@@ -7,8 +7,7 @@ import json
 import os
 import shutil
 import signal
-import subprocess
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Iterator
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any, TypeVar
@@ -17,6 +16,7 @@ import pytest
 
 from contextcliff_dagster.contracts import EngineError
 from contextcliff_dagster.inference.engines.base import Decoding, RejectedError, TransportError
+from contextcliff_dagster.inference.engines.cache_figures import CacheShape
 from contextcliff_dagster.inference.engines.kvpress.engine import (
     KvpressEngine,
     h2o_longest,
@@ -24,27 +24,32 @@ from contextcliff_dagster.inference.engines.kvpress.engine import (
 )
 from contextcliff_dagster.inference.engines.kvpress.worker_process import (
     PYTHON_VARIABLE,
-    kv_python,
     kv_versions,
 )
 from contextcliff_dagster.inference.engines.session import EngineSession
-from contextcliff_dagster.inference.execution.single_request import Answer, ask
-from contextcliff_dagster.inference.models.entry_parts import KvOptions
-from contextcliff_dagster.inference.models.models_file import ModelEntry
-from contextcliff_dagster.inference.requests.recipe import Prompt, Recipe
+from contextcliff_dagster.inference.execution.single_request import ask
+from contextcliff_dagster.inference.requests.recipe import Recipe
 from contextcliff_dagster.inference.requests.shared_document import SharedText
 from contextcliff_dagster.inference.weights.files import LOCAL_MODEL_FILE
 from contextcliff_dagster.reference.card import weights_path
-from contextcliff_dagster.store import PACKAGE
 from contextcliff_dagster_tests.support.files.source_lines import source_documents
-from contextcliff_dagster_tests.support.records.calls import LedgerSample, reference_entry
+from contextcliff_dagster_tests.support.kv_engine import (
+    ANEW,
+    POLICIES,
+    answers,
+    entry,
+    in_its_environment,
+    pressed,
+    prompts,
+    run,
+    texts,
+)
+from contextcliff_dagster_tests.support.records.calls import reference_entry
 
 needs_kv = [pytest.mark.kv, pytest.mark.timeout(900)]
 T = TypeVar("T")
 
-ANEW = Decoding(8, prefix_cache=False)
-POLICIES = ["snapkv", "h2o", "streaming_llm", "knorm", "tova", "expected_attention", "random"]
-SAMPLE = LedgerSample(1, 6, max_tokens=600, questions=2)
+TOKEN_BYTES = CacheShape(2, 4, 32, 32).token_bytes("f32", "f32")
 RECIPES = [
     Recipe(template="{document}{question}", system="Be brief."),
     Recipe("chat_prefill", template="{document}{question}", answer_prefix="9"),
@@ -52,28 +57,13 @@ RECIPES = [
 ]
 
 
-def entry(policy: str | None = None, budget: float | None = None, **changes: Any) -> ModelEntry:
-    values: dict[str, Any] = {"engine": "kvpress", "model_id": "reference-short", "threads": 1}
-    if policy:
-        values["kv"] = {"policy": policy} | ({} if budget is None else {"budget": budget})
-    return ModelEntry.model_validate({"name": "pressed", **values, **changes})
-
-
-PLAIN = Recipe(template="{document}{question}")
-
-
-def prompts(recipe: Recipe = PLAIN, n: int = 6) -> list[Prompt]:
-    return [
-        recipe.render(SharedText(SAMPLE.document_text(s.example.document_id)), s.example.question)
-        for s in SAMPLE.planned("b00", n)
-    ]
-
-
 @pytest.fixture(scope="module")
-def session() -> Iterator[EngineSession]:
+def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EngineSession]:
     """One worker for all: it takes seconds to import torch."""
-    with EngineSession(entry()) as started:
-        yield started
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CONTEXTCLIFF_HOME", str(tmp_path_factory.mktemp("store")))
+        with EngineSession(entry()) as started:
+            yield started
 
 
 @pytest.fixture(scope="module")
@@ -88,24 +78,6 @@ def endless(tmp_path_factory: pytest.TempPathFactory) -> str:
         path = folder / name
         path.write_text(json.dumps({**json.loads(path.read_text()), key: end}))
     return str(folder)
-
-
-def run(session: EngineSession, work: Callable[[Any], Coroutine[Any, Any, T]]) -> T:
-    return session.submit(work(pressed(session.engine, "none", 1.0))).result(timeout=600)
-
-
-async def answers(engine: Any, asked: list[Prompt], most: int = 8) -> list[Answer]:
-    return [await ask(engine, prompt, Decoding(most)) for prompt in asked]
-
-
-def pressed(engine: Any, policy: str, budget: float) -> Any:
-    """The same worker under another policy: its protocol takes one with each request."""
-    engine._kv = KvOptions.model_validate({"policy": policy, "budget": budget})
-    return engine
-
-
-def texts(given: list[Answer]) -> list[tuple[str, str | None]]:
-    return [(answer.text, answer.finish_reason) for answer in given]
 
 
 class TestReferenceModel:
@@ -141,6 +113,7 @@ class TestReferenceModel:
                         assert isinstance(tokens, int)
                         assert isinstance(kept, int)
                         assert abs(kept - budget * tokens) <= 1, (policy, budget)
+                        assert answer.extra["kv_bytes"] == (TOKEN_BYTES or 0) * kept
                         if policy == "snapkv":
                             assert answer.extra["kv_window"] == min(64, tokens // 8, kept // 2)
                         # Read once for the policy: every budget and question has its scores.
@@ -267,17 +240,15 @@ def test_the_question_is_read_at_its_own_positions() -> None:
         "threads": 1,
         "dtype": "float32",
         "rope_scaling": None,
-        "kept_bytes": 0,
+        "memory_bytes": 0,
+        "disk_bytes": 0,
+        "reads_folder": None,
+        "reads_of": {},
     }
-    arguments = PACKAGE, json.dumps(settings)
-    done = subprocess.run(
-        [kv_python(), "-I", Path(__file__).with_name("masked_attention.py"), *arguments],
-        capture_output=True,
-        text=True,
-        timeout=300,
+    found = in_its_environment(
+        Path(__file__).with_name("masked_attention.py"), json.dumps(settings)
     )
-    assert done.returncode == 0, done.stderr[-2000:]
-    same, elsewhere, token, expected = json.loads(done.stdout.splitlines()[-1])
+    same, elsewhere, token, expected = found
     assert same < 1e-4 < 1 < elsewhere
     assert token == expected
 
