@@ -4,7 +4,8 @@ The file is a zip of JSON and Parquet, readable without this program:
 
     archive.json               format, versions, and the SHA-256 of every other member
     study.json                 the study as configured, with the texts of its prompt files
-    manifest/manifest.json     the sample, and manifest/documents.parquet its texts, byte for byte
+    manifest/manifest.json     the sample's bins and hashes, manifest/examples.parquet its questions
+                               and manifest/documents.parquet its texts, byte for byte
     documents/                 where experiments made documents of files of their own: these, whole
     ledger/<table>.parquet     calls, attempts, failures, results, recipes, serving identities,
                                campaigns, and documents that the manifest does not hold

@@ -21,7 +21,7 @@ from contextcliff_dagster.store import write_atomic
 if TYPE_CHECKING:
     import pyarrow as pa
 
-FORMAT, FORMAT_VERSION = "contextcliff-study", 1
+FORMAT, FORMAT_VERSION = "contextcliff-study", 2
 HEAD = "archive.json"
 
 RATIO, SMALL_BYTES, MOST_BYTES = 100, 64 << 20, 16 << 30

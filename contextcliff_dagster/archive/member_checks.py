@@ -17,15 +17,28 @@ from contextcliff_dagster.archive.container import (
     parquet_table,
 )
 from contextcliff_dagster.archive.row_checks import check_texts
-from contextcliff_dagster.contracts import DOCUMENTS, ContextCliffError, LengthBin
+from contextcliff_dagster.contracts import (
+    DOCUMENTS,
+    MANIFEST_EXAMPLES,
+    ContextCliffError,
+    LengthBin,
+)
 from contextcliff_dagster.inference.requests.recipe import Recipe
+from contextcliff_dagster.sampling.manifest_files import (
+    DOCUMENTS_FILE,
+    EXAMPLES_FILE,
+    HEAD,
+    MANIFEST_FILES,
+    load_manifest,
+)
 
 if TYPE_CHECKING:
     from contextcliff_dagster.sampling.manifest import Manifest
 
-MANIFEST_FILES = ("manifest.json", "documents.parquet")
-SAMPLE_MEMBERS = tuple(f"manifest/{name}" for name in MANIFEST_FILES)
+SAMPLE_MEMBERS = (f"manifest/{HEAD}", f"manifest/{DOCUMENTS_FILE}")
 """Missing where a study's experiments make their own documents."""
+EXAMPLES_MEMBER = f"manifest/{EXAMPLES_FILE}"
+"""Missing in archives of earlier versions, too."""
 
 
 def check_head(head: Mapping[str, Any]) -> dict[str, Any]:
@@ -54,8 +67,6 @@ def sound_sample(
     Raises:
         StoreError: it is not sound, or not the one that the archive names.
     """
-    from contextcliff_dagster.sampling.manifest import load_manifest
-
     file, (manifest_name, documents_name) = allowance.file, SAMPLE_MEMBERS
     if sha256 is None and documents_name not in members:
         return None, {}
@@ -66,15 +77,20 @@ def sound_sample(
     )
     with malformed(file, manifest_name):
         json_object(members[manifest_name])
+    if EXAMPLES_MEMBER in members:
+        schema = MANIFEST_EXAMPLES.arrow_schema()
+        parquet_table(members[EXAMPLES_MEMBER], EXAMPLES_MEMBER, schema, allowance)
     try:
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
-            for short, member in zip(MANIFEST_FILES, SAMPLE_MEMBERS, strict=True):
-                (folder / short).write_bytes(members[member])
+            for short in MANIFEST_FILES:
+                if (member := f"manifest/{short}") in members:
+                    (folder / short).write_bytes(members[member])
             manifest = load_manifest(folder)
     except ContextCliffError as error:
         raise damaged(file, "its sample is not sound") from error
-    if manifest.sha256 != sha256:
+    own = manifest.computed_sha256() if EXAMPLES_MEMBER in members else manifest.sha256
+    if not own == manifest.sha256 == sha256:
         raise damaged(file, "its sample is not the one that it names")
     with malformed(file, manifest_name):
         _check_manifest(manifest, texts)

@@ -12,7 +12,7 @@ from contextcliff_dagster.archive import calls, container
 from contextcliff_dagster.archive.container import HEAD, malformed
 from contextcliff_dagster.archive.kept_documents import KEPT_MEMBERS, KeptList, pack, unpack
 from contextcliff_dagster.archive.member_checks import (
-    MANIFEST_FILES,
+    EXAMPLES_MEMBER,
     SAMPLE_MEMBERS,
     check_head,
     read_description,
@@ -79,7 +79,10 @@ def export_study(
         StoreError: the store cannot be read or the file not written.
     """
     from contextcliff_dagster.inference.ledger.ledger import Ledger
-    from contextcliff_dagster.sampling.manifest import load_manifest
+    from contextcliff_dagster.sampling.manifest_files import (
+        MANIFEST_FILES,
+        load_manifest,
+    )
 
     folder = store.manifest_dir(study.name)
     sampled = study.has_corpus
@@ -90,7 +93,9 @@ def export_study(
         )
     manifest = load_manifest(folder) if sampled else None  # verifies its hash
     members = {
-        f"manifest/{name}": (folder / name).read_bytes() for name in MANIFEST_FILES if sampled
+        f"manifest/{name}": (folder / name).read_bytes()
+        for name in MANIFEST_FILES
+        if sampled and (folder / name).is_file()
     }
     texts = manifest.documents.column("document_id").to_pylist() if manifest else ()
     with Ledger.open(store.ledger) as ledger:
@@ -144,10 +149,12 @@ def import_study(
         StudyError: another study has that name: a shipped one or one of the user's own.
     """
     from contextcliff_dagster.inference.ledger.ledger import Ledger
-    from contextcliff_dagster.sampling.manifest import load_manifest
+    from contextcliff_dagster.sampling.manifest_files import MANIFEST_FILES, load_manifest
     from contextcliff_dagster.studies import load_studies, measures, own_study
 
-    head, members, data = container.read(file, _MEMBERS, SAMPLE_MEMBERS, KEPT_MEMBERS)
+    head, members, data = container.read(
+        file, _MEMBERS, SAMPLE_MEMBERS, (EXAMPLES_MEMBER,), KEPT_MEMBERS
+    )
     allowance = container.Allowance(file, len(data))
     with malformed(file, HEAD):
         head = check_head(head)
@@ -179,9 +186,10 @@ def import_study(
     store.mark()
     for path, text in prompt_texts.items():
         write_atomic(path, text.encode())
-    # Documents first: a manifest.json means that the other file is complete.
+    # A manifest.json means that the other files are complete.
     for name in () if present or manifest is None else reversed(MANIFEST_FILES):
-        write_atomic(folder / name, members[f"manifest/{name}"])
+        if member := members.get(f"manifest/{name}"):
+            write_atomic(folder / name, member)
     if write_kept is not None:
         write_kept()
     return study, _summary(study, manifest, tables, data, new)

@@ -50,7 +50,7 @@ class JudgedCalls:
 
 
 def _examples(store: Store, study: str) -> dict[str, dict[str, Any]]:
-    from contextcliff_dagster.sampling.manifest import load_examples
+    from contextcliff_dagster.sampling.manifest_files import load_examples
 
     folder = store.manifest_dir(study)
     if not (folder / "manifest.json").exists():

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
+from itertools import groupby, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from contextcliff_dagster.contracts import (
     DOCUMENTS,
@@ -14,7 +15,6 @@ from contextcliff_dagster.contracts import (
     MANIFEST_EXAMPLES,
     LengthBin,
     StoreError,
-    conform,
     validate,
 )
 from contextcliff_dagster.corpora.corpus import EVIDENCE_CHARACTERS
@@ -29,10 +29,13 @@ if TYPE_CHECKING:
 
     from contextcliff_dagster.sampling.tokenizers.tokenizers import Tokenizer
 
+Item = TypeVar("Item")
 Locate = Callable[[str, Sequence[Sequence[str]]], Sequence[float | None]]
 """From a text and the accepted answers of each question on it to where each has its evidence."""
 _BLOCK = 16
-"""Texts that are put into an array at a time."""
+"""Texts that are at hand at a time."""
+_ROWS_AT_ONCE = 10_000
+_PLACE = ("length_tokens", "bin", "rank")
 
 
 @lean_arrow()
@@ -56,74 +59,116 @@ def draw_manifest(
         CorpusError: see :func:`sampling.draw.draw_sample`.
         StoreError: the corpus is missing, damaged, or not the one of the length map.
     """
+    import pyarrow as pa
+
     drawn = draw_sample(validate(length_map, LENGTH_MAP, "The length map"), bins, spec)
     rows = _rows_of(corpus_dir / "examples.parquet", "example_id", [d.example_id for d in drawn])
-    examples = [
-        {**row, "length_tokens": d.length_tokens, "bin": d.bin, "rank": d.rank}
-        for row, d in zip(rows.to_pylist(), drawn, strict=True)
-    ]
-    texts = _documents_of(corpus_dir / "documents.parquet", sorted({d.document_id for d in drawn}))
+    places = {name: pa.array([getattr(d, name) for d in drawn]) for name in _PLACE}
+    wanted = sorted({d.document_id for d in drawn})
+    del drawn  # a million of them take some 300 MB
+    examples = pa.table({**dict(zip(rows.column_names, rows.columns, strict=True)), **places})
+    examples = validate(examples, MANIFEST_EXAMPLES, str(corpus_dir))
+    texts = _documents_of(corpus_dir / "documents.parquet", wanted)
     if tokenizer is not None:
-        count_distances(examples, texts, tokenizer)
+        examples = count_distances(examples, texts, tokenizer)
     if locate is not None:
-        locate_evidence(examples, texts, locate)
+        examples = locate_evidence(examples, texts, locate)
     return Manifest(
         header={**header, "sample": asdict(spec)},
         bins=tuple(bins),
-        examples=conform(examples, MANIFEST_EXAMPLES),
+        examples=examples,
         read_documents=lambda: texts,
     )
 
 
 def count_distances(
-    examples: Sequence[dict[str, Any]], documents: pa.Table, tokenizer: Callable[[], Tokenizer]
-) -> None:
-    """Fill ``inter_evidence_tokens`` of rows whose metadata says where the evidence begins.
+    examples: pa.Table, documents: pa.Table, tokenizer: Callable[[], Tokenizer]
+) -> pa.Table:
+    """Return the examples with ``inter_evidence_tokens`` where the metadata say where the pieces of
+    evidence begin.
 
     The tokens of the text from the start of the first piece to the start of the last. A corpus's
     own number stays. ``tokenizer`` is called only where there is something to count.
     """
-    spans = [(row, span) for row in examples if (span := _span(row)) is not None]
-    if not spans:
-        return
-    texts = dict(zip(*(documents[c].to_pylist() for c in ("document_id", "text")), strict=True))
-    between = [texts[row["document_id"]][first:last] for row, (first, last) in spans]
-    counts = tokenizer().count_many(between)
-    for (row, _), count in zip(spans, counts, strict=True):
-        row["inter_evidence_tokens"] = count
+    import pyarrow.compute as pc
+
+    named = pc.fill_null(pc.match_substring(examples["metadata"], EVIDENCE_CHARACTERS), False)
+    unknown = pc.and_(pc.is_null(examples["inter_evidence_tokens"]), named)
+    distances = examples["inter_evidence_tokens"].to_pylist()
+    opened: Tokenizer | None = None
+    for block in _in_blocks(_grouped(examples, documents, unknown)):
+        spans = [
+            (row["number"], text[slice(*span)])
+            for text, rows in block
+            for row in rows
+            if (span := _span(row)) is not None
+        ]
+        if spans:
+            opened = opened or tokenizer()
+            counts = opened.count_many([between for _, between in spans])
+            for (number, _), count in zip(spans, counts, strict=True):
+                distances[number] = count
+    return _with_column(examples, "inter_evidence_tokens", distances)
 
 
-def locate_evidence(
-    examples: Sequence[dict[str, Any]], documents: pa.Table, locate: Locate
-) -> None:
-    """Fill ``evidence_position`` of rows that have none: where their first piece of evidence
-    begins, if they name it, else by ``locate``."""
-    unknown: dict[str, list[dict[str, Any]]] = {}
-    for row in examples:
-        if row["evidence_position"] is None:
-            unknown.setdefault(row["document_id"], []).append(row)
-    ids = documents["document_id"].to_pylist()
-    for number, (document_id, text) in enumerate(zip(ids, documents["text"], strict=True), 1):
-        if rows := unknown.get(document_id):
-            _locate_in(text.as_py(), rows, locate)
-        report_step("finding answers in documents", number, len(ids))
+def locate_evidence(examples: pa.Table, documents: pa.Table, locate: Locate) -> pa.Table:
+    """Return the examples with ``evidence_position`` where that is unknown: where their first piece
+    of evidence begins, if they name it, else by ``locate``."""
+    import pyarrow.compute as pc
+
+    unknown = pc.is_null(examples["evidence_position"])
+    positions = examples["evidence_position"].to_pylist()
+    for number, (text, rows) in enumerate(_grouped(examples, documents, unknown), 1):
+        for row, at in zip(rows, _located(text, rows, locate), strict=True):
+            positions[row["number"]] = at
+        report_step("finding answers in documents", number, documents.num_rows)
+    return _with_column(examples, "evidence_position", positions)
 
 
-def _locate_in(text: str, rows: Sequence[dict[str, Any]], locate: Locate) -> None:
-    left = []
-    for row in rows:
-        metadata = json.loads(row["metadata"]) if row["metadata"] else {}
-        if spans := spans_of(metadata, text):
-            row["evidence_position"] = min(spans)[0] / len(text)
-        else:
-            left.append(row)
-    for row, at in zip(left, locate(text, [row["answers"] for row in left]), strict=True):
-        row["evidence_position"] = at
+def _located(
+    text: str, rows: Sequence[Mapping[str, Any]], locate: Locate
+) -> Iterator[float | None]:
+    spans = [spans_of(json.loads(row["metadata"] or "{}"), text) for row in rows]
+    left = [row["answers"] for row, own in zip(rows, spans, strict=True) if not own]
+    found = iter(locate(text, left))
+    return (min(own)[0] / len(text) if own else next(found) for own in spans)
+
+
+def _grouped(
+    examples: pa.Table, documents: pa.Table, wanted: pa.ChunkedArray
+) -> Iterator[tuple[str, list[dict[str, Any]]]]:
+    """Each document's text with those of its examples that are ``wanted``, and their numbers."""
+    import numpy as np
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    numbers = np.flatnonzero(wanted.to_numpy())
+    owners = pc.index_in(
+        examples["document_id"].take(numbers), documents["document_id"].combine_chunks()
+    ).to_numpy()
+    order = np.argsort(owners, kind="stable")
+    numbers, owners = numbers[order], owners[order]
+    rows = examples.select(["metadata", "answers"]).take(numbers)
+    rows = rows.append_column("number", pa.array(numbers)).append_column("owner", pa.array(owners))
+    batches = rows.to_batches(max_chunksize=_ROWS_AT_ONCE)
+    each = (row for batch in batches for row in batch.to_pylist())
+    for owner, own in groupby(each, lambda row: row["owner"]):
+        yield documents["text"][owner].as_py(), list(own)
+
+
+def _in_blocks(items: Iterator[Item]) -> Iterator[list[Item]]:
+    while block := list(islice(items, _BLOCK)):
+        yield block
+
+
+def _with_column(examples: pa.Table, name: str, values: Sequence[float | None]) -> pa.Table:
+    import pyarrow as pa
+
+    at = examples.column_names.index(name)
+    return examples.set_column(at, name, pa.array(values, examples.schema.field(name).type))
 
 
 def _span(row: Mapping[str, Any]) -> tuple[int, int] | None:
-    if row["inter_evidence_tokens"] is not None or not row["metadata"]:
-        return None
     places = json.loads(row["metadata"]).get(EVIDENCE_CHARACTERS)
     # A field of that name in a file of one's own may hold anything.
     usable = isinstance(places, list) and all(type(one) is int and one >= 0 for one in places)

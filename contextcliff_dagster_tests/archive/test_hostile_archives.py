@@ -18,6 +18,8 @@ from contextcliff_dagster.archive.calls import arrow_schema
 from contextcliff_dagster.inference.ledger.ledger import Ledger
 from contextcliff_dagster_tests.support.archives import (
     Members,
+    as_before,
+    canonical_sha256,
     members_of,
     packed,
     sealed,
@@ -129,6 +131,38 @@ def _large_text(members: Members) -> Members:
     table = pa.table({"document_id": ["0"], "text": ["a" * (300 << 20)]})
     pq.write_table(table, buffer, compression="zstd")
     return sealed({**members, "manifest/documents.parquet": buffer.getvalue()})
+
+
+def _many_examples(members: Members) -> Members:
+    table = pa.table({"example_id": ["a" * (300 << 20)]})
+    buffer = io.BytesIO()
+    pq.write_table(_examples(members, table), buffer, compression="zstd")
+    return sealed({**members, "manifest/examples.parquet": buffer.getvalue()})
+
+
+def _strange_examples(members: Members) -> Members:
+    buffer = io.BytesIO()
+    pq.write_table(_examples(members, pa.table({"x": ["strange"]})), buffer)
+    return sealed({**members, "manifest/examples.parquet": buffer.getvalue()})
+
+
+def _examples(members: Members, more: pa.Table) -> pa.Table:
+    """The first example with a column of ``more``."""
+    whole = pq.read_table(io.BytesIO(members["manifest/examples.parquet"])).slice(0, 1)
+    for name in more.column_names:
+        whole = whole.drop_columns([name] if name in whole.column_names else [])
+        whole = whole.append_column(name, more[name])
+    return whole
+
+
+def _other_hash(members: Members) -> Members:
+    """Files that fit each other, and a hash of the sample that is of none of them."""
+    head = json.loads(members["manifest/manifest.json"])
+    del head["own_sha256"]
+    head["sha256"] = OTHER
+    head["own_sha256"] = canonical_sha256(head)
+    changed = {**members, "manifest/manifest.json": json.dumps(head).encode()}
+    return sealed(changed, {"manifest_sha256": OTHER})
 
 
 def _lying(members: Members) -> Members:
@@ -287,6 +321,9 @@ HOSTILE: dict[str, tuple[Spoil, str]] = {
         "manifest.json",
     ),
     "an example twice": (_manifest(lambda m: m["examples"].append(m["examples"][0])), "manifest"),
+    "another sample's hash": (_inside(_other_hash), "not the one that it names"),
+    "examples of 300 MB in 30 kB": (_inside(_many_examples), "100 times"),
+    "examples with a strange column": (_inside(_strange_examples), "column"),
     "bins in words": (_manifest(lambda m: m["bins"][0].update(n="many")), "manifest.json"),
     "a text under another's id": (
         _inside(
@@ -392,6 +429,17 @@ def test_what_is_only_packed_again_is_imported(members: Members, tmp_path: Path)
     file = packed(sealed(members), tmp_path / "again.zip")
     taken = call("import", str(file), "--store", str(tmp_path / "fresh"), "--json")
     assert json.loads(taken.out)["new_answers"] == 15, taken.err
+
+
+def test_an_archive_of_an_earlier_version_is_imported(members: Members, tmp_path: Path) -> None:
+    before, store = as_before(members), tmp_path / "store"
+    taken = call("import", str(packed(before, tmp_path / "a.zip")), "--store", str(store))
+    assert taken.code == 0, taken.err
+    manifest, again = next(store.glob("*/manifest")), tmp_path / "again.zip"
+    kept = call("export", manifest.parent.name, str(again), "--store", str(store))
+    assert kept.code == 0, kept.err
+    name = "manifest/manifest.json"
+    assert members_of(again)[name] == before[name]
 
 
 def test_what_an_archive_says_it_cost_is_shown_and_counts_for_no_day(

@@ -9,11 +9,21 @@ import re
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from contextcliff_dagster.contracts import DOCUMENTS, StoreError
+from contextcliff_dagster.contracts import (
+    DOCUMENTS,
+    MANIFEST_EXAMPLES,
+    LengthBin,
+    StoreError,
+    conform,
+)
 from contextcliff_dagster.corpora.corpus import document_id
 from contextcliff_dagster.corpora.materialize import materialize_corpus
 from contextcliff_dagster.corpora.reference_corpus import ReferenceCorpus
@@ -21,11 +31,20 @@ from contextcliff_dagster.sampling.bins import BinSpec, active_bins, make_bins
 from contextcliff_dagster.sampling.draw import SampleSpec
 from contextcliff_dagster.sampling.draw_manifest import draw_manifest
 from contextcliff_dagster.sampling.length_map import build_length_map, read_length_map
-from contextcliff_dagster.sampling.manifest import Manifest, load_manifest, save_manifest
+from contextcliff_dagster.sampling.manifest import Manifest
+from contextcliff_dagster.sampling.manifest_files import (
+    load_examples,
+    load_manifest,
+    save_manifest,
+    stored_sha256,
+)
 from contextcliff_dagster.sampling.tokenizers.tokenizers import open_tokenizer
 from contextcliff_dagster.store import read_table
+from contextcliff_dagster_tests.support.archives import canonical_sha256
 from contextcliff_dagster_tests.support.paths import CHECKOUT as ROOT
 
+SET = {"example_id", "question", "bin", "rank", "document_id", "task", "answers", "length_tokens"}
+UNSET = dict.fromkeys({*MANIFEST_EXAMPLES.column_names} - SET)
 HEADER = {"study": "ünit", "tokenizer": "reference", "created_at": "2026-11-21T09:00:00+00:00"}
 
 
@@ -92,7 +111,7 @@ def test_the_same_seed_gives_the_same_bytes_in_any_process(tmp_path: Path) -> No
         "import sys; from pathlib import Path\n"
         "from contextcliff_dagster_tests.sampling.test_manifest import prepared\n"
         "from contextcliff_dagster.sampling.draw import SampleSpec\n"
-        "from contextcliff_dagster.sampling.manifest import save_manifest\n"
+        "from contextcliff_dagster.sampling.manifest_files import save_manifest\n"
         "folder = Path(sys.argv[1])\n"
         "save_manifest(prepared(folder / 'corpus', SampleSpec(6, seed=7)), folder / 'manifest')\n"
     )
@@ -117,27 +136,94 @@ def test_other_seeds_and_other_texts_have_other_hashes(tmp_path: Path) -> None:
 
 def test_its_hash_can_be_checked_with_standard_tools(tmp_path: Path) -> None:
     save_manifest(prepared(tmp_path / "corpus", SampleSpec(3)), tmp_path / "m")
-    whole = json.loads((tmp_path / "m" / "manifest.json").read_bytes())
-    stated, of_documents = whole.pop("sha256"), whole.pop("documents_sha256")
-    text = json.dumps(whole, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
-    assert hashlib.sha256(text.encode()).hexdigest() == stated
-    content = (tmp_path / "m" / "documents.parquet").read_bytes()
-    assert hashlib.sha256(content).hexdigest() == of_documents
+    head = json.loads((tmp_path / "m" / "manifest.json").read_bytes())
+    own = head.pop("own_sha256")
+    assert canonical_sha256(head) == own
+    for name in ("examples", "documents"):
+        content = (tmp_path / "m" / f"{name}.parquet").read_bytes()
+        assert hashlib.sha256(content).hexdigest() == head.pop(f"{name}_sha256")
+    stated = head.pop("sha256")
+    rows = pq.read_table(tmp_path / "m" / "examples.parquet").to_pylist()
+    assert canonical_sha256({**head, "examples": rows}) == stated
+
+
+def write_as_before(manifest: Manifest, folder: Path) -> None:
+    """As versions did that kept the examples in manifest.json."""
+    save_manifest(manifest, folder)
+    (folder / "examples.parquet").unlink()
+    content = {**manifest.content, "examples": manifest.examples.to_pylist()}
+    documents = hashlib.sha256((folder / "documents.parquet").read_bytes()).hexdigest()
+    whole = {**content, "sha256": canonical_sha256(content), "documents_sha256": documents}
+    (folder / "manifest.json").write_text(json.dumps(whole, ensure_ascii=False), "utf-8")
+
+
+def test_a_manifest_of_an_earlier_version_is_the_same_sample(tmp_path: Path) -> None:
+    drawn = prepared(tmp_path / "corpus", SampleSpec(3, questions_per_document=2))
+    write_as_before(drawn, tmp_path / "m")
+    before = files(tmp_path / "m")
+    loaded = load_manifest(tmp_path / "m")
+    assert loaded.sha256 == drawn.sha256 == stored_sha256(tmp_path / "m")
+    assert loaded.examples.equals(drawn.examples)
+    assert load_examples(tmp_path / "m").equals(drawn.examples)
+    assert [loaded.planned(b.bin, 2) for b in loaded.bins] == [
+        drawn.planned(b.bin, 2) for b in drawn.bins
+    ]
+    save_manifest(drawn, tmp_path / "m")
+    assert files(tmp_path / "m") == before
+
+
+def test_a_changed_example_of_an_earlier_version_is_noticed(tmp_path: Path) -> None:
+    write_as_before(prepared(tmp_path / "corpus", SampleSpec(3)), tmp_path / "m")
+    path = tmp_path / "m" / "manifest.json"
+    whole = json.loads(path.read_bytes())
+    whole["examples"][0]["answers"] = ["another"]
+    path.write_text(json.dumps(whole), "utf-8")
+    with pytest.raises(StoreError, match="its content is not what its SHA-256 says"):
+        load_manifest(tmp_path / "m")
+
+
+def test_a_hash_that_is_claimed_is_not_computed(tmp_path: Path) -> None:
+    drawn = prepared(tmp_path / "corpus", SampleSpec(3))
+    claimed = replace(drawn, known_sha256="0" * 64)
+    assert claimed.sha256 == "0" * 64
+    assert claimed.computed_sha256() == drawn.sha256
+
+
+@given(st.lists(st.tuples(st.sampled_from(["b00", "b01", "b02"]), st.text(max_size=3))))
+def test_the_examples_of_a_bin_are_its_rows_in_order(rows: list[tuple[str, str]]) -> None:
+    same = {"document_id": "d", "task": "t", "answers": ["a"], "length_tokens": 1}
+    table = conform(
+        [
+            {"example_id": f"e{n}", "question": question, "bin": bin, "rank": n, **same} | UNSET
+            for n, (bin, question) in enumerate(rows)
+        ],
+        MANIFEST_EXAMPLES,
+    )
+    bins = [LengthBin(f"b0{n}", n, n, 0, 0, n, n, n) for n in range(4)]
+    manifest = Manifest({}, bins, table, lambda: table)
+    for n in (0, 1, 2, 99, 3):
+        for one in bins:
+            own = [at for at, (bin, _) in enumerate(rows) if bin == one.bin][:n]
+            assert [p.rank for p in manifest.planned(one.bin, n)] == own
+            assert [p.example.question for p in manifest.planned(one.bin, n)] == [
+                rows[at][1] for at in own
+            ]
+    assert manifest.computed_sha256() == canonical_sha256(
+        {**manifest.content, "examples": table.to_pylist()}
+    )
 
 
 def test_when_it_was_made_is_not_part_of_it(tmp_path: Path) -> None:
     drawn = prepared(tmp_path / "corpus", SampleSpec(3))
     save_manifest(drawn, tmp_path / "m")
     before = files(tmp_path / "m"), (tmp_path / "m" / "manifest.json").stat().st_mtime_ns
-    later = Manifest(
-        {**drawn.header, "created_at": "2031"}, drawn.bins, drawn.examples, drawn.read_documents
-    )
+    later = replace(drawn, header={**drawn.header, "created_at": "2031"})
     save_manifest(later, tmp_path / "m")
     assert (files(tmp_path / "m"), (tmp_path / "m" / "manifest.json").stat().st_mtime_ns) == before
     assert load_manifest(tmp_path / "m").header["created_at"].startswith("20")
 
 
-@pytest.mark.parametrize("name", ["manifest.json", "documents.parquet"])
+@pytest.mark.parametrize("name", ["manifest.json", "examples.parquet", "documents.parquet"])
 def test_a_single_changed_byte_is_noticed(tmp_path: Path, name: str) -> None:
     save_manifest(prepared(tmp_path / "corpus", SampleSpec(3)), tmp_path / "m")
     path = tmp_path / "m" / name
@@ -154,7 +240,7 @@ def test_a_single_changed_byte_is_noticed(tmp_path: Path, name: str) -> None:
     load_manifest(tmp_path / "m")
 
 
-@pytest.mark.parametrize("name", ["manifest.json", "documents.parquet"])
+@pytest.mark.parametrize("name", ["manifest.json", "examples.parquet", "documents.parquet"])
 def test_a_missing_file_is_named(tmp_path: Path, name: str) -> None:
     save_manifest(prepared(tmp_path / "corpus", SampleSpec(3)), tmp_path / "m")
     (tmp_path / "m" / name).unlink()

@@ -67,16 +67,44 @@ def with_cell(members: Members, name: str, column: str, value: Any) -> Members:
 
 
 def with_manifest(members: Members, change: Callable[[dict[str, Any]], object]) -> Members:
-    """Return the archive with another sample, sealed."""
-    whole = json.loads(members["manifest/manifest.json"])
-    documents = hashlib.sha256(members["manifest/documents.parquet"]).hexdigest()
-    del whole["sha256"], whole["documents_sha256"]
+    """Return the archive with another sample, sealed. ``change`` is given bins, header and
+    examples."""
+    head = json.loads(members["manifest/manifest.json"])
+    schema = pq.read_schema(io.BytesIO(members["manifest/examples.parquet"]))
+    rows = pq.read_table(io.BytesIO(members["manifest/examples.parquet"])).to_pylist()
+    documents, _, _, _ = (
+        head.pop(f"{name}sha256") for name in ("documents_", "examples_", "own_", "")
+    )
+    whole = {**head, "examples": rows}
     change(whole)
-    text = json.dumps(whole, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
-    digest = hashlib.sha256(text.encode()).hexdigest()
-    whole |= {"sha256": digest, "documents_sha256": documents}
-    changed = {**members, "manifest/manifest.json": json.dumps(whole).encode()}
+    digest = canonical_sha256(whole)
+    buffer = io.BytesIO()
+    pq.write_table(pa.Table.from_pylist(whole.pop("examples", []), schema), buffer)
+    examples = hashlib.sha256(buffer.getvalue()).hexdigest()
+    whole |= {"sha256": digest, "examples_sha256": examples, "documents_sha256": documents}
+    whole["own_sha256"] = canonical_sha256(whole)
+    changed = {
+        **members,
+        "manifest/manifest.json": json.dumps(whole).encode(),
+        "manifest/examples.parquet": buffer.getvalue(),
+    }
     return sealed(changed, {"manifest_sha256": digest})
+
+
+def as_before(members: Members) -> Members:
+    """Return the archive as versions wrote it that kept the examples in manifest.json."""
+    rest = {k: v for k, v in members.items() if k != "manifest/examples.parquet"}
+    head = json.loads(members["manifest/manifest.json"])
+    rows = pq.read_table(io.BytesIO(members["manifest/examples.parquet"])).to_pylist()
+    whole = {k: v for k, v in head.items() if k not in ("examples_sha256", "own_sha256")}
+    rest["manifest/manifest.json"] = json.dumps({**whole, "examples": rows}).encode()
+    return sealed(rest, {"format_version": 1})
+
+
+def canonical_sha256(value: Any) -> str:
+    """Return the hash of JSON with sorted keys and no spaces."""
+    text = json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def with_description(members: Members, change: Callable[[dict[str, Any]], object]) -> Members:

@@ -16,7 +16,7 @@ from contextcliff_dagster.experiments.common.code_version import preparation_ver
 from contextcliff_dagster.experiments.common.measurement import estimate_cost
 from contextcliff_dagster.experiments.common.study_run import StudyRun
 from contextcliff_dagster.experiments.lookup import asked_experiments
-from contextcliff_dagster.sampling.manifest import stored_sha256
+from contextcliff_dagster.sampling.manifest_files import stored_sha256
 from contextcliff_dagster.studies import Study
 
 

@@ -160,7 +160,7 @@ class _Examples:
 def _sample(run: StudyRun) -> pa.Table:
     """The examples of the study's manifest, whatever it was drawn for; none where it is gone."""
     from contextcliff_dagster.contracts import MANIFEST_EXAMPLES
-    from contextcliff_dagster.sampling.manifest import load_examples
+    from contextcliff_dagster.sampling.manifest_files import load_examples
 
     folder = run.store.manifest_dir(run.study.name)
     if not (folder / "manifest.json").exists():

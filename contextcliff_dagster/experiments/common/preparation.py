@@ -26,7 +26,12 @@ from contextcliff_dagster.inference.models.models_file import get_model
 from contextcliff_dagster.inference.models.tokenizers import open_any_tokenizer
 from contextcliff_dagster.sampling.bins import cut_bins, make_bins
 from contextcliff_dagster.sampling.draw_manifest import draw_manifest
-from contextcliff_dagster.sampling.manifest import Manifest, load_manifest, save_manifest
+from contextcliff_dagster.sampling.manifest import Manifest
+from contextcliff_dagster.sampling.manifest_files import (
+    MANIFEST_FILES,
+    load_manifest,
+    save_manifest,
+)
 from contextcliff_dagster.store import Store, write_json
 from contextcliff_dagster.studies import Study
 from contextcliff_dagster.studies.length_profile_keys import require_length_profile
@@ -66,7 +71,7 @@ def as_drawn(study: Study, store: Store) -> Study:
 def _on_disk(study: Study, store: Store) -> Manifest | None:
     """The study's manifest, whatever it was drawn for."""
     folder = store.manifest_dir(study.name)
-    stamps = tuple(_stamp(folder / name) for name in ("manifest.json", "documents.parquet"))
+    stamps = tuple(_stamp(folder / name) for name in MANIFEST_FILES)
     return None if stamps[0] is None else _verified(folder, stamps)
 
 
