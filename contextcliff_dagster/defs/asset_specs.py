@@ -9,6 +9,7 @@ from typing import Any
 import dagster as dg
 
 from contextcliff_dagster.contracts import Table
+from contextcliff_dagster.defs.assets.refusals import refusing
 from contextcliff_dagster.defs.ui.rendering import column_schema
 from contextcliff_dagster.experiments.common.experiment import Experiment
 from contextcliff_dagster.studies import Study
@@ -45,12 +46,13 @@ def single_run(
     """``dg.asset`` or ``dg.multi_asset`` that takes a range of partitions in one run.
 
     Unpartitioned assets want the policy too: `dg launch --partition-range` insists on it for all
-    that it selects.
+    that it selects. What the function refuses fails the step with its sentence (`refusing`).
     """
     with warnings.catch_warnings():
         # Backfill policies are called beta; two lines per asset would bury what matters.
         warnings.filterwarnings("ignore", category=dg.BetaWarning)
-        return decorator(**options, backfill_policy=dg.BackfillPolicy.single_run())
+        decorate = decorator(**options, backfill_policy=dg.BackfillPolicy.single_run())
+    return lambda compute: decorate(refusing(compute))
 
 
 def group(study: Study) -> str:

@@ -33,7 +33,10 @@ def specs(study: Study, asset: str, checks: Iterable[CheckSpec]) -> list[dg.Asse
 def results(
     study: Study, asset: str, outcomes: Iterable[CheckOutcome]
 ) -> list[dg.AssetCheckResult]:
-    """Return the outcomes of an asset's checks as Dagster shows them."""
+    """Return the outcomes of an asset's checks as Dagster shows them.
+
+    Dagster has no result for a check that is skipped: it shows one without a result as skipped.
+    """
     return [
         dg.AssetCheckResult(
             asset_key=asset_key(study, asset),
@@ -47,7 +50,15 @@ def results(
             },
         )
         for outcome in outcomes
+        if outcome.passed is not None
     ]
+
+
+def skipped(outcomes: Iterable[CheckOutcome]) -> dict[str, str]:
+    """Return metadata of the checked asset: why checks of it were skipped."""
+    return {
+        f"{outcome.name}_skipped": outcome.why for outcome in outcomes if outcome.passed is None
+    }
 
 
 def audit_results(study: Study, audit: Mapping[str, Any]) -> list[dg.AssetCheckResult]:

@@ -82,6 +82,7 @@ class LocalRuns:
             run_config,
             run_tags,
         )
+        from contextcliff_dagster.defs.assets.refusals import refusals_raised
         from contextcliff_dagster.defs.dagster_internals import (
             DagsterAssetCheckFailedError,
             output_to_terminal,
@@ -117,7 +118,7 @@ class LocalRuns:
         level = "DEBUG" if os.environ.get("CONTEXTCLIFF_VERBOSE") else "CRITICAL"
         settings["loggers"] = {"console": {"config": {"log_level": level}}}
         try:
-            with output_to_terminal():
+            with output_to_terminal(), refusals_raised():
                 definitions.resolve_job_def(job).execute_in_process(
                     instance=instance, tags=tags, run_config=settings
                 )

@@ -10,8 +10,10 @@ import dagster as dg
 from contextcliff_dagster.defs.alerts.channels import alert
 from contextcliff_dagster.defs.alerts.failed_runs import ALERTED_TAG
 from contextcliff_dagster.defs.asset_specs import RETRY_CRASHES, asset_key, group, run_tags
+from contextcliff_dagster.defs.assets.refusals import refusing
 from contextcliff_dagster.defs.executors.device_tags import device_tags
 from contextcliff_dagster.defs.resources import StoreResource, Watch
+from contextcliff_dagster.defs.run_tags import complete_run_tags
 from contextcliff_dagster.defs.schedules import campaign_at
 from contextcliff_dagster.defs.ui.progress_log import Narrator
 from contextcliff_dagster.experiments.length_profile.experiment import shrink_alarm
@@ -39,6 +41,7 @@ def sentinel_job(study: Study) -> dg.JobDefinition:
     """`sentinel_<study>`: a few examples at the cap; the run fails where answers are lost."""
 
     @dg.op(name=f"{group(study)}__sentinel", tags=device_tags(study))
+    @refusing
     def sentinel(
         context: dg.OpExecutionContext,
         config: SentinelConfig,
@@ -62,6 +65,7 @@ def sentinel_job(study: Study) -> dg.JobDefinition:
             campaign=config.campaign,
             on_progress=lambda model, progress: narrators[model](progress),
         )
+        complete_run_tags(context, study, outcome.campaign)
         alarm = shrink_alarm(outcome)
         for channel in alert(study, where, alarm, context.log.warning):
             context.log.info(f"Alert sent to {channel}.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -10,6 +11,8 @@ from pathlib import Path
 import dagster as dg
 import pyarrow.compute as pc
 import pytest
+from dagster._core.loader import LoadingContextForTest
+from dagster._core.storage.asset_check_execution_record import AssetCheckExecutionResolvedStatus
 
 from contextcliff_dagster.analysis.comparison.regression import Shrink
 from contextcliff_dagster.contracts import EVAL_RECORDS, StudyError
@@ -71,17 +74,35 @@ def check_of(result: dg.ExecuteInProcessResult) -> dg.AssetCheckEvaluation:
     return found
 
 
+def assert_skipped(
+    result: dg.ExecuteInProcessResult, instance: dg.DagsterInstance, why: str
+) -> None:
+    """`no_shrink` is skipped, as Dagster's UI shows it, and the asset says why."""
+    key = dg.AssetCheckKey(dg.AssetKey(["tiny", "cliffs"]), "no_shrink")
+    checks = [event.check_name for event in result.get_asset_check_evaluations()]
+    assert "plateau" in checks
+    assert "no_shrink" not in checks
+    (record,) = instance.event_log_storage.get_asset_check_execution_history(key, limit=1)
+    context = LoadingContextForTest(instance)
+    status = asyncio.run(record.resolve_status(context))
+    assert status is AssetCheckExecutionResolvedStatus.SKIPPED
+    event = instance.get_latest_materialization_event(key.asset_key)
+    assert event is not None
+    assert event.asset_materialization is not None
+    assert why in str(event.asset_materialization.metadata["no_shrink_skipped"].value)
+
+
 @pytest.mark.usefixtures("prepared")
 @pytest.mark.slow(reason="two campaigns through Dagster")
 def test_a_tick_measures_anew_and_a_shrink_fails_the_check(
     run: Run, study: Study, store: Store, instance: dg.DagsterInstance, webhook: Webhook
 ) -> None:
     first = run("predictions", "eval_records", "metrics", "cliffs", "report")
-    assert check_of(first).passed
-    assert "No baseline" in str(check_of(first).description)
+    assert_skipped(first, instance, "No baseline is pinned")
     with open_ledger(store) as ledger:
         pinned = current_campaign(ledger, study.name)
     pin_baseline(study, store, pinned)
+    assert_skipped(run("metrics", "cliffs"), instance, "is the pinned baseline itself")
 
     job = study_jobs(study)[0]
     (schedule,) = study_schedules(study, [job])

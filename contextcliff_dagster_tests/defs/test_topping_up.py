@@ -7,11 +7,20 @@ import json
 import dagster as dg
 import pytest
 
-from contextcliff_dagster.contracts import EVAL_RECORDS, PREDICTIONS, EngineError, StudyError
+from contextcliff_dagster.contracts import (
+    EVAL_RECORDS,
+    PREDICTIONS,
+    BudgetError,
+    EngineError,
+    StudyError,
+)
+from contextcliff_dagster.defs.alerts.failed_runs import failure_of
+from contextcliff_dagster.defs.partitions import experiment_partitions
 from contextcliff_dagster.defs.resources import Watch
 from contextcliff_dagster.defs.run import profile_study
 from contextcliff_dagster.experiments.common.study_run import open_ledger
-from contextcliff_dagster.inference.ledger.campaigns import new_campaign
+from contextcliff_dagster.experiments.length_profile.experiment import LENGTH_PROFILE
+from contextcliff_dagster.inference.ledger.campaigns import current_campaign, new_campaign
 from contextcliff_dagster.store import Store, read_table
 from contextcliff_dagster.studies import Study
 from contextcliff_dagster_tests.support.held_calls import hold_until_halted
@@ -240,3 +249,69 @@ def test_changed_weights_are_not_pooled(
     monkeypatch.setenv("CONTEXTCLIFF_MODELS", str(models))
     with pytest.raises(EngineError, match="not what it was"):
         run("predictions", first="reference-short|b00", last="reference-short|b01")
+
+
+def statuses(instance: dg.DagsterInstance, study: Study) -> dict[str, str]:
+    partitions = experiment_partitions(study, LENGTH_PROFILE)
+    keys = partitions.get_partition_keys()
+    known = instance.get_status_by_partition(PREDICTED, keys, partitions) or {}
+    return {key: status.value for key, status in known.items() if status is not None}
+
+
+def test_a_refused_top_up_leaves_good_partitions_good(
+    run: Run, prepared: None, study: Study, store: Store, instance: dg.DagsterInstance
+) -> None:
+    pilot = {"predictions": {"samples_per_bin": 2}}
+    run("predictions", last="reference-short|b01", config=pilot)
+    before = rows_per_bin(store)
+    with pytest.raises(BudgetError, match="deadline"):
+        run("predictions", config={"predictions": {"deadline_s": 1e-9}})
+    assert rows_per_bin(store) == before
+    good = {"reference-short|b00": "MATERIALIZED", "reference-short|b01": "MATERIALIZED"}
+    assert statuses(instance, study) == good | dict.fromkeys(
+        ["reference-short|b02", *(f"reference-long|{bin}" for bin in study.bin_keys)], "FAILED"
+    )
+    # What is stale is not passed off as measured by today's code.
+    other = study.changed(prompt={**dict(study.prompt), "max_output_tokens": 13})
+    with pytest.raises(BudgetError, match="deadline"):
+        run("predictions", of=other, config={"predictions": {"deadline_s": 1e-9}})
+    assert set(statuses(instance, study).values()) == {"FAILED"}
+
+
+def test_a_refusal_is_a_failure_with_its_sentence_first(
+    run: Run, prepared: None, instance: dg.DagsterInstance
+) -> None:
+    config = {"predictions": {"campaign": "1999-01-01"}}
+    done = run("predictions", config=config, raise_on_error=False)
+    (event,) = done.get_step_failure_events()
+    data = event.step_failure_data
+    assert data.user_failure_data is not None
+    assert str(data.user_failure_data.description).startswith("Study 'tiny' has no campaign")
+    assert data.error is not None
+    assert data.error.message.startswith("dagster._core.definitions.events.Failure: Study 'tiny'")
+    assert data.error.cause is not None
+    assert "campaign_of" in "".join(data.error.cause.stack)
+    sentence, step = failure_of(instance, done.run_id)
+    assert (sentence[:12], step) == ("Study 'tiny'", "tiny__predictions")
+
+
+def test_every_run_says_what_it_is_for(
+    run: Run, prepared: None, store: Store, instance: dg.DagsterInstance
+) -> None:
+    first = run("predictions", last="reference-short|b01", tags={"dagster/backfill": "abc"})
+    report = run("eval_records", "metrics", "cliffs", "report")
+    with open_ledger(store) as ledger:
+        campaign = current_campaign(ledger, "tiny")
+    for result, cause, models in (
+        (first, "backfill", "reference-short"),
+        (report, "launch", "reference-short, reference-long"),
+    ):
+        recorded = instance.get_run_by_id(result.run_id)
+        assert recorded is not None
+        tags = {k: v for k, v in recorded.tags.items() if k.startswith("contextcliff/")}
+        assert tags == {
+            "contextcliff/study": "tiny",
+            "contextcliff/models": models,
+            "contextcliff/campaign": campaign,
+            "contextcliff/cause": cause,
+        }

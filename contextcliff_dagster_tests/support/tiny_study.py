@@ -10,6 +10,7 @@ import dagster as dg
 import pytest
 
 from contextcliff_dagster.defs.asset_specs import group
+from contextcliff_dagster.defs.assets.refusals import refusals_raised
 from contextcliff_dagster.defs.resources import StoreResource, Watch
 from contextcliff_dagster.defs.run import prepare_study
 from contextcliff_dagster.defs.studies import study_assets
@@ -76,19 +77,23 @@ def run(study: Study, store: Store, instance: dg.DagsterInstance) -> Run:
         tags: Mapping[str, str] | None = None,
     ) -> dg.ExecuteInProcessResult:
         ops = {f"{group(of)}__{op}": {"config": dict(c)} for op, c in (config or {}).items()}
-        return dg.materialize(
-            study_assets(of),
-            selection=[dg.AssetKey([of.name, name]) for name in names] if names else None,
-            resources={"store": StoreResource(root=str(store.root)), "watch": watch or Watch()},
-            instance=instance,
-            tags={
-                "dagster/asset_partition_range_start": first,
-                "dagster/asset_partition_range_end": last,
-                **(tags or {}),
-            },
-            run_config={"ops": ops, "loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
-            raise_on_error=raise_on_error,
-        )
+        with refusals_raised():
+            return dg.materialize(
+                study_assets(of),
+                selection=[dg.AssetKey([of.name, name]) for name in names] if names else None,
+                resources={"store": StoreResource(root=str(store.root)), "watch": watch or Watch()},
+                instance=instance,
+                tags={
+                    "dagster/asset_partition_range_start": first,
+                    "dagster/asset_partition_range_end": last,
+                    **(tags or {}),
+                },
+                run_config={
+                    "ops": ops,
+                    "loggers": {"console": {"config": {"log_level": "CRITICAL"}}},
+                },
+                raise_on_error=raise_on_error,
+            )
 
     return materialize
 

@@ -4,11 +4,11 @@
 # annotations of an asset and does not resolve strings.
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from typing import Any
 
 import dagster as dg
 
+from contextcliff_dagster.contracts import ContextCliffError
 from contextcliff_dagster.defs import checks
 from contextcliff_dagster.defs.alerts.channels import alert
 from contextcliff_dagster.defs.asset_specs import (
@@ -20,6 +20,7 @@ from contextcliff_dagster.defs.asset_specs import (
     study_asset,
 )
 from contextcliff_dagster.defs.assets.documents import document_assets
+from contextcliff_dagster.defs.assets.measuring import MeasureConfig, Measuring
 from contextcliff_dagster.defs.dagster_internals import (
     SYSTEM_METADATA_KEY_SOURCE_ASSET_OBSERVATION,
 )
@@ -27,47 +28,21 @@ from contextcliff_dagster.defs.executors.device_tags import device_tags
 from contextcliff_dagster.defs.partitions import (
     cells_by_model,
     experiment_partitions,
-    partition_key,
     tagged_partitions,
 )
 from contextcliff_dagster.defs.resources import CampaignConfig, StoreResource, Watch
-from contextcliff_dagster.defs.ui import calls, results
-from contextcliff_dagster.defs.ui.progress_log import Narrator
+from contextcliff_dagster.defs.run_tags import tagged_run
+from contextcliff_dagster.defs.ui import results
 from contextcliff_dagster.experiments.common.code_version import experiment_version
-from contextcliff_dagster.experiments.common.experiment import Experiment, Rows
+from contextcliff_dagster.experiments.common.experiment import Experiment
 from contextcliff_dagster.experiments.common.lost_answers import require_known_answers
-from contextcliff_dagster.experiments.common.measurement import (
-    Asked,
-    measure_cells,
-    write_predictions,
-)
-from contextcliff_dagster.experiments.common.study_run import StudyRun
 from contextcliff_dagster.experiments.lookup import guests
 from contextcliff_dagster.freed_memory import return_freed_memory
 from contextcliff_dagster.inference.execution.run_control import RunControl, deadline_after
 from contextcliff_dagster.inference.requests.shared_document import forget_shared_texts
 from contextcliff_dagster.inference.spending.budget import Budget
-from contextcliff_dagster.inference.telemetry.progress import Progress
 from contextcliff_dagster.studies import Study
 from contextcliff_dagster.studies.experiment_table import load_experiment
-
-
-class MeasureConfig(CampaignConfig):
-    """What to measure; everything empty means as the study says."""
-
-    samples_per_bin: int | None = None
-    """Examples per bin. More than last time tops up: only what is new is asked."""
-    samples: dict[str, int] = {}  # noqa: RUF012 (Dagster copies a config's defaults)
-    """Examples by bin, as a targeted round asks for; bins not named are left as they are."""
-    why: str | None = None
-    """What a targeted round is for, shown with each bin it measures."""
-    budget_usd: float | None = None
-    """Hard limit of the campaign in USD; the study's own when empty."""
-    deadline_s: float | None = None
-    """Seconds after which this run sends nothing more; the study's own when empty."""
-    from_ledger_only: bool = False
-    """Write the tables again from the call ledger and make no call."""
-
 
 _RESULT = "What follows from the records."
 
@@ -119,11 +94,15 @@ def _predictions(study: Study, experiment: Experiment) -> dg.AssetsDefinition:
         # dimensions of the range's first partition, which is then all that they hold.
         partitions = tagged_partitions(context.run.tags, study, experiment)
         cells_of = cells_by_model(study, partitions or context.partition_keys)
-        with StudyRun.open(study, store.open(), config.campaign) as run:
+        with tagged_run(study, store, config.campaign, list(cells_of)) as run:
             require_known_answers(run, experiment, cells_of)
-            measuring = _Measuring(context, config, watch, run, experiment, code_version)
-            for model, cells in cells_of.items():
-                measuring.measure(model, cells, control)
+            measuring = Measuring(context, config, watch, run, experiment, code_version)
+            try:
+                for model, cells in cells_of.items():
+                    measuring.measure(model, cells, control)
+            except ContextCliffError:
+                measuring.keep(cells_of)
+                raise
         forget_shared_texts()
         return_freed_memory()  # the analysis takes its own room, and so does the report
         # Each finished cell has logged its own materialization, so that a crash keeps those before
@@ -132,74 +111,6 @@ def _predictions(study: Study, experiment: Experiment) -> dg.AssetsDefinition:
         yield dg.Output(None, metadata={SYSTEM_METADATA_KEY_SOURCE_ASSET_OBSERVATION: True})
 
     return predictions
-
-
-@dataclass(frozen=True)
-class _Measuring:
-    """A step that measures, and what it reports to Dagster meanwhile."""
-
-    context: dg.AssetExecutionContext
-    config: MeasureConfig
-    watch: Watch
-    run: StudyRun
-    experiment: Experiment
-    code_version: str
-
-    def measure(self, model: str, cells: list[str], control: RunControl) -> None:
-        """Measure one model, or write what the ledger has; one event a finished cell."""
-        config, run, experiment = self.config, self.run, self.experiment
-        cells = [cell for cell in cells if not config.samples or cell in config.samples]
-        if config.from_ledger_only:
-            for cell in cells:
-                if rows := write_predictions(run, experiment, model, cell):
-                    self._finished(model, cell, rows, None)
-            return
-
-        def observe(metadata: dict[str, Any]) -> None:
-            shown = {**metadata, "campaign": run.campaign}
-            self.context.log_event(dg.AssetObservation(self.context.asset_key, metadata=shown))
-
-        narrator = Narrator(model, self.context.log.info, observe, self.watch.on_progress)
-        summary = measure_cells(
-            run,
-            experiment,
-            Asked(model, cells, config.samples_per_bin, config.samples or None),
-            replace(control, on_progress=narrator),
-            lambda cell, rows: self._finished(model, cell, rows, narrator.last),
-        )
-        before = self.watch.calls.get(model)
-        self.watch.calls[model] = summary if before is None else before.plus(summary)
-        narrator.end(summary)
-
-    def _finished(self, model: str, cell: str, rows: Rows, progress: Progress | None) -> None:
-        run, experiment = self.run, self.experiment
-        table = experiment.predictions.name
-        metadata = calls.bin_metadata(
-            run.campaign,
-            rows,
-            run.store.table_file(table, run.study.name, run.campaign, model, cell),
-            experiment.merged_cells(run).get(cell),
-            maybe_paid=run.ledger.maybe_paid(row["call_key"] for row in rows),
-            progress=progress,
-        )
-        if self.config.why:
-            metadata["round"] = self.config.why
-        self.context.log_event(
-            dg.AssetMaterialization(
-                self.context.asset_key,
-                partition=partition_key(experiment, model, cell),
-                metadata=metadata,
-                tags=calls.version_tags(rows, self.code_version, self._sources()),
-            )
-        )
-
-    def _sources(self) -> dict[dg.AssetKey, str]:
-        """The samples that the predictions are made of, with their versions."""
-        run, experiment = self.run, self.experiment
-        versions = {"manifest": run.manifest.sha256} if run.study.has_corpus else {}
-        if experiment.documents and (made := experiment.documents.frozen(run.study, run.store)):
-            versions |= dict.fromkeys(experiment.document_assets()[1:], made.sha256)
-        return {asset_key(run.study, name): version for name, version in versions.items()}
 
 
 def _records(study: Study, experiment: Experiment) -> dg.AssetsDefinition:
@@ -218,7 +129,7 @@ def _records(study: Study, experiment: Experiment) -> dg.AssetsDefinition:
         check_specs=checks.specs(study, name, (c for c in experiment.checks if c.of == "records")),
     )
     def records(config: CampaignConfig, store: StoreResource) -> dg.MaterializeResult:
-        with StudyRun.open(study, store.open(), config.campaign) as run:
+        with tagged_run(study, store, config.campaign) as run:
             table = experiment.score_campaign(run)
             for guest in guests(experiment):
                 guest.score_campaign(run)
@@ -251,26 +162,37 @@ def _result(study: Study, experiment: Experiment) -> dg.AssetsDefinition:
         check_specs=checks.specs(
             study, names[-1], (c for c in experiment.checks if c.of == "result")
         ),
+        # Dagster lets a check without a result pass (as skipped) where a step need not make all.
+        can_subset=True,
     )
     def result(
         context: dg.AssetExecutionContext, config: CampaignConfig, store: StoreResource
     ) -> Iterator[dg.MaterializeResult]:
         # One analysis gives all results: nothing is estimated twice.
-        with StudyRun.open(study, store.open(), config.campaign) as run:
+        with tagged_run(study, store, config.campaign) as run:
             records = experiment.read_records(run)
             of_guests = {guest.name: guest for guest in guests(experiment)}
             analysis = experiment.analyse(run, records, of_guests)
             experiment.write_results(run, analysis)
         for channel in alert(study, run.store, analysis.alarm, context.log.warning):
             context.log.info(f"Alert sent to {channel}.")
-        outcomes = checks.results(study, names[-1], analysis.checks)
+        wanted = context.selected_asset_check_keys
+        outcomes = [
+            one
+            for one in checks.results(study, names[-1], analysis.checks)
+            if dg.AssetCheckKey(asset_key(study, names[-1]), str(one.check_name)) in wanted
+        ]
+        skipped = checks.skipped(analysis.checks)
+        for name, why in skipped.items():
+            context.log.info(f"{name}: {why}")
         return_freed_memory()
         for name, metadata in results.result_metadata(run, experiment, analysis).items():
-            yield dg.MaterializeResult(
-                asset_key(study, name),
-                metadata=metadata,
-                check_results=outcomes if name == names[-1] else [],
-            )
+            last, key = name == names[-1], asset_key(study, name)
+            if key in context.selected_asset_keys:
+                shown = {**metadata, **skipped} if last else metadata
+                yield dg.MaterializeResult(
+                    key, metadata=shown, check_results=outcomes if last else []
+                )
 
     return result
 

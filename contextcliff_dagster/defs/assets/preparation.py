@@ -9,12 +9,12 @@ from contextcliff_dagster.contracts import EXAMPLES, LENGTH_MAP, MANIFEST_EXAMPL
 from contextcliff_dagster.defs import checks
 from contextcliff_dagster.defs.asset_specs import FOLLOW_RECORDS, study_asset
 from contextcliff_dagster.defs.resources import CampaignConfig, StoreResource
+from contextcliff_dagster.defs.run_tags import tagged_run
 from contextcliff_dagster.defs.ui import calls
 from contextcliff_dagster.defs.ui import sampling as show
 from contextcliff_dagster.experiments.common import preparation as steps
 from contextcliff_dagster.experiments.common.code_version import preparation_version
 from contextcliff_dagster.experiments.common.measurement import estimate_cost
-from contextcliff_dagster.experiments.common.study_run import StudyRun
 from contextcliff_dagster.experiments.lookup import asked_experiments
 from contextcliff_dagster.sampling.manifest_files import stored_sha256
 from contextcliff_dagster.studies import Study
@@ -119,7 +119,7 @@ def cost_estimate_asset(study: Study) -> dg.AssetsDefinition:
         code_version=preparation_version(study, "cost_estimate"),
     )
     def cost_estimate(config: CampaignConfig, store: StoreResource) -> dg.MaterializeResult:
-        with StudyRun.open(study, store.open(), config.campaign) as run:
+        with tagged_run(study, store, config.campaign) as run:
             estimate = estimate_cost(run, asked_experiments(study))
         return dg.MaterializeResult(metadata=calls.estimate_metadata(run.campaign, estimate))
 

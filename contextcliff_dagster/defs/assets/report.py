@@ -9,10 +9,10 @@ import dagster as dg
 
 from contextcliff_dagster.defs.asset_specs import FOLLOW_RECORDS, study_asset
 from contextcliff_dagster.defs.resources import ReportConfig, StoreResource
+from contextcliff_dagster.defs.run_tags import tagged_run
 from contextcliff_dagster.defs.schedules import report_freshness
 from contextcliff_dagster.defs.ui import results
 from contextcliff_dagster.experiments.common.code_version import experiment_version
-from contextcliff_dagster.experiments.common.study_run import StudyRun
 from contextcliff_dagster.experiments.lookup import partitioned
 from contextcliff_dagster.experiments.study_report import write_study_report
 from contextcliff_dagster.freed_memory import return_freed_memory
@@ -39,7 +39,7 @@ def report_asset(study: Study) -> dg.AssetsDefinition:
     def report(
         context: dg.AssetExecutionContext, config: ReportConfig, store: StoreResource
     ) -> dg.MaterializeResult:
-        with StudyRun.open(study, store.open(), config.campaign) as run:
+        with tagged_run(study, store, config.campaign) as run:
             shown = replace(run, with_answers=config.with_answers)
             files = write_study_report(shown, context.log.warning)
             return_freed_memory()  # the picture for the UI takes its own room

@@ -24,11 +24,12 @@ class CheckSpec:
 class CheckOutcome:
     """What a check came to. ``error``: a failure is an error, not a warning.
 
+    ``passed`` is None where there is nothing to judge: the check is skipped, with the reason.
     ``values``: numbers and texts to show with it. ``rows``: tables to show, by name.
     """
 
     name: str
-    passed: bool
+    passed: bool | None
     why: str
     error: bool = False
     values: Mapping[str, Any] = field(default_factory=dict)

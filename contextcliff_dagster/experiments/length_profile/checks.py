@@ -26,7 +26,8 @@ CHECKS = (
     ),
     CheckSpec(
         "no_shrink",
-        "No model has become worse than in the pinned baseline, beyond noise.",
+        "No model has become worse than in the pinned baseline, beyond noise; skipped where no "
+        "baseline is pinned, and in the baseline itself.",
         of="result",
     ),
 )
@@ -51,8 +52,11 @@ def check_plateau(cliffs: Sequence[Cliffs]) -> CheckOutcome:
 def check_shrink(regression: Regression, page: Path | None = None) -> CheckOutcome:
     """Return whether every model was judged and none has become worse than in the baseline.
 
-    ``page``: where the comparison is shown.
+    Skipped where there is no other campaign to compare with. ``page``: where the comparison is
+    shown.
     """
+    if regression.baseline in (None, regression.campaign):
+        return CheckOutcome("no_shrink", None, regression.sentence)
     rows = [
         {"model": model, **{name: value for name, value in shrink.to_dict().items() if name != "n"}}
         for model, shrink in regression.shrinks.items()
@@ -63,7 +67,7 @@ def check_shrink(regression: Regression, page: Path | None = None) -> CheckOutco
         regression.sentence,
         error=bool(regression.shrunk),
         values={
-            "baseline": regression.baseline or "none",
+            "baseline": regression.baseline,
             "campaign": regression.campaign,
             **({"regression.html": page} if page else {}),
         },

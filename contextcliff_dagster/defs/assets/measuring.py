@@ -1,0 +1,141 @@
+"""A step that measures: which cells, what it reports meanwhile, and what a refusal leaves."""
+
+# No `from __future__ import annotations` here: Dagster reads a config's fields off its annotations.
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import dagster as dg
+
+from contextcliff_dagster.contracts import ContextCliffError
+from contextcliff_dagster.defs.asset_specs import asset_key
+from contextcliff_dagster.defs.partitions import partition_key
+from contextcliff_dagster.defs.resources import CampaignConfig, Watch
+from contextcliff_dagster.defs.ui import calls
+from contextcliff_dagster.defs.ui.progress_log import Narrator
+from contextcliff_dagster.experiments.common.experiment import Experiment, Rows
+from contextcliff_dagster.experiments.common.measurement import (
+    Asked,
+    measure_cells,
+    write_predictions,
+)
+from contextcliff_dagster.experiments.common.study_run import StudyRun
+from contextcliff_dagster.inference.execution.run_control import RunControl
+from contextcliff_dagster.inference.telemetry.progress import Progress
+
+CODE_VERSION_TAG = "dagster/code_version"
+
+
+class MeasureConfig(CampaignConfig):
+    """What to measure; everything empty means as the study says."""
+
+    samples_per_bin: int | None = None
+    """Examples per bin. More than last time tops up: only what is new is asked."""
+    samples: dict[str, int] = {}  # noqa: RUF012 (Dagster copies a config's defaults)
+    """Examples by bin, as a targeted round asks for; bins not named are left as they are."""
+    why: str | None = None
+    """What a targeted round is for, shown with each bin it measures."""
+    budget_usd: float | None = None
+    """Hard limit of the campaign in USD; the study's own when empty."""
+    deadline_s: float | None = None
+    """Seconds after which this run sends nothing more; the study's own when empty."""
+    from_ledger_only: bool = False
+    """Write the tables again from the call ledger and make no call."""
+
+
+@dataclass(frozen=True)
+class Measuring:
+    """A step that measures, and what it reports to Dagster meanwhile."""
+
+    context: dg.AssetExecutionContext
+    config: MeasureConfig
+    watch: Watch
+    run: StudyRun
+    experiment: Experiment
+    code_version: str
+    done: set[tuple[str, str]] = field(default_factory=set)
+    """Model and cell of each event of this step."""
+
+    def keep(self, cells_of: Mapping[str, Sequence[str]]) -> None:
+        """Record again, as the ledger has them, the cells that this step was refused to change.
+
+        Dagster marks every partition of a failed run as failed, also one that is as good as before.
+        Not so what is stale.
+        """
+        for model, cells in cells_of.items():
+            for cell in cells:
+                if (model, cell) in self.done or not self._is_current(model, cell):
+                    continue
+                with suppress(ContextCliffError):  # what has refused the step is what is reported
+                    if rows := write_predictions(self.run, self.experiment, model, cell):
+                        self._finished(model, cell, rows, None)
+
+    def _is_current(self, model: str, cell: str) -> bool:
+        """Whether the partition's last materialization is by today's code version."""
+        of = dg.AssetRecordsFilter(
+            asset_key=self.context.asset_key,
+            asset_partitions=[partition_key(self.experiment, model, cell)],
+        )
+        for record in self.context.instance.fetch_materializations(of, limit=1).records:
+            made = record.asset_materialization
+            return made is not None and (made.tags or {}).get(CODE_VERSION_TAG) == self.code_version
+        return False
+
+    def measure(self, model: str, cells: list[str], control: RunControl) -> None:
+        """Measure one model, or write what the ledger has; one event a finished cell."""
+        config, run, experiment = self.config, self.run, self.experiment
+        cells = [cell for cell in cells if not config.samples or cell in config.samples]
+        if config.from_ledger_only:
+            for cell in cells:
+                if rows := write_predictions(run, experiment, model, cell):
+                    self._finished(model, cell, rows, None)
+            return
+
+        def observe(metadata: dict[str, Any]) -> None:
+            shown = {**metadata, "campaign": run.campaign}
+            self.context.log_event(dg.AssetObservation(self.context.asset_key, metadata=shown))
+
+        narrator = Narrator(model, self.context.log.info, observe, self.watch.on_progress)
+        summary = measure_cells(
+            run,
+            experiment,
+            Asked(model, cells, config.samples_per_bin, config.samples or None),
+            replace(control, on_progress=narrator),
+            lambda cell, rows: self._finished(model, cell, rows, narrator.last),
+        )
+        before = self.watch.calls.get(model)
+        self.watch.calls[model] = summary if before is None else before.plus(summary)
+        narrator.end(summary)
+
+    def _finished(self, model: str, cell: str, rows: Rows, progress: Progress | None) -> None:
+        self.done.add((model, cell))
+        run, experiment = self.run, self.experiment
+        table = experiment.predictions.name
+        metadata = calls.bin_metadata(
+            run.campaign,
+            rows,
+            run.store.table_file(table, run.study.name, run.campaign, model, cell),
+            experiment.merged_cells(run).get(cell),
+            maybe_paid=run.ledger.maybe_paid(row["call_key"] for row in rows),
+            progress=progress,
+        )
+        if self.config.why:
+            metadata["round"] = self.config.why
+        self.context.log_event(
+            dg.AssetMaterialization(
+                self.context.asset_key,
+                partition=partition_key(experiment, model, cell),
+                metadata=metadata,
+                tags=calls.version_tags(rows, self.code_version, self._sources()),
+            )
+        )
+
+    def _sources(self) -> dict[dg.AssetKey, str]:
+        """The samples that the predictions are made of, with their versions."""
+        run, experiment = self.run, self.experiment
+        versions = {"manifest": run.manifest.sha256} if run.study.has_corpus else {}
+        if experiment.documents and (made := experiment.documents.frozen(run.study, run.store)):
+            versions |= dict.fromkeys(experiment.document_assets()[1:], made.sha256)
+        return {asset_key(run.study, name): version for name, version in versions.items()}
