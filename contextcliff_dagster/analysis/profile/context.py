@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from contextcliff_dagster.analysis.attention.sample import AttentionSample
     from contextcliff_dagster.analysis.confounds.controls import ControlAnswers
     from contextcliff_dagster.contracts.results import Cliffs, Metrics
     from contextcliff_dagster.contracts.results.caps import Look
@@ -30,6 +31,7 @@ class ProfileContext:
         looks: caps read before, at fewer examples a bin.
         copied_share: of the questions whose answer occurs word for word in the document.
         controls: the scored answers to the same questions without their document.
+        attention: of the last prompt token, where it was measured; verdict and cap never use it.
         created_at: ISO 8601 time of the analysis; ``None`` takes the clock.
     """
 
@@ -50,6 +52,7 @@ class ProfileContext:
     per_bin: int | None = None
     looks: Sequence[Look] = ()
     controls: Sequence[ControlAnswers] = ()
+    attention: AttentionSample | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from contextcliff_dagster.analysis import METHOD_VERSION
+from contextcliff_dagster.analysis.attention.result import judge_attention
 from contextcliff_dagster.analysis.cliff.baseline import baseline_of
 from contextcliff_dagster.analysis.cliff.conclusion import conclude, drops_that_recover
 from contextcliff_dagster.analysis.cliff.looks import LOOK_SHARE, cap_after_looks, caps_at
@@ -215,6 +216,7 @@ def profile_model(
         controls=audit.controls,
         by_position=by_position,
         by_distance=by_distance,
+        attention=judge_attention(context.attention, sample, finding, window, settings),
         levels=levels if settings.second_opinions else [],
         warnings=[sentence for sentence in warnings if sentence is not None],
     )

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
+from contextcliff_dagster.contracts.results.attention import AttentionResult
 from contextcliff_dagster.contracts.results.caps import (
     CapAtTolerance,
     Certify,
@@ -266,6 +267,10 @@ class Cliffs(ResultHead):
     ] = None
     by_distance: Annotated[
         EvidenceCurve | None, "score by evidence distance; null: unknown, absent in older files"
+    ] = None
+    attention: Annotated[
+        AttentionResult | None,
+        "attention of the last prompt token; null: not measured, absent in older files",
     ] = None
     levels: Annotated[Sequence[LevelResult], "by kind of level; absent in older files"] = ()
     warnings: Annotated[Sequence[str], "sentences"]

@@ -161,7 +161,7 @@ def profile_campaign(
             window = entries[model].window_tokens
         made = provenance(study, manifest, own, fields)
         folder = store.profile_dir(study.name, campaign, model)
-        per_bin = int(own.groupby("bin")["example_id"].nunique().max())
+        added = {name: guest.contribution(run, model) for name, guest in guests.items()}
         context = ProfileContext(
             model=model,
             study=study.name,
@@ -178,10 +178,11 @@ def profile_campaign(
                 *(f"{clause[:1].upper()}{clause[1:]}." for clause in account.get("cautions", ())),
                 *(line for cut in truncations(record_rows(own)) for line in unchecked(cut)),
             ],
-            per_bin=per_bin,
+            per_bin=int(own.groupby("bin")["example_id"].nunique().max()),
             looks=looks_before(run, model, own.loc[own["score"].notna(), "example_id"].nunique()),
             copied_share=copied,
-            controls=guests["controls"].contribution(run, model) if "controls" in guests else [],
+            controls=added.get("controls", ()),
+            attention=added.get("attention_entropy"),
         )
         profile = profile_model(own, manifest.bins, study.analysis_settings(), context)
         if profile.cliffs.verdict is Verdict.INSUFFICIENT_DATA and _runs(run, context.identity):
