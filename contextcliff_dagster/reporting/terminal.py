@@ -65,6 +65,7 @@ def risk_report(cliffs: Cliffs) -> str:
         "RECOMMENDATION:",
         *_recommendation(cliffs),
         half_drop_sentence(cliffs),
+        *_attention(cliffs),
     ]
     return isolated("\n".join(lines))
 
@@ -77,6 +78,13 @@ def _safe_cap(cliffs: Cliffs) -> str:
         return f"{tokens(cap)} tokens"
     decides = "none" if joint.tokens is None else f"{tokens(joint.tokens)} tokens"
     return f"{decides} by the limit on the time to first token, {tokens(cap)} tokens by the scores"
+
+
+def _attention(cliffs: Cliffs) -> list[str]:
+    """What attention foretells, a line each; nothing where it was not measured."""
+    if (attention := cliffs.attention) is None:
+        return []
+    return ["", "ATTENTION (no part of verdict and cap):", *map(sentence, attention.says)]
 
 
 def control_lines(cliffs: Cliffs) -> list[str]:

@@ -45,7 +45,7 @@ def draw(planted: Planted, seed: int = 0) -> tuple[pd.DataFrame, AttentionSample
             "score": score,
         }
     )
-    by_head = entropy[:, None, None] + np.array([[-0.1, 0.1], [0.0, 0.0], [0.05, -0.05]])
+    by_head = entropy[:, None, None] + np.array([[-0.2, 0.0], [0.0, 0.0], [0.15, 0.05]])
     share = 0.2 + 0.01 * rng.normal(size=(count, 3, 2))
     attention = AttentionSample(
         example_ids=tuple(names),

@@ -30,12 +30,13 @@ class MatchedAttention:
     Attributes:
         examples: their rows of `Sample.examples` (n), with ``entropy``, ``sinks`` and ``evidence``,
             means over layers and heads; ``evidence`` NaN where unknown.
-        by_layer: entropy of each layer, mean over heads (n, layers).
+        entropy_by_layer, evidence_by_layer: of each layer, means over heads (n, layers).
         prompt_tokens: in the model's own tokens (n).
     """
 
     examples: pd.DataFrame
-    by_layer: Floats
+    entropy_by_layer: Floats
+    evidence_by_layer: Floats
     prompt_tokens: Ints
 
     @property
@@ -67,7 +68,8 @@ def match_attention(attention: AttentionSample, sample: Sample) -> MatchedAttent
         sinks=attention.sinks[own].mean(axis=(1, 2)),
         evidence=attention.evidence[own].mean(axis=(1, 2)),
     )
-    return MatchedAttention(examples, attention.entropy[own].mean(axis=2), attention.tokens[own])
+    entropy, evidence = (of[own].mean(axis=2) for of in (attention.entropy, attention.evidence))
+    return MatchedAttention(examples, entropy, evidence, attention.tokens[own])
 
 
 def attention_by_bin(
@@ -92,10 +94,17 @@ def attention_by_bin(
                 entropy=entropy,
                 sinks=sinks,
                 evidence=evidence,
-                entropy_by_layer=[float(x) for x in matched.by_layer[mine].mean(axis=0)],
+                entropy_by_layer=_layers(matched.entropy_by_layer[mine]),
+                evidence_by_layer=_layers(matched.evidence_by_layer[mine]),
             )
         )
     return rows
+
+
+def _layers(values: Floats) -> list[float]:
+    """Mean of each layer over the examples where it is known."""
+    known = np.isfinite(values).all(axis=1)
+    return [float(x) for x in values[known].mean(axis=0)] if known.any() else []
 
 
 def _mean(values: Floats, document: Ints, confidence: float) -> MeanScore:

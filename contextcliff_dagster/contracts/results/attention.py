@@ -29,6 +29,7 @@ class AttentionBin:
     sinks: Annotated[MeanScore, "share on the prompt's first tokens"]
     evidence: Annotated[MeanScore, "share on the evidence; of examples whose evidence is known"]
     entropy_by_layer: Annotated[Sequence[Share], "mean entropy of each layer, first layer first"]
+    evidence_by_layer: Annotated[Sequence[Share], "mean share likewise; empty where unknown"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

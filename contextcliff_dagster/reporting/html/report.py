@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from contextcliff_dagster.reporting.html.attention import SCRIPT, attention_html
 from contextcliff_dagster.reporting.html.head import head_html
 from contextcliff_dagster.reporting.html.page import Interactive, html_page
 from contextcliff_dagster.reporting.html.payload import Evidence, payload_of
@@ -34,6 +35,9 @@ def profile_page(
     folds = [*as_folds(page.head[1:]), *page.folds]
     if not results:
         return html_page(title, head_html(results), folds, None, pictures)
-    head = above + head_html(results) + picture_html(results)
+    attention = attention_html(results)
+    head = above + head_html(results) + picture_html(results) + attention
     picture = Interactive(payload_of(results, evidence, redact))
+    if attention:
+        picture = picture._replace(scripts=(*picture.scripts, SCRIPT))
     return html_page(title, head, folds, picture, pictures)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from contextcliff_dagster.contracts.results import Cliffs
+from contextcliff_dagster.reporting.figures.attention import plot_attention
 from contextcliff_dagster.reporting.figures.confounds import plot_questions
 from contextcliff_dagster.reporting.figures.sensitivity import plot_sensitivity
 from contextcliff_dagster.reporting.length_profile.answer import (
@@ -20,6 +21,7 @@ from contextcliff_dagster.reporting.length_profile.answer import (
     warnings_section,
     work_sections,
 )
+from contextcliff_dagster.reporting.length_profile.attention import attention_sections
 from contextcliff_dagster.reporting.length_profile.definitions import (
     definition_sections,
     rule_sections,
@@ -50,10 +52,11 @@ Results = Sequence[Cliffs]
 CAUSE = "Is it length?"
 CERTAINTY = "How sure is it?"
 ANSWERS = "What did it answer?"
+ATTENTION = "What does attention show?"
 MORE_DATA = "What would more data buy?"
 DEFINITIONS = "Other definitions"
 PROVENANCE = "Provenance"
-QUESTIONS = (CAUSE, CERTAINTY, ANSWERS, MORE_DATA, DEFINITIONS, PROVENANCE)
+QUESTIONS = (CAUSE, CERTAINTY, ANSWERS, ATTENTION, MORE_DATA, DEFINITIONS, PROVENANCE)
 """What readers ask, in the order of the page."""
 
 
@@ -103,6 +106,15 @@ PARTS = (
     ),
     Part(ANSWERS, work_sections),
     Part(ANSWERS, failure_sections),
+    Part(
+        ATTENTION,
+        attention_sections,
+        Picture(
+            "attention.png",
+            "Attention entropy next to the score, and shares of the attention, over length",
+            plot_attention,
+        ),
+    ),
     Part(MORE_DATA, need_sections),
     Part(MORE_DATA, more_data_sections),
     Part(DEFINITIONS, latency_sections),

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from contextcliff_dagster.reporting.length_profile.answer import answer_blocks, warnings_section
+from contextcliff_dagster.reporting.length_profile.attention import READING
 from contextcliff_dagster.reporting.length_profile.robustness import confounds_sentence
 from contextcliff_dagster.reporting.length_profile.scope import gap_items, rebuild_section
 from contextcliff_dagster.reporting.length_profile.tables import caps_table
@@ -86,6 +87,7 @@ def summary_sections(
         _meaning(cliffs, names),
         warnings_section(cliffs, names, notes, most=MOST_WARNINGS),
         _bins(cliffs, names),
+        *_attention(cliffs, names),
         Section("What was not measured", [Bullets(gap_items(cliffs, names))]),
         rebuild_section(cliffs),
     ]
@@ -133,6 +135,19 @@ def _bins(results: Sequence[Cliffs], names: Sequence[str]) -> Section:
         right = (3,)
     blocks: list[Block] = [DataTable(head, rows, right=right)]
     return Section("Scores by length", blocks)
+
+
+def _attention(results: Sequence[Cliffs], names: Sequence[str]) -> list[Section]:
+    """What attention says of each model; nothing where it was not measured."""
+    said: list[Text | Item] = [
+        Item(Code(name), [sentence(words) for words in result.attention.says])
+        for name, result in zip(names, results, strict=True)
+        if result.attention is not None
+    ]
+    if not said:
+        return []
+    figure = Figure(Path("attention.png"), "Attention entropy and shares over document length")
+    return [Section("Attention", [Bullets(said), figure, Paragraph(READING)])]
 
 
 def _span(b: Any) -> tuple[str, Bracketed]:

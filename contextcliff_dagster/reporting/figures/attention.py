@@ -1,0 +1,205 @@
+"""Attention over length as a picture: entropy next to the score, and where attention goes.
+
+Two panels a model: normalised entropy with its layers as a band, the score and the safe cap; the
+shares on the evidence, on the first tokens and on the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from contextcliff_dagster.reporting.figures.style import (
+    INK,
+    WIDTH,
+    blank_page,
+    drawable,
+    house_style,
+    look,
+    panel,
+    png_bytes,
+    shortened,
+    token_axis,
+    token_limits,
+    with_air,
+    write,
+)
+from contextcliff_dagster.reporting.wording.number_format import tokens
+from contextcliff_dagster.reporting.wording.sentences import labels, score_name
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from contextcliff_dagster.contracts.results import Cliffs
+    from contextcliff_dagster.contracts.results.attention import AttentionBin
+
+Number = float | None
+_LEFT, _RIGHT, _APART = 0.62, 0.25, 0.62
+_HEAD, _NAME, _TITLE, _TALL, _FOOT = 0.58, 0.34, 0.56, 2.6, 0.66
+_BLOCK = _NAME + _TITLE + _TALL + _FOOT
+_LETTERS = 60
+
+
+class Point(NamedTuple):
+    """A mean in one bin, at its median length."""
+
+    bin: str
+    tokens: int
+    n: int
+    mean: float
+    low: Number
+    high: Number
+
+
+class Series(NamedTuple):
+    """Means over length under a name; ``look`` as of a model; ``band``: tokens, lowest, highest."""
+
+    name: str
+    look: int
+    points: Sequence[Point]
+    band: Sequence[tuple[int, float, float]] = ()
+
+
+class Panel(NamedTuple):
+    """One chart of 0..1 over length; ``cap``: where the safe cap is marked."""
+
+    title: str
+    series: Sequence[Series]
+    cap: int | None = None
+
+
+def attention_panels(result: Cliffs) -> list[Panel]:
+    """The two panels of a result; none without attention."""
+    if (attention := result.attention) is None:
+        return []
+    score = [
+        Point(b.bin, b.median_tokens, b.n, b.mean, b.ci_low, b.ci_high)
+        for b in result.bins
+        if b.median_tokens and b.mean is not None
+    ]
+    bins = attention.bins
+    entropy = Series(
+        "entropy, layers as a band", 1, _points(bins, "entropy"), _band(bins, "entropy")
+    )
+    evidence = Series(
+        "on the evidence, layers as a band", 2, _points(bins, "evidence"), _band(bins, "evidence")
+    )
+    shares = [Series("on the first tokens", 4, _points(bins, "sinks"))]
+    if evidence.points:
+        shares.insert(0, evidence)
+    if rest := [point for b in bins if (point := _rest(b))]:
+        shares.append(Series("on the rest", 5, rest))
+    cap = result.safe_cap_tokens
+    return [
+        Panel("Entropy and score", [Series(score_name(result), 0, score), entropy], cap),
+        Panel("Where the attention goes", shares, cap),
+    ]
+
+
+@house_style()
+def plot_attention(cliffs: Sequence[Cliffs]) -> bytes | None:
+    """The picture as PNG bytes; None where no result has attention. Same input, same bytes."""
+    shown = [
+        (shortened(name, _LETTERS), panels)
+        for name, result in zip(labels(cliffs), cliffs, strict=True)
+        if (panels := attention_panels(result))
+    ]
+    if not shown:
+        return None
+    top = _BLOCK * len(shown)
+    figure = blank_page(_HEAD + top)
+    heading = "Attention of the last prompt token over document length"
+    write(figure, 0.18, _HEAD + top - 0.32, heading, fontsize=14, fontweight="bold")
+    wide = (WIDTH - _LEFT - _RIGHT - _APART) / 2
+    for title, panels in shown:
+        write(figure, 0.18, top - 0.14, title, fontsize=11.5, fontweight="bold")
+        for column, content in enumerate(panels):
+            left, bottom = _LEFT + column * (wide + _APART), top - _NAME - _TITLE - _TALL
+            _draw(panel(figure, left, bottom, wide, _TALL), content)
+        top -= _BLOCK
+    return png_bytes(figure)
+
+
+def _points(bins: Sequence[AttentionBin], name: str) -> list[Point]:
+    means = [(b, getattr(b, name)) for b in bins]
+    return [
+        Point(b.bin, b.tokens, one.n, one.mean, one.ci_low, one.ci_high)
+        for b, one in means
+        if b.tokens and one.mean is not None
+    ]
+
+
+def _band(bins: Sequence[AttentionBin], name: str) -> list[tuple[int, float, float]]:
+    layers = [(b.tokens, getattr(b, f"{name}_by_layer")) for b in bins]
+    return [(at, min(values), max(values)) for at, values in layers if at and values]
+
+
+def _rest(b: AttentionBin) -> Point | None:
+    """What is neither on the first tokens nor on the evidence, where either is known of all."""
+    sinks, evidence = b.sinks.mean, b.evidence.mean
+    if not b.tokens or sinks is None or b.evidence.n not in (0, b.sinks.n):
+        return None
+    return Point(b.bin, b.tokens, b.sinks.n, max(1 - sinks - (evidence or 0.0), 0.0), None, None)
+
+
+def _draw(axes: Axes, content: Panel) -> None:
+    seen = [float(p.tokens) for series in content.series for p in series.points]
+    token_axis(axes, with_air(*token_limits(seen)), most=6)
+    axes.set_ylim(-0.02, 1.02)
+    axes.set_yticks([0, 0.25, 0.5, 0.75, 1], ["0", "", ".5", "", "1"])
+    axes.tick_params(labelsize=9)
+    axes.grid(axis="y")
+    axes.set_xlabel("tokens of the document", fontsize=9.5)
+    axes.set_title(content.title, fontsize=10.5, pad=21)
+    low, high = axes.get_xlim()
+    if content.cap is not None and low <= content.cap <= high:
+        axes.axvline(content.cap, color=INK, lw=1.3, ls=(0, (4, 2)), zorder=1.5)
+        right = content.cap < low * (high / low) ** 0.75  # where the score has fallen
+        axes.annotate(
+            f"safe cap {tokens(content.cap)}",
+            (content.cap, 1.0),
+            xytext=(4 if right else -4, 0),
+            textcoords="offset points",
+            ha="left" if right else "right",
+            va="top",
+            fontsize=8.5,
+            color=INK,
+        )
+    for series in content.series:
+        _line(axes, series)
+    axes.legend(
+        *axes.get_legend_handles_labels(),
+        loc="lower left",
+        bbox_to_anchor=(-0.02, 0.985),
+        ncols=len(content.series),
+        fontsize=8.5,
+        handlelength=1.5,
+        handletextpad=0.35,
+        columnspacing=0.9,
+        borderpad=0.1,
+    )
+
+
+def _line(axes: Axes, series: Series) -> None:
+    style = look(series.look)
+    if series.band:
+        x, least, most = zip(*series.band, strict=True)
+        axes.fill_between(x, least, most, color=style.colour, alpha=0.13, lw=0, zorder=1)
+    for point in series.points:
+        if point.low is not None and point.high is not None:
+            ends = [point.low, point.high]
+            axes.plot([point.tokens] * 2, ends, color=style.colour, lw=1.2, alpha=0.8, zorder=2)
+    axes.plot(
+        [point.tokens for point in series.points],
+        [point.mean for point in series.points],
+        label=drawable(series.name),
+        color=style.colour,
+        lw=1.3,
+        ls=style.dash,
+        marker=style.marker,
+        ms=5,
+        mec="white",
+        mew=0.7,
+        zorder=3,
+        clip_on=False,
+    )

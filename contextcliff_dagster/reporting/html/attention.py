@@ -1,0 +1,141 @@
+"""Attention over length in report.html: figures that need no script; with one, they have hints."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import log
+from typing import TYPE_CHECKING
+
+from contextcliff_dagster.reporting.figures.attention import (
+    Panel,
+    Point,
+    Series,
+    attention_panels,
+)
+from contextcliff_dagster.reporting.figures.style import (
+    token_label,
+    token_limits,
+    token_ticks,
+    with_air,
+)
+from contextcliff_dagster.reporting.html.escaping import text
+from contextcliff_dagster.reporting.html.picture import LEFT, RIGHT, WIDTH, look
+from contextcliff_dagster.reporting.wording.number_format import estimate, level, tokens
+from contextcliff_dagster.reporting.wording.sentences import labels
+
+if TYPE_CHECKING:
+    from contextcliff_dagster.contracts.results import Cliffs
+
+SCRIPT = "attention.js"
+"""Of ``assets``: hints and arrow keys for the figures."""
+_HEIGHT, _TOP = 320.0, 40.0
+_FOOT = _HEIGHT - 46
+
+
+def attention_html(results: Sequence[Cliffs]) -> str:
+    """The section with two figures for each model that has attention; empty without any."""
+    shown = [
+        (name, result, panels)
+        for name, result in zip(labels(results), results, strict=True)
+        if (panels := attention_panels(result))
+    ]
+    if not shown:
+        return ""
+    parts = ['<section id="attention"><h2>Attention over document length</h2>\n']
+    for name, result, panels in shown:
+        if len(results) > 1:
+            parts.append(f"<h3>{text(name)}</h3>\n")
+        parts += [_figure(panel, f"{name}: ") for panel in panels]
+        if result.attention is not None:
+            parts.append(
+                f"<ul>{''.join(f'<li>{text(s)}</li>' for s in result.attention.says)}</ul>\n"
+            )
+    bars = level(shown[0][1].confidence)
+    parts.append(
+        f'<p class="soft">Of the last prompt token, means over heads and layers; bars are {bars} '
+        "intervals, bands reach from the lowest layer to the highest. Verdict and cap rest on the "
+        "scores alone.</p>\n</section>\n"
+    )
+    return "".join(parts)
+
+
+def _figure(panel: Panel, name: str) -> str:
+    keys = "With scripts, the arrow keys move between bins."
+    label = f"{name}{panel.title}, over document length. {keys}"
+    return (
+        f'<figure class="attention"><svg viewBox="0 0 {WIDTH:g} {_HEIGHT:g}" role="group" '
+        f'aria-label="{text(label)}">{_drawing(panel)}</svg>'
+        '<div class="hint" hidden></div></figure>\n'
+    )
+
+
+def _drawing(panel: Panel) -> str:
+    seen = [float(point.tokens) for series in panel.series for point in series.points]
+    low, high = with_air(*token_limits(seen))
+
+    def x(at: float) -> float:
+        return LEFT + log(max(at, 1e-9) / low) / log(high / low) * (RIGHT - LEFT)
+
+    def y(share: float) -> float:
+        return _FOOT - share * (_FOOT - _TOP)
+
+    parts = ['<g class="grid" aria-hidden="true">']
+    for share in (0, 0.25, 0.5, 0.75, 1):
+        parts.append(f'<path d="M{LEFT:g} {y(share):g}H{RIGHT:g}"/>')
+        parts.append(
+            f'<text x="{LEFT - 8:g}" y="{y(share) + 4:g}" text-anchor="end">{share:g}</text>'
+        )
+    for tick in token_ticks(low, high):
+        parts.append(f'<path d="M{x(tick):.1f} {_FOOT + 4:g}v5"/>')
+        parts.append(
+            f'<text x="{x(tick):.1f}" y="{_FOOT + 23:g}" text-anchor="middle">'
+            f"{token_label(tick)}</text>"
+        )
+    axis = "document length in tokens, log scale"
+    parts.append(f'<text x="{RIGHT:g}" y="{_HEIGHT - 4:g}" text-anchor="end">{axis}</text></g>')
+    if panel.cap is not None and low <= panel.cap <= high:
+        at, right = x(panel.cap), x(panel.cap) < RIGHT - 100
+        end = "start" if right else "end"
+        parts.append(f'<g class="m4"><path class="cap" d="M{at:.1f} {_FOOT + 4:g}V{_TOP - 8:g}"/>')
+        parts.append(
+            f'<text class="name" x="{at + (5 if right else -5):.1f}" y="{_TOP + 10:g}" '
+            f'text-anchor="{end}">cap {tokens(panel.cap)}</text></g>'
+        )
+    at = LEFT + 6
+    for row, series in enumerate(panel.series):
+        own = look(series.look)
+        parts.append(f'<g class="{own.style}">')
+        parts.append(f'<path class="mark" d="{own.mark}" transform="translate({at:g} 16)"/>')
+        parts.append(f'<text x="{at + 11:g}" y="20">{text(series.name)}</text>')
+        at += 44 + 6.6 * len(series.name)
+        if series.band:
+            up = [f"{x(p):.1f} {y(most):.1f}" for p, _, most in series.band]
+            down = [f"{x(p):.1f} {y(least):.1f}" for p, least, _ in reversed(series.band)]
+            parts.append(f'<path class="band" d="M{"L".join([*up, *down])}z"/>')
+        line = "L".join(f"{x(p.tokens):.1f} {y(p.mean):.1f}" for p in series.points)
+        if len(series.points) > 1:
+            dash = f' stroke-dasharray="{own.dash}"' if own.dash else ""
+            parts.append(f'<path class="curve" d="M{line}"{dash}/>')
+        for place, point in enumerate(series.points):
+            left, top, ends = f"{x(point.tokens):.1f}", f"{y(point.mean):.1f}", ""
+            if point.low is not None and point.high is not None:
+                span = f"M{left} {y(point.low):.1f}V{y(point.high):.1f}"
+                ends = f'<path class="interval" d="{span}"/>'
+            words = text(_words(series, point))
+            parts.append(
+                f'<g class="bin" role="img" tabindex="-1" aria-label="{words}" '
+                f'data-row="{row}" data-place="{place}" data-left="{left}" data-top="{top}">'
+                f'<circle class="halo" cx="{left}" cy="{top}" r="13"/>{ends}'
+                f'<path class="mark" d="{own.mark}" transform="translate({left} {top})"/></g>'
+            )
+        parts.append("</g>")
+    return "".join(parts)
+
+
+def _words(series: Series, point: Point) -> str:
+    name = series.name.partition(",")[0]
+    mean = f"{point.mean:.2f}" if point.low is None else estimate(point.mean, point.low, point.high)
+    words = f"{name} {mean}, n = {point.n:,}"
+    layers = [f"{least:.2f} to {most:.2f}" for at, least, most in series.band if at == point.tokens]
+    parts = [f"bin {point.bin}, median {tokens(point.tokens)} tokens", words]
+    return "; ".join([*parts, *(f"layers {one}" for one in layers)])
