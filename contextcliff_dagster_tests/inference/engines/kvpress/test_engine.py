@@ -13,12 +13,15 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from contextcliff_dagster.contracts import EngineError
 from contextcliff_dagster.inference.engines.base import Decoding, RejectedError, TransportError
 from contextcliff_dagster.inference.engines.cache_figures import CacheShape
 from contextcliff_dagster.inference.engines.kvpress.engine import (
     KvpressEngine,
+    _asked,
     h2o_longest,
     kvpress_identity,
 )
@@ -35,6 +38,7 @@ from contextcliff_dagster.reference.card import weights_path
 from contextcliff_dagster_tests.support.files.source_lines import source_documents
 from contextcliff_dagster_tests.support.kv_engine import (
     ANEW,
+    PLAIN,
     POLICIES,
     answers,
     entry,
@@ -121,6 +125,25 @@ class TestReferenceModel:
                         assert answer.usage.cached_tokens == tokens
                     changed[policy, budget] = texts(given) != whole
             assert all(changed[policy, 0.1] for policy in POLICIES)
+
+        run(session, work)
+
+    @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+    @given(st.integers(0, 300), st.sampled_from(POLICIES), st.floats(0.1, 1))
+    def test_entries_that_are_kept_are_the_budget_within_one(
+        self, session: EngineSession, words: int, policy: str, budget: float
+    ) -> None:
+        document = SharedText(" ".join(f"w{n}" for n in range(words)) or "-")
+
+        async def work(engine: KvpressEngine) -> None:
+            prompt = PLAIN.render(document, "what?")
+            (answer,) = await answers(pressed(engine, policy, budget), [prompt], most=1)
+            tokens, kept = answer.extra["kv_tokens"], answer.extra["kv_kept"]
+            assert isinstance(tokens, int)
+            assert isinstance(kept, int)
+            assert words < tokens
+            assert abs(kept - budget * tokens) <= 1
+            assert 1 <= kept <= tokens
 
         run(session, work)
 
@@ -231,26 +254,38 @@ def test_a_gguf_file_is_read_dequantised() -> None:
         run(started, work)
 
 
+SETTINGS = {
+    "folder": str(weights_path("reference-short")),
+    "gguf_file": None,
+    "threads": 1,
+    "dtype": "float32",
+    "rope_scaling": None,
+    "memory_bytes": 0,
+    "disk_bytes": 0,
+    "reads_folder": None,
+    "reads_of": {},
+}
+
+
 @pytest.mark.kv
 def test_the_question_is_read_at_its_own_positions() -> None:
     """As with all entries under a mask that hides those which were not kept."""
-    settings = {
-        "folder": str(weights_path("reference-short")),
-        "gguf_file": None,
-        "threads": 1,
-        "dtype": "float32",
-        "rope_scaling": None,
-        "memory_bytes": 0,
-        "disk_bytes": 0,
-        "reads_folder": None,
-        "reads_of": {},
-    }
-    found = in_its_environment(
-        Path(__file__).with_name("masked_attention.py"), json.dumps(settings)
-    )
-    same, elsewhere, token, expected = found
+    script = Path(__file__).with_name("masked_attention.py")
+    same, elsewhere, token, expected = in_its_environment(script, json.dumps(SETTINGS))
     assert same < 1e-4 < 1 < elsewhere
     assert token == expected
+
+
+@pytest.mark.kv
+def test_with_every_entry_kept_all_policies_answer_as_forwards_over_the_whole_prompt() -> None:
+    asked = [_asked(prompt) for recipe in RECIPES for prompt in prompts(recipe, 2)]
+    script = Path(__file__).with_name("plain_forward.py")
+    policies = ["none", *POLICIES]
+    found = in_its_environment(script, *map(json.dumps, (SETTINGS, asked, policies)))
+    assert len(found) == len(asked)
+    for answers_of in found:
+        assert answers_of == dict.fromkeys(["plain", *policies], answers_of["plain"])
+    assert len({answers_of["plain"] for answers_of in found}) > 2
 
 
 def test_without_its_environment_the_command_to_make_it_is_named(

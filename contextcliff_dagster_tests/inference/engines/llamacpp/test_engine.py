@@ -116,6 +116,23 @@ def test_threads_change_no_answer_and_are_noted_with_it(monkeypatch: pytest.Monk
     assert llamacpp_identity(entry(threads=2)) == llamacpp_identity(entry(threads=None))
 
 
+def test_the_cache_of_each_type_has_its_size() -> None:
+    prompt = RECIPES["chat"].render("The sky is blue.\nThe sea is green.", "The sea")
+
+    async def work(engine: LlamaCppEngine) -> tuple[Any, ...]:
+        answer = await ask(engine, prompt, Decoding(8))
+        assert answer.usage
+        kept = answer.extra["kv_tokens"]
+        assert kept == answer.extra["kv_kept"] == answer.usage.prompt_tokens
+        return kept, answer.extra["kv_bytes"], answer.extra["kv_decode_ms"], answer.extra["threads"]
+
+    for kind, bits in (("f16", 16), ("q4_0", 4.5)):
+        kept, size, decode_ms, threads = with_engine(work, kv_cache_dtype=kind)
+        assert size == round(kept * 30 * 3 * 128 * bits / 8)
+        assert decode_ms > 0
+        assert threads == 1
+
+
 def test_threads_that_waited_for_other_programs_are_named() -> None:
     engine = LlamaCppEngine(entry(threads=2))
     engine.threads, engine._wall_s, engine._cpu_s = 2, 10.0, 8.0

@@ -67,6 +67,21 @@ def test_on_the_cpu_the_cache_does_not_take_all_memory(installed: None) -> None:
     assert "kv_cache_memory_bytes" not in asked
 
 
+def test_bytes_of_a_token_need_a_type_that_is_known(installed: None) -> None:
+    config = engine_args.local_config(entry())
+    numbers = 2 * 4 * (32 + 32)  # layers, heads, key and value
+    fp8, chosen = entry(kv_cache_dtype="fp8"), {"kv_cache_dtype": "auto", "dtype": "bfloat16"}
+    assert engine_args.cache_token_bytes(entry(), config, {}) is None
+    assert engine_args.cache_token_bytes(entry(), config, chosen) == 2 * numbers
+    assert engine_args.cache_token_bytes(fp8, config, {}) == numbers
+    assert engine_args.local_config(entry(model_id="hub/name")) == {}
+
+
+def test_a_type_of_the_cache_is_named_where_a_model_does_not_load() -> None:
+    assert engine_args.refused_cache_type(entry(kv_cache_dtype="auto")) == ""
+    assert "`kv_cache_dtype: fp8`" in engine_args.refused_cache_type(entry(kv_cache_dtype="fp8"))
+
+
 def test_rope_scaling_keeps_the_models_own_base(installed: None) -> None:
     scaling = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 256}
     args = engine_args.engine_args(entry(rope_scaling=scaling))
