@@ -25,7 +25,7 @@ SOURCES := pyproject.toml $(LOCK)
 PINNED  = $(if $(LOCK),--constraint $(BIN)/.pinned)
 
 .DEFAULT_GOAL := help
-.PHONY: help profile profile-local test test-durations ui lint types layers check audit lock local-model prose reference-models schemas docs install install-dev install-reference install-log-tools install-gateway-tools install-axe install-kv clean
+.PHONY: help profile profile-local profile-kv test test-durations ui lint types layers check audit lock local-model prose reference-models schemas docs install install-dev install-reference install-log-tools install-gateway-tools install-axe install-kv clean
 
 help:  ## this list
 	@echo "make TARGET, where TARGET is one of"
@@ -43,6 +43,10 @@ profile-local: local-model  ## measure a small real language model on Python fil
 # Counting lines costs half as much again on Python 3.11, so it waits to be asked for.
 PYTEST = $(BIN)/python -m pytest -n $(JOBS) --dist worksteal \
 	$(if $(NIGHTLY),--hypothesis-profile nightly) $(if $(COVERAGE),--cov --cov-report=term)
+
+profile-kv: $(if $(wildcard $(VENV)-kv/bin/python),$(BIN)/.base,install-kv)  ## measure what compressed KV caches cost the two reference models (kvpress, in .venv-kv)
+	@start=$$(date +%s); $(BIN)/contextcliff profile kv-policies $(ARGS) || exit $$?; \
+	echo "Measured and reported in $$(( $$(date +%s) - start )) s."
 
 test: $(BIN)/.test  ## run the tests (SLOW=1: the long ones too; NIGHTLY=1: ten times the random examples; COVERAGE=1: lines reached; ARGS='-k word': some)
 	$(PYTEST) $(if $(SLOW),,-m "not slow") $(ARGS)

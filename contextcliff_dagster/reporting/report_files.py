@@ -29,6 +29,7 @@ from contextcliff_dagster.reporting.sections import (
     Section,
     as_folds,
     map_texts,
+    pictures_of,
 )
 from contextcliff_dagster.reporting.wording.sentences import comparison, labels
 from contextcliff_dagster.store import slug, write_atomic
@@ -113,7 +114,10 @@ def _write_page(
     page = report_page(results, title=title, notes=notes, pictures=there, sections=sections)
     # A path in a document or an answer is evidence: only secrets are hidden there.
     hide: Any = partial(without_secrets, secrets=secrets_of(os.environ))
-    above, short = "", [*summary_sections(results, title=title, notes=notes), *sections]
+    head, *summary = summary_sections(results, title=title, notes=notes)
+    first = [section for section in sections if section.first]
+    others = [section for section in sections if not section.first]
+    above, short = "", [head, *first, *summary, *others]
     if overview:
         above = blocks_html([Paragraph(Link(overview, "../../report.html"))])
         lead = [Paragraph(Link(overview, "../../report.md")), *short[0].blocks]
@@ -121,7 +125,7 @@ def _write_page(
     html = profile_page(
         results, page, evidence, title=title, pictures=there, redact=hide, above=above
     )
-    drawn["report.png"] = plot_report(results, evidence.records)
+    drawn |= {"report.png": plot_report(results, evidence.records), **pictures_of(sections)}
     return _write(directory, short, html, machine_report(results, title=title, notes=notes), drawn)
 
 
@@ -136,7 +140,7 @@ def _write_overview(
     """Write the page over many models, each of which has its own in ``models/FOLDER``."""
     from contextcliff_dagster.reporting.figures.small_multiples import plot_small_multiples
     from contextcliff_dagster.reporting.html.page import html_page
-    from contextcliff_dagster.reporting.html.render import blocks_html
+    from contextcliff_dagster.reporting.html.render import blocks_html, sections_html
 
     def page(kind: str) -> Page:
         linked = [
@@ -148,8 +152,11 @@ def _write_overview(
     whole, png = page("html"), plot_small_multiples(results)
     first, *others = whole.head
     head = blocks_html(first.blocks, {"report.png": png})
-    html = html_page(title, head, [*as_folds(others), *whole.folds])
+    head += sections_html([section for section in others if section.first])
+    folds = as_folds([section for section in others if not section.first])
+    html = html_page(title, head, [*folds, *whole.folds])
     pictures = {picture.file: None for picture in all_pictures()} | {"report.png": png}
+    pictures |= pictures_of(sections)
     machine = machine_report(results, title=title, notes=notes)
     return _write(directory, page("md").flat(), html, machine, pictures)
 

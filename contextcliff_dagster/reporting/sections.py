@@ -93,10 +93,14 @@ class DataTable:
 
 @dataclass(frozen=True)
 class Figure:
-    """A picture in a file of its own next to the report. ``alt`` says what it shows."""
+    """A picture in a file of its own next to the report. ``alt`` says what it shows.
+
+    ``png``: its content, where whoever writes the report does not draw it.
+    """
 
     file: Path
     alt: str
+    png: bytes | None = field(default=None, repr=False)
 
 
 Block = Paragraph | Lines | Bullets | DataTable | Figure
@@ -104,11 +108,15 @@ Block = Paragraph | Lines | Bullets | DataTable | Figure
 
 @dataclass(frozen=True)
 class Section:
-    """A heading and the blocks below it. ``level`` 1 is the page, 2 a section, 3 a part of one."""
+    """A heading and the blocks below it. ``level`` 1 is the page, 2 a section, 3 a part of one.
+
+    ``first``: a report shows it next to its answer, before what carries that.
+    """
 
     title: Text
     blocks: Sequence[Block] = field(default_factory=tuple)
     level: int = 2
+    first: bool = False
 
 
 class Fold(NamedTuple):
@@ -140,6 +148,12 @@ def as_folds(sections: Sequence[Section]) -> list[Fold]:
         else:
             folds[-1] = Fold(folds[-1].question, [*folds[-1].sections, section])
     return folds
+
+
+def pictures_of(sections: Sequence[Section]) -> dict[str, bytes]:
+    """Return the pictures that ``sections`` bring along, by the name of their file."""
+    blocks = (block for section in sections for block in section.blocks)
+    return {b.file.name: b.png for b in blocks if isinstance(b, Figure) and b.png is not None}
 
 
 def spans(text: Text) -> Sequence[Span]:

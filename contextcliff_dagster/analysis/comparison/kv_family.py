@@ -67,6 +67,7 @@ class KvMember:
     kv: KvPolicy
     verdict: str
     cap_tokens: int | None
+    baseline: float | None
     loss: LossAt
     n: int
     comparison: Comparison | None = None
@@ -109,6 +110,7 @@ def kv_family(
                 kv=one.kv,
                 verdict=one.cliffs.verdict.value if one.cliffs else "",
                 cap_tokens=one.cliffs.safe_cap_tokens if one.cliffs else None,
+                baseline=one.cliffs.baseline.mean if one.cliffs else None,
                 loss=loss_at(side, settings),
                 n=int(side.n.sum()),
                 comparison=compare(baseline, one, bins, settings) if baseline else None,

@@ -17,6 +17,9 @@ from contextcliff_dagster.store import Store
 if TYPE_CHECKING:
     from contextcliff_dagster.inference.execution.identity_check import Known
 
+_MOST_NAMED = 4
+"""Models of a study in its line."""
+
 
 @click.group(invoke_without_command=True)
 @common_options
@@ -144,7 +147,9 @@ def studies(as_json: bool) -> None:
     rows = []
     for name, study in known.items():
         sizes = f"{study.bins.count} x {study.sampling.samples_per_bin}"
-        corpus, models = study.corpus.kind, ", ".join(study.models)
+        corpus, models = study.corpus.kind, ", ".join(study.models[:_MOST_NAMED])
+        if len(study.models) > _MOST_NAMED:
+            models += f" and {len(study.models) - _MOST_NAMED} more"
         if not study.has_corpus:
             made = ", ".join(study.sections)
             rows.append((name, "made here", made, "-", models, study.description))

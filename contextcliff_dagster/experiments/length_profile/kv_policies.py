@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from contextcliff_dagster.contracts import StudyError
 from contextcliff_dagster.contracts.results.kv import UNPRESSED, KvPolicy
@@ -13,6 +14,13 @@ from contextcliff_dagster.inference.models.kv_variants import (
     parse_kv_variant,
 )
 from contextcliff_dagster.inference.models.models_file import ModelEntry, get_model, load_models
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from contextcliff_dagster.analysis.comparison.kv_family import KvFamily
+    from contextcliff_dagster.contracts.results import Cliffs
+    from contextcliff_dagster.experiments.common.study_run import StudyRun
 
 
 def policy_of(name: str, models: Mapping[str, ModelEntry] | None = None) -> KvPolicy | None:
@@ -62,3 +70,30 @@ def baseline_of(name: str, among: Mapping[str, KvPolicy]) -> str | None:
     if named in among and named != name:
         return named
     return next(iter(whole), None)
+
+
+def kv_families(run: StudyRun, cliffs: Sequence[Cliffs], records: pd.DataFrame) -> list[KvFamily]:
+    """Return the policies of each model that was measured under several, on the same examples."""
+    models = load_models()
+    among = {c.model: kv for c in cliffs if (kv := policy_of(c.model, models)) is not None}
+    baselines = {name: own for name in among if (own := baseline_of(name, among)) is not None}
+    bases = dict.fromkeys(among[name].base for name in baselines)
+    if not bases:
+        return []
+    from contextcliff_dagster.analysis.comparison.comparison import Measured
+    from contextcliff_dagster.analysis.comparison.kv_family import kv_family
+
+    rows = dict(iter(records.groupby("model", sort=False)))
+    return [
+        kv_family(
+            [
+                Measured(c.model, rows[c.model], c, kv)
+                for c in cliffs
+                if c.model in rows and (kv := among.get(c.model)) is not None and kv.base == base
+            ],
+            baselines,
+            run.manifest.bins,
+            run.study.analysis_settings(),
+        )
+        for base in bases
+    ]

@@ -207,6 +207,8 @@ def report_campaign(run: StudyRun, sections: Sequence[Section] = ()) -> ReportFi
     Raises:
         StoreError: nothing is profiled yet, or the report cannot be written.
     """
+    from contextcliff_dagster.experiments.length_profile.kv_policies import kv_families
+    from contextcliff_dagster.reporting.kv.policies import policy_sections
     from contextcliff_dagster.reporting.report_files import write_report
 
     study, store, campaign, manifest = run.study, run.store, run.campaign, run.manifest
@@ -225,7 +227,7 @@ def report_campaign(run: StudyRun, sections: Sequence[Section] = ()) -> ReportFi
             *notes_on(run, profiled),
             *notes_on_files(study, store, manifest.header["corpus"].get("account", {})),
         ],
-        sections=sections,
+        sections=[*policy_sections(kv_families(run, cliffs, records)), *sections],
         evidence=_evidence(run, cliffs, records),
     )
 

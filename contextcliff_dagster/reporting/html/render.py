@@ -74,8 +74,8 @@ def _block(block: Block, pictures: Pictures) -> str:
             return f"<ul>{''.join(map(_item, items))}</ul>"
         case DataTable():
             return _table(block)
-        case Figure(file, alt):
-            if (png := pictures.get(file.name)) is None:
+        case Figure(file, alt, own):
+            if (png := own or pictures.get(file.name)) is None:
                 return ""
             image = f'<img alt="{text(alt)}" src="{data_url(png)}">'
             # On a phone it scrolls, as a table does: its words would be too small to read.

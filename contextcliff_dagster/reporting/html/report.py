@@ -10,6 +10,7 @@ from contextcliff_dagster.reporting.html.head import head_html
 from contextcliff_dagster.reporting.html.page import Interactive, html_page
 from contextcliff_dagster.reporting.html.payload import Evidence, payload_of
 from contextcliff_dagster.reporting.html.picture import picture_html
+from contextcliff_dagster.reporting.html.render import sections_html
 from contextcliff_dagster.reporting.sections import Page, as_folds
 
 if TYPE_CHECKING:
@@ -32,11 +33,12 @@ def profile_page(
     ``pictures``: PNG files that its folds show. ``redact``: put on questions and answers.
     ``above``: HTML in front of the cards.
     """
-    folds = [*as_folds(page.head[1:]), *page.folds]
+    answer = sections_html([section for section in page.head[1:] if section.first])
+    folds = [*as_folds([s for s in page.head[1:] if not s.first]), *page.folds]
     if not results:
         return html_page(title, head_html(results), folds, None, pictures)
     attention = attention_html(results)
-    head = above + head_html(results) + picture_html(results) + attention
+    head = above + head_html(results) + picture_html(results) + answer + attention
     picture = Interactive(payload_of(results, evidence, redact))
     if attention:
         picture = picture._replace(scripts=(*picture.scripts, SCRIPT))

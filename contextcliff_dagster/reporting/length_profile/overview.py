@@ -67,7 +67,8 @@ def overview_page(
         Fold(CERTAINTY, [reading_section(cliffs), unmeasured_section(cliffs, names)]),
         Fold(PROVENANCE, [rebuild_section(cliffs, 3)]),
     ]
-    if sections:
-        folds.append(Fold("Other experiments", list(sections)))
+    if others := [section for section in sections if not section.first]:
+        folds.append(Fold("Other experiments", others))
     warnings = warnings_section(cliffs, names, notes, most=MOST_WARNINGS, rest="the models' pages")
-    return Page([Section(title, head, 1), warnings], folds)
+    first = [section for section in sections if section.first]
+    return Page([Section(title, head, 1), *first, warnings], folds)

@@ -140,13 +140,14 @@ def report_page(
     """Return the whole page; a question that nothing answers is left out.
 
     ``cliffs``: one result of the contract per model. ``notes``: sentences of the caller, shown with
-    the warnings. ``pictures``: those files of `all_pictures` that are there. ``sections``: of other
-    experiments of the study, the last fold.
+    the warnings. ``pictures``: those files of `all_pictures` that are there. ``sections``: further
+    ones, those that are `first` after the answer, others in the last fold.
     """
     names = labels(cliffs)
     main = Figure(Path("report.png"), "Score and SD against natural document length")
     head = [
         Section(title, [*answer_blocks(cliffs, names), main], 1),
+        *(section for section in sections if section.first),
         warnings_section(cliffs, names, notes),
     ]
     before = {CERTAINTY: [models_section(cliffs, names), reading_section(cliffs)]}
@@ -170,8 +171,8 @@ def report_page(
         whole = [*before.get(question, ()), *found, *after.get(question, ())]
         if whole:
             folds.append(Fold(question, whole))
-    if sections:
-        deeper = [replace(section, level=section.level + 1) for section in sections]
+    if others := [section for section in sections if not section.first]:
+        deeper = [replace(section, level=section.level + 1) for section in others]
         folds.append(Fold("Other experiments", deeper))
     return Page(head, folds)
 

@@ -1,0 +1,123 @@
+"""The safe cap of a model under each KV policy and budget, as a map."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from contextcliff_dagster.reporting.figures.style import (
+    FAINT,
+    INK,
+    SOFT_INK,
+    WIDTH,
+    blank_page,
+    house_style,
+    panel,
+    png_bytes,
+    shortened,
+    token_label,
+    write,
+)
+from contextcliff_dagster.reporting.wording.number_format import level, score, tokens
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from contextcliff_dagster.analysis.comparison.kv_family import KvFamily, KvMember, LossAt
+
+_LEFT, _ROW, _HEAD, _FOOT, _CELL = 2.6, 0.82, 0.95, 1.05, 2.6
+
+
+@house_style()
+def plot_kv_caps(family: KvFamily) -> bytes:
+    """Return the picture as PNG bytes: rows are policies, columns budgets.
+
+    A cell has the cap, and below it the length that the cap stays below, with its interval. Same
+    input, same bytes.
+    """
+    rows = list(dict.fromkeys(member.kv.policy for member in family.members))
+    budgets = sorted({member.kv.budget for member in family.members}, reverse=True)
+    width = min(_CELL, (WIDTH - _LEFT - 0.3) / len(budgets))
+    tall = _ROW * len(rows)
+    figure = blank_page(_HEAD + tall + _FOOT)
+    title = f"Safe cap of {shortened(family.base, 40)} by KV policy and budget"
+    write(figure, 0.2, _FOOT + tall + _HEAD - 0.3, title, fontsize=14, fontweight="bold")
+    axes = panel(figure, _LEFT, _FOOT, width * len(budgets), tall)
+    _frame(axes, rows, [f"{budget:.0%} of the cache" for budget in budgets])
+    caps = [member.cap_tokens or 0 for member in family.members]
+    empty = {(x, y) for x in range(len(budgets)) for y in range(len(rows))}
+    for member in family.members:
+        place = budgets.index(member.kv.budget), rows.index(member.kv.policy)
+        _cell(axes, place, member, max([*caps, 1]))
+        empty.discard(place)
+    for x, y in sorted(empty):
+        axes.text(x + 0.5, y + 0.5, "–", ha="center", va="center", color=SOFT_INK)
+    note = (
+        "Large: safe cap, tokens of the document. Small: score of the shortest documents, and "
+        f"where {level(family.tolerance)} of it is lost, which the cap stays below,\n"
+        f"with its {level(family.confidence)} interval (> : beyond the longest document, "
+        f"{tokens(family.longest_tokens)}). A cap is about a drop from its own baseline.\n"
+        "Darker: a larger cap. random: the control, which keeps entries by lot."
+    )
+    write(figure, 0.2, 0.46, note, fontsize=10, color=SOFT_INK)
+    return png_bytes(figure, colours=64)
+
+
+def _frame(axes: Axes, rows: list[str], columns: list[str]) -> None:
+    axes.set_xlim(0, len(columns))
+    axes.set_ylim(len(rows), 0)
+    axes.set_xticks([x + 0.5 for x in range(len(columns))], columns)
+    axes.set_yticks([y + 0.5 for y in range(len(rows))], rows)
+    axes.xaxis.tick_top()
+    axes.tick_params(length=0)
+    for spine in axes.spines.values():
+        spine.set_visible(False)
+
+
+def _cell(axes: Axes, place: tuple[int, int], member: KvMember, most: int) -> None:
+    from matplotlib.colors import to_hex
+    from matplotlib.patches import Rectangle
+
+    x, y = place
+    cap = member.cap_tokens
+    share = (cap / most) ** 0.5 if cap else 0.0
+    light, dark = (0.91, 0.95, 0.98), (0.07, 0.38, 0.60)
+    red, green, blue = (a + share * (b - a) for a, b in zip(light, dark, strict=True))
+    fill = to_hex((red, green, blue))
+    axes.add_patch(
+        Rectangle(
+            (x + 0.02, y + 0.03),
+            0.96,
+            0.94,
+            facecolor=fill if cap else "white",
+            edgecolor=FAINT,
+            hatch=None if cap else "///",
+        )
+    )
+    ink = "white" if cap and share > 0.55 else INK
+    small = member.baseline is not None and f"baseline {score(member.baseline)}"
+    below = "at the floor" if member.verdict == "floor" else loss_words(member.loss)
+    box = None if cap else {"facecolor": "white", "edgecolor": "none", "pad": 1.5}
+    large = tokens(cap) if cap else "no cap"
+    for text, height, size, weight in (
+        (large, 0.3, 14, "bold"),
+        (small or "", 0.6, 9.5, "normal"),
+        (below, 0.82, 9.5, "normal"),
+    ):
+        axes.text(
+            x + 0.5,
+            y + height,
+            text,
+            ha="center",
+            va="center",
+            fontsize=size,
+            fontweight=weight,
+            color=ink,
+            bbox=box,
+        )
+
+
+def loss_words(loss: LossAt) -> str:
+    """Return ``lost at 1.5k [1.2k, >]``, or that it is not lost."""
+    low, high = (">" if end is None else token_label(end) for end in (loss.low, loss.high))
+    at = "not lost" if loss.tokens is None else f"lost at {token_label(loss.tokens)}"
+    return f"{at} [{low}, {high}]"

@@ -1,0 +1,179 @@
+"""The report's section on KV policies: caps, drops, memory and times of all policies of a model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from contextcliff_dagster.reporting.figures.kv_caps import plot_kv_caps
+from contextcliff_dagster.reporting.kv.costs import QUANTITY_NAMES, median_words
+from contextcliff_dagster.reporting.sections import (
+    Block,
+    Bracketed,
+    Bullets,
+    Cell,
+    Code,
+    DataTable,
+    Figure,
+    Paragraph,
+    Section,
+    Text,
+)
+from contextcliff_dagster.reporting.wording.number_format import level, score, tokens
+from contextcliff_dagster.store import slug
+
+if TYPE_CHECKING:
+    from contextcliff_dagster.analysis.comparison.kv_family import KvFamily, KvMember
+    from contextcliff_dagster.contracts.results import Comparison
+    from contextcliff_dagster.contracts.results.comparison import LossShift
+    from contextcliff_dagster.contracts.results.kv import KvComparison, KvCost, Quantity
+
+TITLE = "KV policies"
+
+
+def policy_sections(families: Sequence[KvFamily]) -> list[Section]:
+    """Return a section for each model with several KV policies; none without such."""
+    return [
+        Section([f"{TITLE}: ", Code(family.base)], _blocks(family), first=True)
+        for family in families
+    ]
+
+
+def _blocks(family: KvFamily) -> list[Block]:
+    file = Path(f"kv-policies-{slug(family.base)}.png")
+    alt = f"Safe cap of {family.base} by KV policy and budget"
+    compared = [(m, m.comparison) for m in family.members if m.comparison is not None]
+    blocks: list[Block] = [
+        Figure(file, alt, plot_kv_caps(family)),
+        Bullets([*(c.kv.sentence for _, c in compared if c.kv is not None), *control(family)]),
+        _drops(compared, level(family.tolerance)),
+    ]
+    windows = [c.kv for _, c in compared if c.kv is not None and len(c.kv.equal.windows) > 1]
+    if windows:
+        blocks.append(_drops_over_length(windows))
+    if costs := _costs(compared):
+        blocks.append(costs)
+    note = (
+        "Each policy on the same examples as what it is compared with. The document is pressed "
+        "before the question is known. Drops are scores of the whole cache less those of the "
+        "policy, with intervals over documents; a ratio below 1 means that the drop comes earlier."
+    )
+    return [*blocks, Paragraph(note)]
+
+
+def control(family: KvFamily) -> list[Text]:
+    """Return a sentence on the policies against `random`, the control, where it was measured."""
+    judged = [(m.kv.label, m.against_random) for m in family.members if m.against_random]
+    if not judged:
+        return []
+    better = [label for label, against in judged if against.better]
+    others = [
+        f"{label} ({against.difference:+.2f} [{against.ci_low:+.2f}, {against.ci_high:+.2f}])"
+        for label, against in judged
+        if not against.better
+    ]
+    words: list[Text] = ["random keeps entries by lot: it is the control."]
+    if better:
+        words.append(f"Better than random at the same budget: {', '.join(better)}.")
+    if others:
+        words.append(
+            Bracketed(
+                "Not shown to be better than random at the same budget (difference of the mean "
+                f"scores): {', '.join(others)}."
+            )
+        )
+    return words
+
+
+def _drops(compared: Sequence[tuple[KvMember, Comparison]], tolerance: str) -> DataTable:
+    rows: list[list[Cell]] = []
+    for member, comparison in compared:
+        overall = comparison.overall
+        caps = comparison.caps
+        drop = "not measured"
+        if overall.difference is not None and overall.ci_low is not None:
+            drop = f"{-overall.difference:+.2f} [{-(overall.ci_high or 0):+.2f}, "
+            drop += f"{-overall.ci_low:+.2f}]"
+        rows.append(
+            [
+                Code(member.kv.label),
+                comparison.n or 0,
+                score(overall.mean_b),
+                Bracketed(drop),
+                "none" if caps.ratio is None else f"x {caps.ratio:.2f}",
+                Bracketed(_ratio(comparison.loss_shift)),
+                Bracketed(_ratio(comparison.midpoint_shift)),
+                tokens(comparison.kv.equal.tokens if comparison.kv else None, "none"),
+            ]
+        )
+    columns: list[Text] = [
+        "policy",
+        "n",
+        "mean score",
+        "drop",
+        "cap",
+        f"length of a {tolerance} drop",
+        "midpoint",
+        "equal up to, tokens",
+    ]
+    return DataTable(columns, rows, "Against the whole cache, all lengths together.", right=())
+
+
+def _ratio(shift: LossShift | None) -> str:
+    if shift is None or (shift.ratio is None and shift.ci_low is None and shift.ci_high is None):
+        return "open"
+    low, high = (f"{end:.2f}" if end else "open" for end in (shift.ci_low, shift.ci_high))
+    return f"x {score(shift.ratio, '?')} [{low}, {high}]"
+
+
+def _drops_over_length(compared: Sequence[KvComparison]) -> DataTable:
+    windows = compared[0].equal.windows
+    columns: list[Text] = [
+        "policy",
+        *(f"{w.from_tokens:,} to {w.to_tokens:,} (n = {w.n_documents})" for w in windows),
+    ]
+    rows: list[list[Cell]] = [
+        [
+            Code(f"{kv.policy} {kv.budget:g}" if kv.budget != 1 else kv.policy),
+            *(f"{w.drop:+.2f}{' equal' if w.equal else ''}" for w in kv.equal.windows),
+        ]
+        for kv in compared
+        if len(kv.equal.windows) == len(windows)
+    ]
+    margin = compared[0].equal.margin
+    caption = f"Drop over length, tokens of the document; equal: below {margin:g} up to there."
+    return DataTable(columns, rows, caption, right=())
+
+
+def _costs(compared: Sequence[tuple[KvMember, Comparison]]) -> DataTable | None:
+    """Medians of the longest bin: what a policy saves where that matters most."""
+    rows: list[list[Cell]] = []
+    quantities = list(QUANTITY_NAMES)
+    span = ""
+    for member, comparison in compared:
+        costs = comparison.kv.costs if comparison.kv else ()
+        if not costs:
+            continue
+        last = costs[-1].bin
+        own = {cost.quantity: cost for cost in costs if cost.bin == last}
+        edges = next(iter(own.values()))
+        span = f"{edges.edge_low:,} to {edges.edge_high:,} tokens"
+        whole = Code(comparison.kv.policy_a) if comparison.kv else None
+        if all(row[0] != whole for row in rows):
+            rows.insert(0, [whole, *_medians(own, quantities, "a")])
+        rows.append([Code(member.kv.label), *_medians(own, quantities, "b")])
+    if not rows:
+        return None
+    columns: list[Text] = ["policy", *(QUANTITY_NAMES[name] for name in quantities)]
+    caption = f"Memory and times, medians of the documents of {span}."
+    return DataTable(columns, rows, caption, right=())
+
+
+def _medians(
+    own: Mapping[Quantity, KvCost], quantities: Sequence[Quantity], side: Literal["a", "b"]
+) -> list[Cell]:
+    return [
+        Bracketed(median_words(name, getattr(own[name], side) if name in own else None))
+        for name in quantities
+    ]
