@@ -97,7 +97,17 @@ def _installed() -> list[Finding]:
         known = version(name)
         advice = f"not installed; {use}, nothing else needs it"
         findings.append(Finding(name, "ok" if known else "note", known or advice))
-    return findings
+    return [*findings, _kvpress()]
+
+
+def _kvpress() -> Finding:
+    from contextcliff_dagster.inference.engines.kvpress.worker_process import kv_python, kv_versions
+
+    try:
+        return Finding("kvpress", "ok", f"{kv_versions('')['kvpress']}, {kv_python()}")
+    except EngineError:
+        use = "compresses KV caches (`make install-kv`), nothing else needs it"
+        return Finding("kvpress", "note", f"no environment of its own; {use}")
 
 
 def _engines_of_others() -> list[Finding]:

@@ -12,7 +12,8 @@ from contextcliff_dagster.inference.engines.open_engine import declared_identity
 from contextcliff_dagster.inference.ledger.campaigns import list_campaigns
 from contextcliff_dagster.inference.ledger.ledger import Ledger
 from contextcliff_dagster.inference.models.identity import Identity, differences
-from contextcliff_dagster.inference.models.models_file import ModelEntry
+from contextcliff_dagster.inference.models.kv_variants import parse_kv_variant
+from contextcliff_dagster.inference.models.models_file import ModelEntry, get_model
 
 SERVER_PREFIX = "server_"
 """Before the fields that are only known once the engine runs."""
@@ -104,6 +105,8 @@ def known_identity(
                 raise
             why_not = str(error)
     if recorded is None:
+        if parse_kv_variant(model):
+            get_model(model, entries)  # which says why its engine cannot be that
         raise StudyError(
             f"There is no model {model!r} in models.yaml, and no campaign has measured it; "
             f"there are {', '.join(sorted(entries))}."

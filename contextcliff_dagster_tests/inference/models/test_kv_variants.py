@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from contextcliff_dagster.contracts import StudyError
 from contextcliff_dagster.experiments.common.code_version import models_of
+from contextcliff_dagster.inference.execution.identity_check import known_identity
 from contextcliff_dagster.inference.models.kv_variants import (
     POLICIES,
     PRECISIONS,
@@ -113,6 +114,13 @@ class TestEntries:
     def test_what_cannot_be_is_refused_in_a_sentence(self, name: str, says: str) -> None:
         with pytest.raises(StudyError, match=says):
             get_model(name)
+
+    def test_identities_of_variants_are_compared_by_name(self) -> None:
+        models = load_models()
+        with pytest.raises(StudyError, match="its server decides"):
+            known_identity("gpt-4o-mini+snapkv@0.2", models, None)
+        with pytest.raises(StudyError, match="no campaign has measured it"):
+            known_identity("gpt-4o-mini-snapkv", models, None)
 
     def test_what_is_no_policy_is_refused(self) -> None:
         with pytest.raises(StudyError, match="no KV policy 'lru'; there are none, snapkv"):
