@@ -11,7 +11,9 @@ from contextcliff_dagster.defs.broken_studies import broken_study_asset
 from contextcliff_dagster.defs.database import database_asset
 from contextcliff_dagster.defs.executors.choice import chosen_executor
 from contextcliff_dagster.defs.resources import default_resources
-from contextcliff_dagster.defs.studies import StudyParts, study_parts
+from contextcliff_dagster.defs.studies import StudyParts, is_in_use, study_parts
+from contextcliff_dagster.defs.ui.token_ranges import with_token_ranges
+from contextcliff_dagster.store import Store
 from contextcliff_dagster.studies import BrokenStudy, Study, read_studies
 
 
@@ -19,14 +21,19 @@ from contextcliff_dagster.studies import BrokenStudy, Study, read_studies
 def defs() -> dg.Definitions:
     """One Definitions object, read when the code location loads.
 
-    A study that cannot be loaded is an asset that fails with the reason; the others go on.
+    A study that cannot be loaded is an asset that fails with the reason; the others go on. Shipped
+    examples that nobody has used are left out (`is_in_use`).
     """
     studies, broken = read_studies()
+    store = Store.default()
     parts: list[StudyParts] = []
     loaded: list[Study] = []
     for study in studies.values():
+        if not is_in_use(study, store):
+            continue
         try:
-            parts.append(study_parts(study))
+            made = study_parts(study)
+            parts.append(made._replace(assets=with_token_ranges(made.assets, study, store)))
             loaded.append(study)
         except Exception as error:  # a schedule that Dagster refuses, a prompt file that is gone
             broken.append(BrokenStudy(study.name, study.folder, f"Study {study.name!r}: {error}"))

@@ -22,6 +22,9 @@ from contextcliff_dagster_tests.support.requirements import require
 for _library in ("OPENBLAS", "MKL", "OMP"):
     os.environ.setdefault(f"{_library}_NUM_THREADS", "1")
 
+# The code location shows the shipped examples, which many tests launch.
+os.environ.setdefault("CONTEXTCLIFF_EXAMPLES", "1")
+
 # No test asks a model hub in the network; those of one on this machine say so.
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
@@ -53,6 +56,7 @@ _KEPT = {
     "CONTEXTCLIFF_REAL_DATA",
     "CONTEXTCLIFF_PROSE",
     "CONTEXTCLIFF_SCREENSHOTS",
+    "CONTEXTCLIFF_EXAMPLES",
     "CONTEXTCLIFF_LOG_TOOLS",
     "CONTEXTCLIFF_GATEWAY_TOOLS",
 }

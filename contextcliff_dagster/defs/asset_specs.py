@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -92,8 +93,21 @@ def run_config(study: Study, campaign: str, ops: Iterable[str], more: Config) ->
     return {"ops": {f"{group(study)}__{op}": {"config": values} for op, values in config.items()}}
 
 
+def key_prefix() -> list[str]:
+    """What the keys of all assets begin with: ``CONTEXTCLIFF_ASSET_PREFIX``, parts by ``/``.
+
+    Two code locations on one Dagster instance keep their assets apart by it.
+    """
+    return [part for part in os.environ.get("CONTEXTCLIFF_ASSET_PREFIX", "").split("/") if part]
+
+
 def asset_key(study: Study, name: str) -> dg.AssetKey:
-    return dg.AssetKey([study.name, name])
+    return dg.AssetKey([*study_prefix(study), name])
+
+
+def study_prefix(study: Study) -> list[str]:
+    """What the keys of the study's assets begin with."""
+    return [*key_prefix(), study.name]
 
 
 def described(
@@ -106,14 +120,20 @@ def described(
     table: Table | None = None,
     **more: Any,
 ) -> dict[str, Any]:
-    """Arguments that ``dg.asset`` and ``dg.AssetSpec`` share: key, group, owner, column schema."""
+    """Arguments that ``dg.asset`` and ``dg.AssetSpec`` share: key, group, owner, column schema.
+
+    Group, owners, tags and further kinds are those of the study's section `assets`, where it has
+    some.
+    """
+    shown = study.assets
     return {
         "key": asset_key(study, name),
         "description": description,
         "deps": [asset_key(study, dep) for dep in deps],
-        "group_name": group(study),
-        "owners": OWNERS,
-        "kinds": kinds,
+        "group_name": shown.group or group(study),
+        "owners": shown.owners or OWNERS,
+        "kinds": kinds | {*shown.kinds},
+        "tags": dict(shown.tags),
         "metadata": {"dagster/column_schema": column_schema(table)} if table else {},
         **more,
     }

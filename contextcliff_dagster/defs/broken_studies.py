@@ -6,7 +6,7 @@ import re
 
 import dagster as dg
 
-from contextcliff_dagster.defs.asset_specs import OWNERS
+from contextcliff_dagster.defs.asset_specs import OWNERS, key_prefix
 from contextcliff_dagster.studies import BrokenStudy
 
 
@@ -19,7 +19,7 @@ def broken_study_asset(broken: BrokenStudy, number: int) -> dg.AssetsDefinition:
 
     @dg.asset(
         name="study_file",
-        key_prefix=[f"{plain}_{number}" if plain != broken.name else plain],
+        key_prefix=[*key_prefix(), f"{plain}_{number}" if plain != broken.name else plain],
         group_name=plain,
         description=f"This study cannot be loaded. {broken.error}",
         metadata={"error": broken.error, "file": dg.MetadataValue.path(str(broken.path))},

@@ -13,7 +13,13 @@ import dagster as dg
 from dagster_duckdb import DuckDBResource
 
 from contextcliff_dagster.contracts import Table
-from contextcliff_dagster.defs.asset_specs import FOLLOW_RECORDS, OWNERS, asset_key, single_run
+from contextcliff_dagster.defs.asset_specs import (
+    FOLLOW_RECORDS,
+    OWNERS,
+    asset_key,
+    key_prefix,
+    single_run,
+)
 from contextcliff_dagster.defs.resources import StoreResource
 from contextcliff_dagster.defs.ui.rendering import table
 from contextcliff_dagster.experiments.length_profile.experiment import LENGTH_PROFILE
@@ -113,7 +119,7 @@ def database_asset(studies: Sequence[Study]) -> dg.AssetsDefinition:
 
     @single_run(
         dg.asset,
-        key=dg.AssetKey(["database"]),
+        key=dg.AssetKey([*key_prefix(), "database"]),
         deps=[
             asset_key(study, name)
             for study in studies

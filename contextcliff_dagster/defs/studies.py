@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple
@@ -27,7 +28,9 @@ from contextcliff_dagster.experiments.lookup import (
     measuring_assets,
     partitioned,
 )
+from contextcliff_dagster.store import Store
 from contextcliff_dagster.studies import Study
+from contextcliff_dagster.studies.study_paths import shipped_folder
 
 
 class StudyParts(NamedTuple):
@@ -37,6 +40,23 @@ class StudyParts(NamedTuple):
     jobs: Sequence[dg.UnresolvedAssetJobDefinition | dg.JobDefinition]
     schedules: Sequence[dg.ScheduleDefinition]
     sensors: Sequence[dg.SensorDefinition]
+
+
+EXAMPLES = "CONTEXTCLIFF_EXAMPLES"
+_ALWAYS = "reference"
+"""The shipped study that shows what a study is."""
+
+
+def is_in_use(study: Study, store: Store) -> bool:
+    """Whether the code location shows ``study``: the user's own, and `reference`.
+
+    Of the other shipped ones those that the store has something of, or all where
+    ``CONTEXTCLIFF_EXAMPLES`` is set to anything but 0.
+    """
+    if study.name == _ALWAYS or os.environ.get(EXAMPLES, "0") not in ("", "0"):
+        return True
+    shipped = study.folder == shipped_folder().resolve()
+    return not shipped or store.study_dir(study.name).is_dir()
 
 
 def study_parts(study: Study) -> StudyParts:
@@ -88,7 +108,9 @@ def study_jobs(study: Study) -> list[dg.UnresolvedAssetJobDefinition]:
                 *(measuring_assets(study, other) if other.name != experiment.name else ()),
             )
         ]
-        selection: dg.AssetSelection = dg.AssetSelection.groups(group(study))
+        selection: dg.AssetSelection = dg.AssetSelection.key_prefixes(
+            list(asset_key(study, "").path[:-1])
+        )
         if others:
             selection -= dg.AssetSelection.assets(*others)
         job = partial(dg.define_asset_job, selection=selection, tags=tags)

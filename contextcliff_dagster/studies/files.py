@@ -163,7 +163,7 @@ def measures(study: Study, recipe_hash: str | None = None) -> dict[str, Any]:
     Raises:
         StudyError: a prompt file is missing.
     """
-    words = study.model_dump(mode="json", exclude={"prompt", "description"})
+    words = study.model_dump(mode="json", exclude={"prompt", "description", "assets"})
     return {**words, "recipe": recipe_hash or study.recipe().hash}
 
 

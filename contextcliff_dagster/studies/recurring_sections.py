@@ -78,7 +78,7 @@ class SentinelSection(CronSection):
 
 
 class AlertsSection(Section):
-    """Who else is alerted when `no_shrink` fails (docs/regression.md)."""
+    """Who else is alerted when `no_shrink` or a run fails (docs/regression.md)."""
 
     webhook_env: str | None = Field(
         default=None,

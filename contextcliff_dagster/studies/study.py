@@ -24,6 +24,7 @@ from contextcliff_dagster.store import slug
 from contextcliff_dagster.studies import recurring_sections as recurring
 from contextcliff_dagster.studies import sections as parts
 from contextcliff_dagster.studies import study_paths
+from contextcliff_dagster.studies.assets_section import AssetsSection
 from contextcliff_dagster.studies.experiment_table import check_sections
 from contextcliff_dagster.studies.length_profile_keys import read_by_all
 from contextcliff_dagster.studies.sections import CorpusSection, Section, study_name
@@ -78,10 +79,10 @@ class Study(Section):
     schedule: recurring.ScheduleSection | None = None
     sentinel: recurring.SentinelSection | None = None
     alerts: recurring.AlertsSection = recurring.AlertsSection()
+    assets: AssetsSection = AssetsSection()
     track: TrackSection | None = None
 
-    # Where its file lies, from which its paths go.
-    _folder: Path = PrivateAttr(default_factory=Path.cwd)
+    _folder: Path = PrivateAttr(default_factory=Path.cwd)  # of its file, from which its paths go
     _leave: Leave = PrivateAttr(default=Leave())
 
     @model_validator(mode="wrap")

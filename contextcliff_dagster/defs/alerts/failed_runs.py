@@ -66,8 +66,8 @@ def failed_runs_sensor(studies: Sequence[Study]) -> dg.SensorDefinition:
                 break
             run = record.dagster_run
             name = _study_of(run)
-            if name is not None and name not in by_name:
-                continue  # another code location's
+            if _is_elsewhere(context, run) or (name is not None and name not in by_name):
+                continue
             errors: list[str] = []
             study = by_name[name] if name else None
             sent += bool(alert(study, store.open(), _alarm(context.instance, run), errors.append))
@@ -94,11 +94,19 @@ def _failed_since(instance: dg.DagsterInstance, since: datetime) -> Iterator[dg.
             yield record
 
 
+def _is_elsewhere(context: dg.SensorEvaluationContext, run: dg.DagsterRun) -> bool:
+    """Whether the run is another code location's, which alerts of it itself."""
+    here, there = context.code_location_origin, run.remote_job_origin
+    if here is None or there is None:
+        return False
+    return there.repository_origin.code_location_origin.location_name != here.location_name
+
+
 def _study_of(run: dg.DagsterRun) -> str | None:
     """The study of the run's tag or of the assets it was to make."""
     if name := run.tags.get("contextcliff/study"):
         return name
-    return next((key.path[0] for key in run.asset_selection or () if len(key.path) > 1), None)
+    return next((key.path[-2] for key in run.asset_selection or () if len(key.path) > 1), None)
 
 
 def _alarm(instance: dg.DagsterInstance, run: dg.DagsterRun) -> Alarm:

@@ -15,6 +15,7 @@ from contextcliff_dagster.defs.partitions import partition_key
 from contextcliff_dagster.defs.resources import CampaignConfig, Watch
 from contextcliff_dagster.defs.ui import calls
 from contextcliff_dagster.defs.ui.progress_log import Narrator
+from contextcliff_dagster.defs.ui.token_ranges import DIMENSION, range_of
 from contextcliff_dagster.experiments.common.experiment import Experiment, Rows
 from contextcliff_dagster.experiments.common.measurement import (
     Asked,
@@ -121,6 +122,8 @@ class Measuring:
             maybe_paid=run.ledger.maybe_paid(row["call_key"] for row in rows),
             progress=progress,
         )
+        if experiment.dimension == DIMENSION:
+            metadata["tokens"] = range_of(run.manifest.bins, cell)
         if self.config.why:
             metadata["round"] = self.config.why
         self.context.log_event(
