@@ -38,7 +38,16 @@ def foretell_wrong_answers(
     """One result for each predictor; p-values are Holm's over those that could be judged."""
     results = [_judge(matched, name, bins, settings) for name in _SIGN]
     adjusted = holm([one.p_value for one in results])
-    return [replace(one, p_value=p) for one, p in zip(results, adjusted, strict=True)]
+    level = 1.0 - settings.confidence
+    return [_called(one, p, level) for one, p in zip(results, adjusted, strict=True)]
+
+
+def _called(one: WrongAnswers, p_value: float | None, level: float) -> WrongAnswers:
+    """With the adjusted p-value, and whether p-value and interval both exclude chance."""
+    if p_value is None or one.ci_low is None or one.ci_high is None:
+        return one
+    certain = p_value <= level + 1e-9 and not one.ci_low <= 0.5 <= one.ci_high
+    return replace(one, p_value=p_value, foretells=certain)
 
 
 def _judge(

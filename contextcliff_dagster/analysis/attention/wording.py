@@ -15,7 +15,6 @@ if TYPE_CHECKING:
         WrongAnswers,
     )
 
-LEVEL = 0.05
 _NAMES: dict[Predictor, str] = {
     "entropy": "attention entropy",
     "evidence": "the share of attention on the evidence",
@@ -53,8 +52,8 @@ def _foretelling(one: WrongAnswers) -> str:
     if one.one_class_bins:
         bins = ", ".join(one.one_class_bins)
         left_out = f" Left out, with right or wrong answers alone: {bins}."
-    if one.p_value > LEVEL:
-        head = f"At equal length, {name} does not foretell a wrong answer"
+    if not one.foretells:
+        head = f"At equal length, {name} is not shown to foretell a wrong answer"
     else:
         side = _SIDES[one.predictor][0 if one.auc >= 0.5 else 1]
         head = f"At equal length, wrong answers have {side} than right ones"

@@ -48,6 +48,7 @@ class WrongAnswers:
     ci_low: Annotated[Share | None, "lower limit of the AUC"]
     ci_high: Annotated[Share | None, "upper limit of the AUC"]
     p_value: Annotated[Probability | None, "of an AUC of .5, by permutation within bins; Holm's"]
+    foretells: Annotated[bool | None, "p at the level of the interval, which has no .5 inside"]
     refused_because: Annotated[str | None, "why there is no AUC, a clause"]
 
 

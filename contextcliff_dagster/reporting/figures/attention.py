@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 Number = float | None
 _LEFT, _RIGHT, _APART = 0.62, 0.25, 0.62
-_HEAD, _NAME, _TITLE, _TALL, _FOOT = 0.58, 0.34, 0.56, 2.6, 0.66
+_HEAD, _NAME, _TITLE, _TALL, _FOOT = 0.58, 0.34, 0.74, 2.6, 0.66
 _BLOCK = _NAME + _TITLE + _TALL + _FOOT
 _LETTERS = 60
 
@@ -150,18 +150,17 @@ def _draw(axes: Axes, content: Panel) -> None:
     axes.tick_params(labelsize=9)
     axes.grid(axis="y")
     axes.set_xlabel("tokens of the document", fontsize=9.5)
-    axes.set_title(content.title, fontsize=10.5, pad=21)
+    axes.set_title(content.title, fontsize=10.5, pad=34)
     low, high = axes.get_xlim()
     if content.cap is not None and low <= content.cap <= high:
         axes.axvline(content.cap, color=INK, lw=1.3, ls=(0, (4, 2)), zorder=1.5)
-        right = content.cap < low * (high / low) ** 0.75  # where the score has fallen
         axes.annotate(
             f"safe cap {tokens(content.cap)}",
-            (content.cap, 1.0),
-            xytext=(4 if right else -4, 0),
+            (content.cap, axes.get_ylim()[1]),
+            xytext=(0, 1),
             textcoords="offset points",
-            ha="left" if right else "right",
-            va="top",
+            ha="center",
+            va="bottom",
             fontsize=8.5,
             color=INK,
         )
@@ -170,7 +169,7 @@ def _draw(axes: Axes, content: Panel) -> None:
     axes.legend(
         *axes.get_legend_handles_labels(),
         loc="lower left",
-        bbox_to_anchor=(-0.02, 0.985),
+        bbox_to_anchor=(-0.02, 1.05),
         ncols=len(content.series),
         fontsize=8.5,
         handlelength=1.5,

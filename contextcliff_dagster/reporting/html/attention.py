@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 SCRIPT = "attention.js"
 """Of ``assets``: hints and arrow keys for the figures."""
-_HEIGHT, _TOP = 320.0, 40.0
+_HEIGHT, _TOP = 326.0, 46.0
 _FOOT = _HEIGHT - 46
 
 
@@ -94,12 +94,13 @@ def _drawing(panel: Panel) -> str:
     axis = "document length in tokens, log scale"
     parts.append(f'<text x="{RIGHT:g}" y="{_HEIGHT - 4:g}" text-anchor="end">{axis}</text></g>')
     if panel.cap is not None and low <= panel.cap <= high:
-        at, right = x(panel.cap), x(panel.cap) < RIGHT - 100
-        end = "start" if right else "end"
-        parts.append(f'<g class="m4"><path class="cap" d="M{at:.1f} {_FOOT + 4:g}V{_TOP - 8:g}"/>')
+        at, words = x(panel.cap), f"cap {tokens(panel.cap)}"
+        half = 3.6 * len(words)
+        middle = min(max(at, LEFT + half), RIGHT - half)
+        parts.append(f'<g class="m4"><path class="cap" d="M{at:.1f} {_FOOT + 4:g}V{_TOP - 2:g}"/>')
         parts.append(
-            f'<text class="name" x="{at + (5 if right else -5):.1f}" y="{_TOP + 10:g}" '
-            f'text-anchor="{end}">cap {tokens(panel.cap)}</text></g>'
+            f'<text class="name" x="{middle:.1f}" y="{_TOP - 5:g}" text-anchor="middle">{words}'
+            "</text></g>"
         )
     at = LEFT + 6
     for row, series in enumerate(panel.series):

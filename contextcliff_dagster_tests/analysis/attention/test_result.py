@@ -71,8 +71,8 @@ def test_entropy_that_differs_at_equal_length_foretells() -> None:
 def test_entropy_that_only_grows_with_length_foretells_nothing() -> None:
     result = _judge(Planted(), seed=4)
     assert [one.p_value > 0.05 for one in result.wrong_answers if one.p_value] == [True, True]
-    assert "does not foretell" in result.says[0]
-    assert "does not foretell" in result.says[1]
+    assert "is not shown to foretell" in result.says[0]
+    assert "is not shown to foretell" in result.says[1]
     assert result.threshold is not None
     assert not result.threshold.supported
 
