@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 EQUAL_MARGIN = 0.1
 LEAST_DOCUMENTS = 50
 """With fewer, a margin of 0.1 is not excluded even where no answer changed."""
-MOST_WINDOWS = 10
+MOST_WINDOWS = 5
+"""More documents make the windows larger: smaller drops are then set apart from the margin."""
 _BETA = 0.005
 _GRID = 21
 
