@@ -1,7 +1,8 @@
 """KV policies in figures: what they cost and save, and how often the claim of equal score errs.
 
     python benchmarks/kv.py statistics [--simulations 2000]
-    python benchmarks/kv.py policies [--model reference-short] [--documents 40] [--out DIR]
+    python benchmarks/kv.py policies [--model reference-short] [--policies snapkv random]
+        [--documents 40] [--out DIR]
 
 `statistics`: how often "at equal score up to Y tokens" is wrong, on planted drops, and how often it
 is made where nothing changed. `policies` needs `make install-kv`: kept entries against the budget,
@@ -13,7 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -82,8 +83,8 @@ def statistics(simulations: int) -> None:
                 )
 
 
-def policies(model: str, documents: int, out: Path | None) -> None:
-    """Measure every policy at 50% and print what it keeps, costs and saves."""
+def policies(model: str, named: Sequence[str], documents: int, out: Path | None) -> None:
+    """Measure policies at 50% and print what each keeps, costs and saves."""
     from contextcliff_dagster.analysis.comparison.comparison import Measured, compare
     from contextcliff_dagster.analysis.comparison.kv_family import kv_family
     from contextcliff_dagster.contracts.results.kv import KvPolicy
@@ -93,7 +94,7 @@ def policies(model: str, documents: int, out: Path | None) -> None:
     from contextcliff_dagster.store import Store
     from contextcliff_dagster.studies import load_studies
 
-    names = [f"{model}+none", *(f"{model}+{policy}@0.5" for policy in POLICIES)]
+    names = [f"{model}+none", *(f"{model}+{policy}@0.5" for policy in named)]
     study = load_studies()["quick"].with_models(names).with_samples(-(-documents // 5))
     with tempfile.TemporaryDirectory() as folder:
         store = Store(out or Path(folder))
@@ -130,11 +131,10 @@ def policies(model: str, documents: int, out: Path | None) -> None:
             f"{member.kv.label:<24} {overall.mean_b:>5.2f} {drop:>22} {kv.saved_share:>6.0%} "
             f"{press:>9.1f} {decode:>9.1f}"
         )
-    random, snapkv = (
-        next(one for one in sides if one.kv and one.kv.policy == policy)
-        for policy in ("random", "snapkv")
-    )
-    print(compare(random, snapkv, bins, study.analysis_settings()).sentence)
+    chosen = {one.kv.policy: one for one in sides if one.kv}
+    if {"random", "snapkv"} <= set(chosen):
+        pair = chosen["random"], chosen["snapkv"]
+        print(compare(*pair, bins, study.analysis_settings()).sentence)
 
 
 def main() -> None:
@@ -144,13 +144,14 @@ def main() -> None:
     simulated.add_argument("--simulations", type=int, default=2_000)
     measured = parts.add_parser("policies")
     measured.add_argument("--model", default="reference-short")
+    measured.add_argument("--policies", nargs="+", default=POLICIES)
     measured.add_argument("--documents", type=int, default=40)
     measured.add_argument("--out", type=Path, help="store to keep the answers in")
     given = parser.parse_args()
     if given.part == "statistics":
         statistics(given.simulations)
     else:
-        policies(given.model, given.documents, given.out)
+        policies(given.model, given.policies, given.documents, given.out)
 
 
 if __name__ == "__main__":

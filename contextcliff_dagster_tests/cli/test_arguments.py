@@ -59,6 +59,7 @@ def test_without_arguments_shows_help() -> None:
             "--model gpt-4o-mini --kv_policy SnapKV --kv_budget .5",
             ["gpt-4o-mini", "its server decides"],
         ),
+        ("profile quick --kv_policy= --kv_budget 0.5", ["--kv_policy", "empty"]),
         ("--kv_policy q4_0", ["reference-short+q4_0", "llamacpp"]),
         ("profile --model gpt-17", ["gpt-17", "Qwen2.5-7B", "reference-short"]),
         ("profile --task poetry", ["poetry", "lookup, two_hop", "multi_hop_qa"]),

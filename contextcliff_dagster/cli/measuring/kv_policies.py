@@ -20,9 +20,10 @@ if TYPE_CHECKING:
 
 
 def _names(ctx: click.Context, param: click.Parameter, value: Sequence[str]) -> tuple[str, ...]:
-    return tuple(
-        dict.fromkeys(n for text in value for name in text.split(",") if (n := name.strip()))
-    )
+    names = [name.strip() for text in value for name in text.split(",")]
+    if not all(names):  # an unset variable of a script's must not come to mean no policy
+        raise click.BadParameter("A name is empty; write a policy, or leave it out.", ctx, param)
+    return tuple(dict.fromkeys(names))
 
 
 def _budgets(ctx: click.Context, param: click.Parameter, value: Sequence[str]) -> Any:
