@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 EQUAL_MARGIN = 0.1
 LEAST_DOCUMENTS = 50
-"""With fewer, a margin of 0.1 is not excluded even where no answer changed."""
+"""With fewer than 39, a drop of 0.1 is not excluded even where no answer changed."""
 MOST_WINDOWS = 5
 """More documents make the windows larger: smaller drops are then set apart from the margin."""
 _BETA = 0.005
