@@ -25,8 +25,9 @@ from contextcliff_dagster.defs.ui.rendering import table
 from contextcliff_dagster.experiments.length_profile.experiment import LENGTH_PROFILE
 from contextcliff_dagster.experiments.lookup import all_experiments, asked_experiments
 from contextcliff_dagster.private_files import make_folder, private_umask
-from contextcliff_dagster.store import read_result
+from contextcliff_dagster.store import Store, read_result
 from contextcliff_dagster.studies import Study
+from contextcliff_dagster.studies.retired import retired_studies
 
 _DUCKDB_TYPES = {
     "string": "VARCHAR",
@@ -68,7 +69,7 @@ RESULT_TABLES = {
 
 
 def view_sql(declared: Table, root: Path) -> str:
-    """A view over every study's files of one table, empty while there are none.
+    """A view over every study's files of one table but the retired; empty while there are none.
 
     The columns are in the files themselves, so the hive parts of the paths are not read: these
     hold slugs, the columns the names.
@@ -87,16 +88,22 @@ def view_sql(declared: Table, root: Path) -> str:
             f"SELECT {columns} FROM ({source} UNION ALL BY NAME SELECT * FROM "
             f"read_parquet('{quoted}', hive_partitioning = false, union_by_name = true))"
         )
+        if names := retired_studies(Store(root)):
+            literals = ", ".join("'" + name.replace("'", "''") + "'" for name in names)
+            source += f" WHERE study NOT IN ({literals})"
     return f"CREATE OR REPLACE VIEW {declared.name} AS {source}"
 
 
 def result_rows(root: Path) -> dict[str, list[list[Any]]]:
-    """Rows of each of `RESULT_TABLES` out of every ``cliffs.json`` of the store."""
+    """Rows of each of `RESULT_TABLES` out of the ``cliffs.json`` of all studies but the retired."""
     from contextcliff_dagster.contracts.results import Cliffs, to_json
 
     rows: dict[str, list[list[Any]]] = {name: [] for name in RESULT_TABLES}
+    retired = retired_studies(Store(root))
     for path in sorted(root.glob("*/profiles/*/*/cliffs.json")):
         result = to_json(read_result(path, Cliffs))
+        if result["study"] in retired:
+            continue
         of = {name: result[name] for name in ("study", "campaign", "model")}
         cliff = result["cliff"] and result["cliff"]["location_tokens"]
         method = result["method_version"] or "1"

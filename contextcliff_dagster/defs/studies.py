@@ -30,6 +30,7 @@ from contextcliff_dagster.experiments.lookup import (
 )
 from contextcliff_dagster.store import Store
 from contextcliff_dagster.studies import Study
+from contextcliff_dagster.studies.retired import is_retired
 from contextcliff_dagster.studies.study_paths import shipped_folder
 
 
@@ -48,11 +49,13 @@ _ALWAYS = "reference"
 
 
 def is_in_use(study: Study, store: Store) -> bool:
-    """Whether the code location shows ``study``: the user's own, and `reference`.
+    """Whether the code location shows ``study``: the user's own, and `reference`; no retired one.
 
     Of the other shipped ones those that the store has something of, or all where
     ``CONTEXTCLIFF_EXAMPLES`` is set to anything but 0.
     """
+    if is_retired(store, study.name):
+        return False
     if study.name == _ALWAYS or os.environ.get(EXAMPLES, "0") not in ("", "0"):
         return True
     shipped = study.folder == shipped_folder().resolve()

@@ -132,13 +132,22 @@ def _where_from(known: Known) -> str:
     return f"{known.model}: as declared, and as recorded by {measured}."
 
 
-@click.command()
+@click.group(invoke_without_command=True)
 @common_options
-def studies(as_json: bool) -> None:
-    """List the studies that can be profiled."""
+@click.pass_context
+def studies(ctx: click.Context, as_json: bool) -> None:
+    """List the studies that can be profiled, or retire one."""
+    if ctx.invoked_subcommand is None:
+        _list_studies(as_json)
+
+
+def _list_studies(as_json: bool) -> None:
     from contextcliff_dagster.studies import read_studies
+    from contextcliff_dagster.studies.retired import retired_studies
 
     known, broken = read_studies()
+    retired = retired_studies(Store.default())
+    known = {name: study for name, study in known.items() if name not in retired}
     for one in broken:
         say(f"Warning: study {one.name!r} cannot be loaded. {one.error}")
     if as_json:
@@ -160,6 +169,24 @@ def studies(as_json: bool) -> None:
             (name, corpus, study.task or several or "any", sizes, models, study.description)
         )
     print_table(("STUDY", "CORPUS", "TASK", "BINS x SAMPLES", "MODELS", "DESCRIPTION"), rows)
+    if retired:
+        click.echo(f"\nRetired: {', '.join(retired)} (`contextcliff studies retire --undo STUDY`).")
+
+
+@studies.command("retire", short_help="Show a study no longer; its results stay.")
+@click.argument("study")
+@click.option("--undo", is_flag=True, help="Show it again.")
+@common_options
+def studies_retire(study: str, undo: bool, as_json: bool) -> None:
+    """Leave STUDY, also one whose file is gone, out of this list, the Dagster UI and the database.
+
+    Its calls, results and file stay where they are, and `--undo` shows it again.
+    """
+    from contextcliff_dagster.studies.retired import bring_back, retire
+
+    (bring_back if undo else retire)(Store.default(), study)
+    text = f"Study {study} is {'shown again' if undo else 'retired'}."
+    print_either({"study": study, "retired": not undo}, text, as_json=as_json)
 
 
 @click.command()
