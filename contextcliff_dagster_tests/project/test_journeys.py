@@ -62,6 +62,7 @@ NOT_RUN = {
     "profile --model reference-long --kv_policy snapkv --kv_budget 0.2": "needs `make install-kv`; "
     "see the tests marked kv",
     "profile quick --kv_policy snapkv,random --kv_budget 0.5,0.2": "likewise",
+    "profile --kv_policy snapkv --kv_budget 0.2": "likewise",
     "--data questions.jsonl --model reference-long --kv_policy H2O --kv_budget 0.5 --task lookup": (
         "likewise"
     ),
