@@ -108,9 +108,14 @@ def with_more(
     """Return the study with what is to be asked next to its curve; its kept definition stays.
 
     Raises:
-        StudyError: it is to be measured in rounds, which ask the curve alone.
+        StudyError: it is to be measured in rounds, which ask the curve alone; it has no curve.
     """
     for name, given in (("controls", controls), ("attention", attention)):
+        if given and not chosen.has_corpus:
+            raise StudyError(
+                f"--{name} goes with a length profile, which study {chosen.name!r} has none of; "
+                "leave it out, or name a study with a corpus."
+            )
         if in_rounds and given:
             raise StudyError(
                 f"--{name} goes with a whole measurement, not with its rounds; leave out "

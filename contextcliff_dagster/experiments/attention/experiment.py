@@ -55,6 +55,9 @@ class Attention(Experiment):
     def asset_names(self, step: str) -> tuple[str, ...]:
         return (self.name,) if step == "predictions" else ()
 
+    def is_asked(self, study: Study) -> bool:
+        return study.has_corpus and super().is_asked(study)
+
     def cells(self, study: Study) -> tuple[str, ...]:
         return study.bin_keys
 

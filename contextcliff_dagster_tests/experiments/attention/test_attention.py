@@ -141,6 +141,16 @@ def test_models_that_show_no_attention_are_named_and_not_asked(
     ]
 
 
+@pytest.mark.parametrize("study", ["utilization-quick", "quick --pilot 2"])
+def test_the_option_is_refused_where_there_is_no_whole_curve(
+    study: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["profile", *study.split(), "--attention"]) == 2
+    said = capsys.readouterr().err
+    assert "--attention goes with a" in said
+    assert said.count("\n") == 1
+
+
 def test_a_measurement_that_is_none_makes_no_record(watched: Study, store: Store) -> None:
     row = dict.fromkeys(ATTENTION_RECORDS.column_names)
     row |= {"no_answer": None, "prompt_tokens": 9}

@@ -1,0 +1,112 @@
+"""What attention of the last token costs: time and memory of a prompt read with it and without.
+
+``python -m benchmarks.attention [--weights FILE_OR_FOLDER] [--dtype T] [--lengths 1000 4000]``
+prints a line for each length. Each prompt is read in a process of its own, so that the peak of its
+memory is its own; of so many ``--rounds`` the medians. CPU time is less disturbed by other load of
+the machine than wall time. Without ``--weights``: the reference models, in the built-in runtime.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import resource
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from statistics import median
+
+from contextcliff_dagster.inference.engines.base import Decoding
+from contextcliff_dagster.inference.engines.open_engine import open_engine
+from contextcliff_dagster.inference.execution.single_request import ask
+from contextcliff_dagster.inference.models.models_file import ModelEntry
+from contextcliff_dagster.inference.requests.recipe import Prompt, Recipe
+from contextcliff_dagster.inference.requests.shared_document import SharedText
+
+SENTENCE = "Item 417 of the ledger went to the harbour on a Tuesday morning. "
+
+
+def entry_of(model: str, dtype: str, window: int) -> ModelEntry:
+    """A reference model by its name, else weights for transformers."""
+    fields = {"name": "measured", "weights": model, "dtype": dtype, "engine": "transformers"}
+    if model.startswith("reference-"):
+        fields = {"name": model, "engine": "reference"}
+    else:
+        fields["window_tokens"] = window
+    return ModelEntry.model_validate(fields)
+
+
+async def read_once(model: str, dtype: str, tokens: int, attention: bool) -> dict[str, float]:
+    """Seconds, CPU seconds and peak of memory in MB of one prompt of about so many tokens."""
+    engine = open_engine(entry_of(model, dtype, tokens + 1_000))
+    await engine.start()
+
+    def prompt(sentences: int) -> Prompt:
+        recipe = Recipe("completion", template="{document}{question}")
+        made = recipe.render(SharedText(SENTENCE * sentences), "Where did item 417 go?")
+        return replace(made, evidence=((0, len(SENTENCE)), (200, 260)))
+
+    async def count(of: Prompt) -> int:
+        counted = await engine.count_prompt_tokens(of)
+        assert counted is not None
+        return counted.tokens
+
+    a_sentence = (await count(prompt(11)) - await count(prompt(1))) / 10
+    await ask(engine, prompt(2), Decoding(1, attention=attention))
+    whole = prompt(round(tokens / a_sentence))
+    before = peak_mb()
+    wall, cpu = time.perf_counter(), time.process_time()
+    await ask(engine, whole, Decoding(1, attention=attention))
+    wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+    after = peak_mb()
+    found = {"tokens": await count(whole), "wall_s": wall, "cpu_s": cpu, "mb": after - before}
+    await engine.stop()
+    return found
+
+
+def peak_mb() -> float:
+    """The most memory that this process has had."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def measured(arguments: argparse.Namespace, model: str, tokens: int) -> str:
+    """One line: medians without and with attention, and what it adds."""
+    of: dict[bool, list[dict[str, float]]] = {False: [], True: []}
+    for _ in range(arguments.rounds):
+        for attention in (False, True):
+            one = [model, arguments.dtype, str(tokens), str(int(attention))]
+            command = [sys.executable, "-m", "benchmarks.attention", "--one", *one]
+            done = subprocess.run(command, capture_output=True, text=True, check=True)
+            of[attention].append(json.loads(done.stdout.splitlines()[-1]))
+    cells = [f"{of[True][0]['tokens']:,.0f}"]
+    for name, digits in (("wall_s", 2), ("cpu_s", 2), ("mb", 0)):
+        plain, shown = (median(row[name] for row in of[kind]) for kind in (False, True))
+        adds = f"{shown - plain:+,.0f}" if name == "mb" else f"x{shown / plain:.2f}"
+        cells.append(f"{plain:,.{digits}f} -> {shown:,.{digits}f} ({adds})")
+    return f"| {model.rpartition('/')[2]} {arguments.dtype} | {' | '.join(cells)} |"
+
+
+def main() -> None:
+    """See the module's docstring."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--weights", action="append", default=[])
+    parser.add_argument("--dtype", default="float32")
+    parser.add_argument("--lengths", type=int, nargs="+", default=[1_000, 4_000])
+    parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--one", nargs=4, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.one:
+        model, dtype, tokens, attention = arguments.one
+        print(json.dumps(asyncio.run(read_once(model, dtype, int(tokens), attention == "1"))))
+        return
+    print("| model | tokens | wall s | CPU s | peak MB above the loaded model |")
+    print("|---|--:|--:|--:|--:|")
+    for model in arguments.weights or ["reference-short", "reference-long"]:
+        for tokens in arguments.lengths:
+            print(measured(arguments, model, tokens), flush=True)
+
+
+if __name__ == "__main__":
+    main()
