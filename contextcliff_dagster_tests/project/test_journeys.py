@@ -112,6 +112,7 @@ MORE = {
     "profile reference-two-hop": "--samples-per-bin 2",
     "profile --model Qwen2.5-7B --task multi_hop_qa": "--samples-per-bin 2",
     "profile --dataset python-source --model my-model": "--samples-per-bin 1",
+    "visibility grid toy --model my-model": "--num-steps 1",
     "visibility grid digits friedman --runs 144 --model my-model": "--num-steps 1 --seeds 1",
     "visibility grid toy --levels task=hidden,placebo,shown --levels base=last,best --seeds 10 "
     "--model my-model": "--num-steps 1 --seeds 2",
@@ -210,7 +211,7 @@ def _pages() -> list[object]:
     for page in PAGES:
         name = page.relative_to(CHECKOUT).as_posix()
         if any(not only_named(c) and line_of(c) not in NOT_RUN for c in commands_of(page)):
-            marks = [pytest.mark.slow, pytest.mark.timeout(900)] if name in SLOW else []
+            marks = [pytest.mark.timeout(900), *([pytest.mark.slow] if name in SLOW else [])]
             found.append(pytest.param(page, id=name, marks=marks))
     return found
 
