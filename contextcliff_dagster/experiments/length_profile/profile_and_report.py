@@ -256,10 +256,8 @@ def _runs(run: StudyRun, identity: str | None) -> bool:
     """Whether a living process has claimed calls of the model with this serving identity."""
     from contextcliff_dagster.inference.requests.call_plan import plan_calls
 
-    study, everything = run.study, run.manifest.examples.num_rows
-    planned = plan_calls(
-        run.manifest, identity or "", study.recipe(), run.campaign, study.bin_keys, everything
-    )
+    asked = run.study.recipe(), run.campaign, run.study.bin_keys, EVERYTHING
+    planned = plan_calls(run.manifest, identity or "", *asked)
     owners = run.ledger.claimed(call.call_key for call in planned).values()
     return not all(map(run.ledger.release_dead, set(owners)))
 
