@@ -15,7 +15,7 @@ from contextcliff_dagster.contracts.results.fields import (
     Unit,
 )
 
-Quantity = Literal["kv_bytes", "kv_prefill_ms", "kv_press_ms", "kv_ttft_ms", "kv_decode_ms"]
+Quantity = Literal["kv_bytes", "kv_prefill_ms", "kv_press_ms", "kv_question_ms", "kv_decode_ms"]
 Measure = Annotated[float, Unit("bytes or ms", 0)]
 
 UNPRESSED = "unpressed"
@@ -78,8 +78,8 @@ class KvCost:
 
     quantity: Annotated[
         Quantity,
-        "memory of the kept entries; time to read the document, to choose entries, to the first "
-        "token of the answer, for each further one",
+        "memory of the kept entries; time to read the document, to choose entries, to read "
+        "the question up to the first token of the answer, for each further one",
     ]
     bin: Annotated[str, "length bin"]
     edge_low: Annotated[Tokens, "first length of the bin"]

@@ -22,7 +22,7 @@ QUANTITY_NAMES: dict[Quantity, str] = {
     "kv_bytes": "cache",
     "kv_prefill_ms": "reading the document",
     "kv_press_ms": "choosing entries",
-    "kv_ttft_ms": "first token",
+    "kv_question_ms": "question to first token",
     "kv_decode_ms": "each further token",
 }
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from contextcliff_dagster.contracts import Verdict
 from contextcliff_dagster.reporting.figures.kv_caps import plot_kv_caps
 from contextcliff_dagster.reporting.kv.costs import QUANTITY_NAMES, median_words
 from contextcliff_dagster.reporting.sections import (
@@ -46,7 +47,7 @@ def _blocks(family: KvFamily) -> list[Block]:
     compared = [(m, m.comparison) for m in family.members if m.comparison is not None]
     blocks: list[Block] = [
         Figure(file, alt, plot_kv_caps(family)),
-        Bullets([*(c.kv.sentence for _, c in compared if c.kv is not None), *control(family)]),
+        Bullets([*claims([(m, c.kv) for m, c in compared if c.kv is not None]), *control(family)]),
         _drops(compared, level(family.tolerance)),
     ]
     windows = [c.kv for _, c in compared if c.kv is not None and len(c.kv.equal.windows) > 1]
@@ -60,6 +61,23 @@ def _blocks(family: KvFamily) -> list[Block]:
         "policy, with intervals over documents; a ratio below 1 means that the drop comes earlier."
     )
     return [*blocks, Paragraph(note)]
+
+
+def claims(compared: Sequence[tuple[KvMember, KvComparison]]) -> list[Text]:
+    """Return a sentence on each policy that is shown to be equal, and one on all others."""
+    others = [
+        member.kv.label + ("" if kv.saved_share is None else f" (saves {kv.saved_share:.0%})")
+        for member, kv in compared
+        if kv.equal.tokens is None
+    ]
+    words: list[Text] = [kv.sentence for _, kv in compared if kv.equal.tokens is not None]
+    if others:
+        equal = compared[0][1].equal
+        words.append(
+            f"No length is shown to be equal (mean drop below {equal.margin:g} in every length "
+            f"window, {level(equal.confidence)} confidence) for {', '.join(others)}."
+        )
+    return words
 
 
 def control(family: KvFamily) -> list[Text]:
@@ -102,8 +120,8 @@ def _drops(compared: Sequence[tuple[KvMember, Comparison]], tolerance: str) -> D
                 score(overall.mean_b),
                 Bracketed(drop),
                 "none" if caps.ratio is None else f"x {caps.ratio:.2f}",
-                Bracketed(_ratio(comparison.loss_shift)),
-                Bracketed(_ratio(comparison.midpoint_shift)),
+                Bracketed(_moved(member, comparison.loss_shift)),
+                Bracketed(_moved(member, comparison.midpoint_shift)),
                 tokens(comparison.kv.equal.tokens if comparison.kv else None, "none"),
             ]
         )
@@ -120,8 +138,10 @@ def _drops(compared: Sequence[tuple[KvMember, Comparison]], tolerance: str) -> D
     return DataTable(columns, rows, "Against the whole cache, all lengths together.", right=())
 
 
-def _ratio(shift: LossShift | None) -> str:
-    if shift is None or (shift.ratio is None and shift.ci_low is None and shift.ci_high is None):
+def _moved(member: KvMember, shift: LossShift | None) -> str:
+    if member.verdict == Verdict.FLOOR.value:
+        return "at the floor"
+    if shift is None or (shift.ci_low is None and shift.ci_high is None):
         return "open"
     low, high = (f"{end:.2f}" if end else "open" for end in (shift.ci_low, shift.ci_high))
     return f"x {score(shift.ratio, '?')} [{low}, {high}]"

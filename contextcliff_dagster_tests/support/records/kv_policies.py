@@ -34,7 +34,7 @@ def measured(kv: KvPolicy, curve: Curve) -> Measured:
             "kv_bytes": 2_000 * kv.budget * n,
             "kv_prefill_ms": 0.2 * n,
             "kv_press_ms": 3.0,
-            "kv_ttft_ms": 5.0 + 0.2 * n,
+            "kv_question_ms": 5.0 + 0.2 * n,
             "kv_decode_ms": 10.0 + 0.001 * kv.budget * n,
         }
         for n in records["length_tokens"]

@@ -177,6 +177,7 @@ class Worker:
             extra["kv_peak_bytes"] = read.peak_bytes
             if window:
                 extra["kv_window"] = window
+        asked = time.perf_counter()
         tokens: list[int] = []
         shown, times = "", [started]
         for token in self._tokens(ids[end:], end, cache):
@@ -194,6 +195,7 @@ class Worker:
             if len(tokens) == most:
                 break
         extra["kv_ttft_ms"] = 1e3 * (times[1] - started)
+        extra["kv_question_ms"] = 1e3 * (times[1] - asked)
         if len(times) > 2:
             extra["kv_decode_ms"] = 1e3 * (times[-1] - times[1]) / (len(times) - 2)
         extra["kv_peak_bytes"] = max(extra["kv_peak_bytes"], self._peak_bytes())
