@@ -9,6 +9,7 @@ import struct
 from collections import Counter
 
 import dagster as dg
+import pyarrow.parquet as pq
 import pytest
 
 from contextcliff_dagster.contracts import EVAL_RECORDS, PREDICTIONS, StoreError
@@ -149,7 +150,8 @@ def test_an_identical_rerun_turns_nothing_stale_and_a_new_sample_does(
 def test_a_damaged_manifest_stops_the_chain_with_a_sentence(
     run: Run, prepared: None, store: Store
 ) -> None:
-    path = store.manifest_dir("tiny") / "manifest.json"
-    path.write_text(path.read_text().replace("937", "738", 1).replace("SKU", "SUK", 1))
+    path = store.manifest_dir("tiny") / "examples.parquet"
+    examples = pq.read_table(path)
+    pq.write_table(examples.slice(1), path)
     with pytest.raises(StoreError, match="damaged"):
         run("predictions")

@@ -84,6 +84,7 @@ OWN: dict[str, tuple[Mapping[str, Any], set[str]]] = {
     "schedule": ({"schedule": {"cron": "0 4 * * 1"}}, set()),
     "sentinel": ({"sentinel": {"cron": "0 4 * * *"}}, set()),
     "alerts": ({"alerts": {"webhook_env": "HOOK"}}, set()),
+    "assets": ({"assets": {"group": "team", "tags": {"a": "b"}}}, set()),
     "track": ({"track": "wandb"}, set()),
 }
 """Key -> the edit, and the assets whose own code version changes with it."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime
 from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
@@ -85,7 +84,7 @@ NOT_RUN = {
 
 REPLACED = {
     "STUDY": "quick",
-    "--campaign NAME": "--campaign {today}",
+    "--campaign NAME": "--campaign {campaign}",
     "report NAME": "report quick",
     "http://127.0.0.1:8000/v1": "{url}",
     "OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:4318": "OTEL_TRACES_EXPORTER=none",
@@ -232,21 +231,27 @@ def test_a_reader_can_type_what_a_page_prints(
         line = line_of(command)
         if line in NOT_RUN or only_named(command):
             continue
-        ended = call(*_arguments(command, url), env={**variables, **_variables(command, url)})
+        arguments = _arguments(command, url, _campaign(variables))
+        ended = call(*arguments, env={**variables, **_variables(command, url)})
         assert ended.code == CODES.get(line, 0), f"{command.text}\n{ended.err}\n{ended.out}"
         assert "Traceback" not in ended.err
 
 
-def _replaced(text: str, url: str) -> str:
+def _campaign(variables: Mapping[str, str]) -> str:
+    """The newest one of the study `quick`; the day may be over since it was measured."""
+    measured = Path(variables["CONTEXTCLIFF_HOME"], "quick", "predictions").glob("campaign=*")
+    return max((path.name.partition("=")[2] for path in measured), default="")
+
+
+def _replaced(text: str, url: str, campaign: str = "") -> str:
     for words, written in REPLACED.items():
         text = re.sub(rf"(?<!\S){re.escape(words)}(?!\S)", written, text)
-    today = datetime.now(UTC).date().isoformat()
-    return text.replace("{today}", today).replace("{url}", url)
+    return text.replace("{campaign}", campaign).replace("{url}", url)
 
 
-def _arguments(command: Command, url: str) -> list[str]:
+def _arguments(command: Command, url: str, campaign: str) -> list[str]:
     line = line_of(command)
-    words = _replaced(f"{line} {MORE.get(line, '')}", url).split()
+    words = _replaced(f"{line} {MORE.get(line, '')}", url, campaign).split()
     found = ([str(path) for path in Path().glob(word)] if "*" in word else [word] for word in words)
     return [*chain.from_iterable(found)]
 

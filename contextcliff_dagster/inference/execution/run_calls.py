@@ -148,8 +148,12 @@ class CallRunner:
         self._todo.extend(unanswered)
         alarm = None
         if (left_s := self._control.seconds_left) is not None and self._todo:
-            late = asyncio.get_running_loop().call_later
-            alarm = late(left_s, self._stop_for, out_of_time(len(self._todo)))
+            over = out_of_time(len(self._todo))
+            if left_s > 0:
+                late = asyncio.get_running_loop().call_later
+                alarm = late(left_s, self._stop_for, over)
+            else:  # a first call could be faster than an alarm
+                self._stop_for(over)
         async with self._sender.lag.sampled():
             while (self._todo or self._held) and not self._halt.is_set():
                 await self._work_through()
