@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
     from contextcliff_dagster.analysis.comparison.kv_family import KvFamily, KvMember, LossAt
 
-_LEFT, _ROW, _HEAD, _FOOT, _CELL = 2.6, 0.82, 0.95, 1.05, 2.6
+_LEFT, _ROW, _HEAD, _FOOT, _CELL = 1.9, 0.82, 0.95, 1.05, 2.6
+_NARROW = 1.7
 
 
 @house_style()
@@ -47,7 +48,7 @@ def plot_kv_caps(family: KvFamily) -> bytes:
     empty = {(x, y) for x in range(len(budgets)) for y in range(len(rows))}
     for member in family.members:
         place = budgets.index(member.kv.budget), rows.index(member.kv.policy)
-        _cell(axes, place, member, max([*caps, 1]))
+        _cell(axes, place, member, max([*caps, 1]), 9.5 if width >= _NARROW else 7.8)
         empty.discard(place)
     for x, y in sorted(empty):
         axes.text(x + 0.5, y + 0.5, "–", ha="center", va="center", color=SOFT_INK)
@@ -68,12 +69,12 @@ def _frame(axes: Axes, rows: list[str], columns: list[str]) -> None:
     axes.set_xticks([x + 0.5 for x in range(len(columns))], columns)
     axes.set_yticks([y + 0.5 for y in range(len(rows))], rows)
     axes.xaxis.tick_top()
-    axes.tick_params(length=0)
+    axes.tick_params(length=0, labelsize=10 if len(columns) <= 4 else 8.5)
     for spine in axes.spines.values():
         spine.set_visible(False)
 
 
-def _cell(axes: Axes, place: tuple[int, int], member: KvMember, most: int) -> None:
+def _cell(axes: Axes, place: tuple[int, int], member: KvMember, most: int, points: float) -> None:
     from matplotlib.colors import to_hex
     from matplotlib.patches import Rectangle
 
@@ -100,8 +101,8 @@ def _cell(axes: Axes, place: tuple[int, int], member: KvMember, most: int) -> No
     large = tokens(cap) if cap else "no cap"
     for text, height, size, weight in (
         (large, 0.3, 14, "bold"),
-        (small or "", 0.6, 9.5, "normal"),
-        (below, 0.82, 9.5, "normal"),
+        (small or "", 0.6, points, "normal"),
+        (below, 0.82, points, "normal"),
     ):
         axes.text(
             x + 0.5,
