@@ -95,7 +95,7 @@ class DataTable:
 class Figure:
     """A picture in a file of its own next to the report. ``alt`` says what it shows.
 
-    ``png``: its content, where whoever writes the report does not draw it.
+    ``png``: its content, where it was drawn already.
     """
 
     file: Path

@@ -61,7 +61,11 @@ class AgainstRandom:
 
 @dataclass(frozen=True, slots=True)
 class KvMember:
-    """One policy at one budget. ``comparison``: with the model that it is compared with, as B."""
+    """One policy at one budget. ``comparison``: with the model that it is compared with, as B.
+
+    ``starts_low``: its own baseline has lost the tolerance against that model's. A cap, which is
+    about a drop from the own baseline, would promise what is lost already: there is none.
+    """
 
     model: str
     kv: KvPolicy
@@ -70,6 +74,7 @@ class KvMember:
     baseline: float | None
     loss: LossAt
     n: int
+    starts_low: bool = False
     comparison: Comparison | None = None
     against_random: AgainstRandom | None = None
 
@@ -104,15 +109,17 @@ def kv_family(
         assert one.kv is not None
         baseline = by_name.get(baselines.get(one.name, ""))
         side = pair_records(one.records, one.records, bins).a
+        low = starts_low(_baseline(one), _baseline(baseline), settings.tolerance)
         members.append(
             KvMember(
                 model=one.name,
                 kv=one.kv,
                 verdict=one.cliffs.verdict.value if one.cliffs else "",
-                cap_tokens=one.cliffs.safe_cap_tokens if one.cliffs else None,
-                baseline=one.cliffs.baseline.mean if one.cliffs else None,
+                cap_tokens=one.cliffs.safe_cap_tokens if one.cliffs and not low else None,
+                baseline=_baseline(one),
                 loss=loss_at(side, settings),
                 n=int(side.n.sum()),
+                starts_low=low,
                 comparison=compare(baseline, one, bins, settings) if baseline else None,
                 against_random=random.get(one.name),
             )
@@ -122,6 +129,15 @@ def kv_family(
     assert first.kv is not None
     longest = max(int(one.records["length_tokens"].max()) for one in measured)
     return KvFamily(first.kv.base, members, longest, settings.tolerance, settings.confidence)
+
+
+def starts_low(own: float | None, whole: float | None, tolerance: float) -> bool:
+    """Return whether a baseline is below what the tolerance allows of the whole cache's."""
+    return own is not None and whole is not None and own < (1.0 - tolerance) * whole
+
+
+def _baseline(one: Measured | None) -> float | None:
+    return one.cliffs.baseline.mean if one and one.cliffs else None
 
 
 def _rank(kv: KvPolicy) -> tuple[bool, bool, str, float]:

@@ -56,7 +56,7 @@ def plot_kv_caps(family: KvFamily) -> bytes:
         "Large: safe cap, tokens of the document. Small: score of the shortest documents, and "
         f"where {level(family.tolerance)} of it is lost, which the cap stays below,\n"
         f"with its {level(family.confidence)} interval (> : beyond the longest document, "
-        f"{tokens(family.longest_tokens)}). A cap is about a drop from its own baseline.\n"
+        f"{tokens(family.longest_tokens)}). No cap where the baseline has lost that already.\n"
         "Darker: a larger cap. random: the control, which keeps entries by lot."
     )
     write(figure, 0.2, 0.46, note, fontsize=10, color=SOFT_INK)
@@ -96,7 +96,8 @@ def _cell(axes: Axes, place: tuple[int, int], member: KvMember, most: int, point
     )
     ink = "white" if cap and share > 0.55 else INK
     small = member.baseline is not None and f"baseline {score(member.baseline)}"
-    below = "at the floor" if member.verdict == "floor" else loss_words(member.loss)
+    below = "starts too low" if member.starts_low else loss_words(member.loss)
+    below = "at the floor" if member.verdict == "floor" else below
     box = None if cap else {"facecolor": "white", "edgecolor": "none", "pad": 1.5}
     large = tokens(cap) if cap else "no cap"
     for text, height, size, weight in (

@@ -119,7 +119,7 @@ def _drops(compared: Sequence[tuple[KvMember, Comparison]], tolerance: str) -> D
                 comparison.n or 0,
                 score(overall.mean_b),
                 Bracketed(drop),
-                "none" if caps.ratio is None else f"x {caps.ratio:.2f}",
+                "none" if caps.ratio is None or member.starts_low else f"x {caps.ratio:.2f}",
                 Bracketed(_moved(member, comparison.loss_shift)),
                 Bracketed(_moved(member, comparison.midpoint_shift)),
                 tokens(comparison.kv.equal.tokens if comparison.kv else None, "none"),

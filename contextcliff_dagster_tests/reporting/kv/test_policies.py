@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from contextcliff_dagster.analysis.comparison.kv_family import KvFamily, LossAt
+from contextcliff_dagster.analysis.comparison.kv_family import KvFamily, LossAt, starts_low
 from contextcliff_dagster.reporting.figures.kv_caps import loss_words, plot_kv_caps
 from contextcliff_dagster.reporting.kv.policies import policy_sections
 from contextcliff_dagster.reporting.markdown.render import as_page
@@ -48,6 +48,13 @@ def test_equal_policies_are_said_to_save_and_others_not(page: str, family: KvFam
     assert short.ci_high is not None
     assert short.ci_high < 1
     assert shift["m+snapkv@0.5"].ratio == 1
+
+
+def test_a_baseline_that_has_lost_the_tolerance_starts_low() -> None:
+    assert starts_low(0.13, 0.40, 0.3)
+    assert not starts_low(0.29, 0.40, 0.3)
+    assert not starts_low(None, 0.40, 0.3)
+    assert not starts_low(0.13, None, 0.3)
 
 
 def test_a_policy_no_better_than_the_control_is_named(page: str, family: KvFamily) -> None:
