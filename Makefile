@@ -25,7 +25,7 @@ SOURCES := pyproject.toml $(LOCK)
 PINNED  = $(if $(LOCK),--constraint $(BIN)/.pinned)
 
 .DEFAULT_GOAL := help
-.PHONY: help profile profile-local profile-kv test test-durations ui lint types layers check audit lock local-model prose reference-models schemas docs install install-dev install-reference install-log-tools install-gateway-tools install-axe install-kv clean
+.PHONY: help profile profile-local profile-kv test test-durations ui lint types layers check audit dist lock local-model prose reference-models schemas docs install install-dev install-reference install-log-tools install-gateway-tools install-deploy-tools install-axe install-kv clean
 
 help:  ## this list
 	@echo "make TARGET, where TARGET is one of"
@@ -79,13 +79,25 @@ audit: $(BIN)/.base  ## known vulnerabilities of the locked packages (pip-audit)
 		fi; }
 	@$(BIN)/python .ci/audit.py $(VENV)-audit/bin/pip-audit requirements.lock
 
+# What a release is made of: wheel and source, and the packages that the wheel brings, with licences.
+dist: $(BIN)/.base  ## build a release into dist/: wheel, source, and a bill of materials (CycloneDX)
+	@test ! -e dist || { echo "dist/ is there already: remove it first." >&2; exit 2; }
+	$(BIN)/uv build --quiet --out-dir dist .
+	@sed -e 's/ *\\$$//' -e '/^ *--hash/d' requirements.lock > dist/pinned.txt
+	@$(BIN)/uv venv --quiet dist/env && \
+		$(BIN)/uv pip install --quiet --python dist/env/bin/python --constraints dist/pinned.txt dist/*.whl
+	$(BIN)/uv tool run --quiet --from cyclonedx-bom cyclonedx-py environment dist/env/bin/python \
+		--pyproject pyproject.toml --mc-type application --output-file dist/sbom.cdx.json
+	$(BIN)/uv tool run --quiet twine check --strict dist/*.whl dist/*.tar.gz
+	@rm -r dist/env dist/pinned.txt && ls dist
+
 # Without torch and what it brings: the index's build is for GPUs, and CI takes the one for CPUs.
 # The extras that are left out (vllm, ray, logs, ...) bound versions of what others need.
 lock: $(BIN)/.python  ## write requirements.lock anew for pyproject.toml (ARGS=--upgrade: the newest versions)
 	@echo "torch ; python_version < '3'" > $(BIN)/.without-torch
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate \
 		--no-emit-index-url --custom-compile-command "make lock" --overrides $(BIN)/.without-torch \
-		$(foreach extra,dev test local postgres prices docker k8s celery reference,--extra $(extra)) \
+		$(foreach extra,dev dg test local postgres prices docker k8s celery reference,--extra $(extra)) \
 		--output-file requirements.lock pyproject.toml $(ARGS)
 
 local-model: $(BIN)/.local  ## fetch a small real language model (98 MB) into data/models, and what runs it
@@ -108,13 +120,15 @@ install: $(BIN)/.base  ## only make .venv
 install-dev: $(BIN)/.dev $(BIN)/.test  ## .venv with all that developing needs
 install-reference: $(BIN)/.reference  ## .venv with torch and transformers, for the tests that compare with them
 
-# They bound versions of what others need, hence an environment of their own for each of the two.
+# They bound versions of what others need, hence an environment of their own for each of the three.
 install-log-tools: extra = logs
 install-log-tools:  ## .venv-logs with the tools whose logs the tests read (CONTEXTCLIFF_LOG_TOOLS)
 install-gateway-tools: extra = gateway
 install-gateway-tools:  ## .venv-gateway with LiteLLM's proxy, MLflow and W&B, for the tests (CONTEXTCLIFF_GATEWAY_TOOLS)
+install-deploy-tools: extra = deploy
+install-deploy-tools:  ## .venv-deploy with SkyPilot and kubernetes-validate, for the tests of docker/
 
-install-log-tools install-gateway-tools: $(BIN)/.base
+install-log-tools install-gateway-tools install-deploy-tools: $(BIN)/.base
 	@. $(BIN)/.python; tools=$$($(BIN)/python -c "import tomllib; print(*tomllib.load(open('pyproject.toml', \
 		'rb'))['project']['optional-dependencies']['$(extra)'])"); \
 	$(BIN)/python -m venv $(VENV)-$(extra) && \
@@ -139,14 +153,14 @@ install-kv: $(BIN)/.base  ## .venv-kv with kvpress, for engine kvpress (compress
 	echo "Installed kvpress into $(VENV)-kv."
 
 clean:  ## remove .venv, caches and coverage; data/ stays
-	rm -rf $(VENV) $(VENV)-logs $(VENV)-gateway $(VENV)-axe $(VENV)-kv $(VENV)-audit build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(VENV)-logs $(VENV)-gateway $(VENV)-deploy $(VENV)-axe $(VENV)-kv $(VENV)-audit $(VENV)-newest build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	rm -rf .coverage .coverage.* htmlcov
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # A stamp file per extra: where it is newer than pyproject.toml there is nothing to do.
 $(BIN)/.base: extra =
 $(BIN)/.test: extra = [test]
-$(BIN)/.dev: extra = [dev]
+$(BIN)/.dev: extra = [dev,dg]
 $(BIN)/.reference: extra = [reference]
 $(BIN)/.local: extra = [local]
 $(BIN)/.prose: extra = [prose]

@@ -1,9 +1,11 @@
 """What attention of the last token costs: time and memory of a prompt read with it and without.
 
-``python -m benchmarks.attention [--weights FILE_OR_FOLDER] [--dtype T] [--lengths 1000 4000]``
-prints a line for each length. Each prompt is read in a process of its own, so that the peak of its
-memory is its own; of so many ``--rounds`` the medians. CPU time is less disturbed by other load of
-the machine than wall time. Without ``--weights``: the reference models, in the built-in runtime.
+``python -m benchmarks.attention [--weights FILE_OR_FOLDER | --random-weights] [--dtype T]
+[--lengths 1000 4000]`` prints a line for each length. Each prompt is read in a process of its own,
+so that the peak of its memory is its own; of so many ``--rounds`` the medians. CPU time is less
+disturbed by other load of the machine than wall time. Without ``--weights``: the reference models,
+in the built-in runtime. ``--random-weights``: a Llama of the shape of Qwen2-0.5B without its
+vocabulary (24 layers, 14 heads on 2 of keys and values, 64 wide), made in a temporary folder.
 """
 
 from __future__ import annotations
@@ -12,10 +14,15 @@ import argparse
 import asyncio
 import json
 import resource
+import shutil
 import subprocess
 import sys
+import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from statistics import median
 
 from contextcliff_dagster.inference.engines.base import Decoding
@@ -24,8 +31,38 @@ from contextcliff_dagster.inference.execution.single_request import ask
 from contextcliff_dagster.inference.models.models_file import ModelEntry
 from contextcliff_dagster.inference.requests.recipe import Prompt, Recipe
 from contextcliff_dagster.inference.requests.shared_document import SharedText
+from contextcliff_dagster.reference.card import weights_path
 
 SENTENCE = "Item 417 of the ledger went to the harbour on a Tuesday morning. "
+
+SHAPE = {
+    "hidden_size": 896,
+    "intermediate_size": 4864,
+    "num_hidden_layers": 24,
+    "num_attention_heads": 14,
+    "num_key_value_heads": 2,
+    "head_dim": 64,
+    "max_position_embeddings": 32_768,
+}
+"""Of Qwen2-0.5B (Qwen Team 2024, "Qwen2 Technical Report")."""
+
+
+@contextmanager
+def random_weights(dtype: str) -> Iterator[str]:
+    """A temporary folder with a model of `SHAPE` and the vocabulary of the reference models."""
+    import torch
+    from transformers import AutoModelForCausalLM, LlamaConfig
+
+    own = weights_path("reference-short")
+    vocabulary = json.loads((own / "config.json").read_text())["vocab_size"]
+    with tempfile.TemporaryDirectory(prefix="random-weights-") as folder:
+        torch.manual_seed(0)
+        config = LlamaConfig(vocab_size=vocabulary, tie_word_embeddings=True, **SHAPE)
+        model = AutoModelForCausalLM.from_config(config, dtype=getattr(torch, dtype))
+        model.save_pretrained(folder)
+        for file in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"):
+            shutil.copy(own / file, Path(folder))
+        yield folder
 
 
 def entry_of(model: str, dtype: str, window: int) -> ModelEntry:
@@ -54,9 +91,10 @@ async def read_once(model: str, dtype: str, tokens: int, attention: bool) -> dic
         return counted.tokens
 
     a_sentence = (await count(prompt(11)) - await count(prompt(1))) / 10
-    await ask(engine, prompt(2), Decoding(1, attention=attention))
     whole = prompt(round(tokens / a_sentence))
-    before = peak_mb()
+    # Libraries are loaded by the first prompt; kernels of a GPU are chosen by its length.
+    await ask(engine, whole if on_gpu() else prompt(2), Decoding(1, attention=attention))
+    before = peak_mb(since_now=True)
     wall, cpu = time.perf_counter(), time.process_time()
     await ask(engine, whole, Decoding(1, attention=attention))
     wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
@@ -66,8 +104,19 @@ async def read_once(model: str, dtype: str, tokens: int, attention: bool) -> dic
     return found
 
 
-def peak_mb() -> float:
-    """The most memory that this process has had."""
+def on_gpu() -> bool:
+    """Whether torch has been imported, and computes on a GPU."""
+    torch = sys.modules.get("torch")
+    return torch is not None and bool(torch.cuda.is_available())
+
+
+def peak_mb(*, since_now: bool = False) -> float:
+    """The most memory that this process has had: of its GPU, where it has one."""
+    if on_gpu():
+        torch = sys.modules["torch"]
+        if since_now:
+            torch.cuda.reset_peak_memory_stats()
+        return float(torch.cuda.max_memory_allocated()) / 2**20
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
@@ -92,6 +141,7 @@ def main() -> None:
     """See the module's docstring."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--weights", action="append", default=[])
+    parser.add_argument("--random-weights", action="store_true")
     parser.add_argument("--dtype", default="float32")
     parser.add_argument("--lengths", type=int, nargs="+", default=[1_000, 4_000])
     parser.add_argument("--rounds", type=int, default=1)
@@ -103,7 +153,16 @@ def main() -> None:
         return
     print("| model | tokens | wall s | CPU s | peak MB above the loaded model |")
     print("|---|--:|--:|--:|--:|")
-    for model in arguments.weights or ["reference-short", "reference-long"]:
+    if arguments.random_weights:
+        with random_weights(arguments.dtype) as folder:
+            print_lines(arguments, [folder])
+    else:
+        print_lines(arguments, arguments.weights or ["reference-short", "reference-long"])
+
+
+def print_lines(arguments: argparse.Namespace, models: list[str]) -> None:
+    """A line for each model and length."""
+    for model in models:
         for tokens in arguments.lengths:
             print(measured(arguments, model, tokens), flush=True)
 

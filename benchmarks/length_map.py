@@ -225,7 +225,8 @@ def preparation(folder: Path) -> dict[str, Any]:
     lengths = read_length_map(folder / "length_map.parquet")
     columns = lengths["length_tokens"].to_pylist(), lengths["document_id"].to_pylist()
     bins = make_bins(*columns, BinSpec())
-    save_manifest(draw_manifest(folder, lengths, bins, SampleSpec(), {}), folder / "manifest")
+    drawn = draw_manifest(folder, folder / "length_map.parquet", bins, SampleSpec(), {})
+    save_manifest(drawn, folder / "manifest")
     marks["bins and manifest"] = time.process_time()
     names = list(marks)
     steps = {b: round(marks[b] - marks[a], 2) for a, b in pairwise(names)}

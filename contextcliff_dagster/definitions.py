@@ -4,17 +4,25 @@ Written out rather than collected by ``load_from_defs_folder``, which wraps the 
 misspelt study file into a tree of modules.
 """
 
+from contextcliff_dagster.freed_memory import collect_garbage_rarely
+
+collect_garbage_rarely()  # first: looking for garbage among imports takes half a second
+
 import dagster as dg
 
 from contextcliff_dagster.defs.alerts.failed_runs import failed_runs_sensor
+from contextcliff_dagster.defs.automation.lost_runs import lost_runs_sensor
 from contextcliff_dagster.defs.broken_studies import broken_study_asset
+from contextcliff_dagster.defs.campaign_runs.report_sensor import report_job, report_sensor
 from contextcliff_dagster.defs.database import database_asset
 from contextcliff_dagster.defs.executors.choice import chosen_executor
+from contextcliff_dagster.defs.home import warn_without_home
 from contextcliff_dagster.defs.resources import default_resources
-from contextcliff_dagster.defs.studies import StudyParts, is_in_use, study_parts
+from contextcliff_dagster.defs.studies import StudyParts, is_used_example, study_parts
 from contextcliff_dagster.defs.ui.token_ranges import with_token_ranges
 from contextcliff_dagster.store import Store
 from contextcliff_dagster.studies import BrokenStudy, Study, read_studies
+from contextcliff_dagster.studies.retired import is_retired
 
 
 @dg.definitions
@@ -22,14 +30,15 @@ def defs() -> dg.Definitions:
     """One Definitions object, read when the code location loads.
 
     A study that cannot be loaded is an asset that fails with the reason; the others go on. Shipped
-    examples that nobody has used are left out (`is_in_use`).
+    examples that nobody has used are left out (`is_used_example`).
     """
-    studies, broken = read_studies()
     store = Store.default()
+    studies, broken = read_studies(lambda name: is_used_example(name, store))
+    warn_without_home(store)
     parts: list[StudyParts] = []
     loaded: list[Study] = []
     for study in studies.values():
-        if not is_in_use(study, store):
+        if is_retired(store, study.name):
             continue
         try:
             made = study_parts(study)
@@ -37,17 +46,20 @@ def defs() -> dg.Definitions:
             loaded.append(study)
         except Exception as error:  # a schedule that Dagster refuses, a prompt file that is gone
             broken.append(BrokenStudy(study.name, study.folder, f"Study {study.name!r}: {error}"))
+    reports = [report_job(study) for study in loaded]
     return dg.Definitions(
         assets=[
             *(asset for part in parts for asset in part.assets),
             *(broken_study_asset(one, number) for number, one in enumerate(broken)),
             database_asset(loaded),
         ],
-        jobs=[job for part in parts for job in part.jobs],
+        jobs=[*(job for part in parts for job in part.jobs), *reports],
         schedules=[schedule for part in parts for schedule in part.schedules],
         sensors=[
             *(sensor for part in parts for sensor in part.sensors),
             failed_runs_sensor(loaded),
+            lost_runs_sensor(loaded),
+            *([report_sensor(loaded, reports)] if reports else ()),
         ],
         resources=default_resources(),
         executor=chosen_executor(),

@@ -1,8 +1,7 @@
 """Where results live on disk, and how a file gets there without ever being half written.
 
-Belongs here: the layout of the store, atomic writes, tables checked against their declaration; not
-what the files mean. Everything but the call ledger and the manifests can be deleted and is rebuilt
-from those without a call.
+The layout of the store, atomic writes, tables checked against their declaration; not what the files
+mean. All but call ledger and manifests can be deleted and is rebuilt from those without a call.
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ import json
 import os
 import re
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -52,23 +52,19 @@ def checkout_root(start: Path | None = None) -> Path | None:
     """The enclosing source checkout (its pyproject.toml names this project), or None."""
     here = (start or Path.cwd()).resolve()
     for folder in (here, *here.parents):
-        try:
+        with suppress(OSError, UnicodeDecodeError):
             text = (folder / "pyproject.toml").read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError):
-            continue
-        if (folder / "contextcliff_dagster").is_dir() and "contextcliff_dagster" in text:
-            return folder
+            if (folder / "contextcliff_dagster").is_dir() and "contextcliff_dagster" in text:
+                return folder
     return None
 
 
 def store_root() -> Path:
-    """The store's folder: ``CONTEXTCLIFF_HOME``, else ``data/store`` of the enclosing checkout,
-    else the platform's user data directory."""
+    """``CONTEXTCLIFF_HOME``, else ``data/store`` of the enclosing checkout, else the user's."""
     if home := os.environ.get("CONTEXTCLIFF_HOME"):
         return Path(home).expanduser().absolute()
-    if checkout := checkout_root():
-        return checkout / "data" / "store"
-    return _user_folder()
+    checkout = checkout_root()
+    return checkout / "data" / "store" if checkout else _user_folder()
 
 
 def _user_folder() -> Path:
@@ -167,6 +163,10 @@ class Store:
         folder = self.campaign_dir(table, study, campaign)
         return folder / f"model={slug(model)}" / f"bin={slug(bin)}" / f"{table}.parquet"
 
+    def campaign_copy(self, table: str, study: str, campaign: str) -> Path:
+        """All records of a campaign in one file: no part of the data set that its folder is."""
+        return self.campaign_dir(table, study, campaign) / ".records_at_once"
+
     def profiles_dir(self, study: str, campaign: str) -> Path:
         """Folder of the campaign's profiles, one folder per model."""
         return self.study_dir(study) / "profiles" / slug(campaign)
@@ -233,8 +233,21 @@ def read_result(path: Path, model: type[R]) -> R:
         ) from error
 
 
-def write_table(path: Path, rows: Sequence[Mapping[str, Any]] | pa.Table, table: Table) -> int:
+_FEW_ROWS = 10_000
+"""Fewer are read faster by one thread."""
+MADE_FROM = b"contextcliff.made_from"
+
+
+def write_table(
+    path: Path,
+    rows: Sequence[Mapping[str, Any]] | pa.Table,
+    table: Table,
+    *,
+    made_from: str | None = None,
+) -> int:
     """Write rows as Parquet conforming to ``table``; the number of rows.
+
+    ``made_from``: a hash of the source, kept under `MADE_FROM` in the file's metadata.
 
     Raises:
         StoreError: the rows do not conform, or the file cannot be written.
@@ -248,6 +261,8 @@ def write_table(path: Path, rows: Sequence[Mapping[str, Any]] | pa.Table, table:
         # Whole texts: a dictionary, statistics and one large group would only hold copies of them.
         a_group = max(1, data.num_rows * _TEXT_GROUP_BYTES // max(data.nbytes, 1))
         options = {"use_dictionary": False, "write_statistics": False, "row_group_size": a_group}
+    if made_from is not None:
+        data = data.replace_schema_metadata({**data.schema.metadata, MADE_FROM: made_from})
     with atomic_path(path) as temporary:
         pq.write_table(data, temporary, compression="zstd", **options)
     return int(data.num_rows)
@@ -271,7 +286,7 @@ def read_table(path: Path, table: Table, columns: Collection[str] | None = None)
                 groups = range(file.num_row_groups)
                 data = pa.concat_tables(file.read_row_group(n, wanted) for n in groups)
             else:
-                data = file.read(wanted)
+                data = file.read(wanted, use_threads=file.metadata.num_rows > _FEW_ROWS)
     except FileNotFoundError as error:
         raise StoreError(
             f"There is no {table.name} table at {path}; materialize it first."

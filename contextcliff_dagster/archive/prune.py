@@ -43,6 +43,7 @@ def prune_store(
         for name in plan.campaigns:
             folder = store.campaign_dir(table.name, study, name)
             if texts:
+                _remove(store.campaign_copy(table.name, study, name))
                 for file in sorted(folder.rglob("*.parquet")):
                     _without_texts(file, table)
             else:
@@ -65,12 +66,14 @@ def _without_texts(file: Path, table: Table) -> None:
     write_table(file, data, table)
 
 
-def _remove(folder: Path) -> None:
+def _remove(path: Path) -> None:
     try:
-        if folder.exists():
-            shutil.rmtree(folder)
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
     except OSError as error:
         raise StoreError(
-            f"Cannot remove {error.filename or folder} ({error.strerror}); the ledger is pruned "
-            f"already, so delete {folder} by hand."
+            f"Cannot remove {error.filename or path} ({error.strerror}); the ledger is pruned "
+            f"already, so delete {path} by hand."
         ) from error

@@ -63,7 +63,7 @@ _COMMANDS = {
     "guard": ("sharing.policy", "guard", "Check whether a call is within the policy's cap."),
     "card": ("sharing.card", "card", "Write a block for a model card, JSON-LD and a badge."),
     "models": ("listings", "models", "List the models, add one, or compare two."),
-    "studies": ("listings", "studies", "List the studies, or retire one."),
+    "studies": ("studies", "studies", "List the studies, retire or rename one."),
     "tokenizers": ("listings", "tokenizers", "List the tokenizers that count lengths."),
     "campaign": (
         "listings",

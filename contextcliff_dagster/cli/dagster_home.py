@@ -16,42 +16,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from contextcliff_dagster.contracts import StoreError
+from contextcliff_dagster.defs.home import COMMAND_LINE as COMMAND_LINE
+from contextcliff_dagster.defs.home import dagster_home as dagster_home
 from contextcliff_dagster.private_files import (
     hide_from_others,
     make_folder,
     private_umask,
     share_with_group,
 )
-from contextcliff_dagster.store import PACKAGE, Store, checkout_root
+from contextcliff_dagster.store import PACKAGE, Store
 
 if TYPE_CHECKING:
     import dagster as dg
 
 _LEAST_ADDRESS_SPACE = 2_500_000_000
 """Measured on two cores: it runs with 2.56 GB; with 2 GB a thread finds no room."""
-
-COMMAND_LINE = "command line"
-"""What started a run, as one of its tags says."""
-
-
-def dagster_home(store: Store) -> Path:
-    """``DAGSTER_HOME`` where set; the checkout's for the checkout's own store; else the store's.
-
-    Raises:
-        StoreError: Dagster would misread the path.
-    """
-    if own := os.environ.get("DAGSTER_HOME"):
-        home = Path(own).expanduser().absolute()
-        if {"?", "%"} & set(str(home)):
-            raise StoreError(
-                f"DAGSTER_HOME is {home}, but Dagster cannot keep its runs in a folder with '?' or "
-                "'%' in its path; name another one."
-            )
-        return home
-    checkout = checkout_root()
-    if checkout is not None and store.root.resolve() == (checkout / "data" / "store").resolve():
-        return checkout / "dagster_home"
-    return store.database_dir / "dagster_home"
 
 
 def shipped(name: str) -> Path:
@@ -109,6 +88,7 @@ def open_instance(store: Store) -> dg.DagsterInstance:
     from contextcliff_dagster.defs.dagster_internals import (
         databases_kept_open,
         migrations_read_once,
+        runs_shown_in_timeline,
     )
 
     _require_address_space()
@@ -117,7 +97,9 @@ def open_instance(store: Store) -> dg.DagsterInstance:
     databases_kept_open()
     ready = home / ".initialised"
     if ready.exists():
-        return dg.DagsterInstance.get()
+        instance = dg.DagsterInstance.get()
+        runs_shown_in_timeline(instance)
+        return instance
     advice = "free some space or point --store at a writable folder"
     with (
         _as_store_error(home, advice),
@@ -132,6 +114,7 @@ def open_instance(store: Store) -> dg.DagsterInstance:
             instance.all_asset_keys()
             instance.all_instigator_state()
             ready.touch()
+        runs_shown_in_timeline(instance)
         return instance
 
 

@@ -13,6 +13,7 @@ from contextcliff_dagster.contracts.errors import (
     EngineError,
     ScoreFileError,
     StoreError,
+    StoreUnreachableError,
     StudyError,
     VerificationError,
 )
@@ -72,6 +73,7 @@ __all__ = [
     "PromptMode",
     "ScoreFileError",
     "StoreError",
+    "StoreUnreachableError",
     "StudyError",
     "Table",
     "Verdict",

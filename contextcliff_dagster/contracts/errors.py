@@ -27,6 +27,10 @@ class StoreError(ContextCliffError):
     """The store cannot be read or written (disk full, read-only, damaged file)."""
 
 
+class StoreUnreachableError(StoreError):
+    """The server of the call ledger cannot be reached just now; a later try may succeed."""
+
+
 class ScoreFileError(ContextCliffError):
     """A file of scores cannot be analysed as it is."""
 

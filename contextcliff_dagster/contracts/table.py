@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
 
 from contextcliff_dagster.contracts.errors import StoreError
@@ -45,6 +46,7 @@ class Table:
     description: str
     columns: tuple[Column, ...]
 
+    @cache  # noqa: B019 (the few declared tables live as long as the process)
     def arrow_schema(self) -> pa.Schema:
         """The Arrow schema, descriptions and units as field metadata."""
         import pyarrow as pa
@@ -110,15 +112,22 @@ def validate(data: pa.Table, table: Table, where: str) -> pa.Table:
     import pyarrow as pa
 
     schema = table.arrow_schema()
+    present = set(data.column_names)
     for column in table.columns:
-        if column.later and column.name not in data.column_names:
+        if column.later and column.name not in present:
             field = schema.field(column.name)
             data = data.append_column(field, pa.nulls(data.num_rows, field.type))
-    if missing := [n for n in schema.names if n not in data.column_names]:
+    present = set(data.column_names)
+    if missing := [name for name in schema.names if name not in present]:
         raise StoreError(
             f"{where} is not a {table.name!r} table: column {missing[0]!r} is missing; rebuild it."
         )
     try:
-        return data.select(schema.names).cast(schema)
+        data = data.select(schema.names)
+        return (
+            data.replace_schema_metadata(schema.metadata)
+            if data.schema == schema
+            else data.cast(schema)
+        )
     except Exception as error:
         raise StoreError(f"{where} is not a {table.name!r} table: {error}; rebuild it.") from error

@@ -154,11 +154,12 @@ _NOT_OF_ATTENTION = (
 ATTENTION_RECORDS = Table(
     "attention_records",
     "Attention of the last prompt token over the prompt: lists of layers x heads values, layer by "
-    "layer. What is on neither first tokens nor evidence is on the rest.",
+    "layer, null where a layer has no such head. What is on neither first tokens nor evidence is "
+    "on the rest.",
     (
         *(column for column in _CALL_COLUMNS if column.name not in _NOT_OF_ATTENTION),
-        Column("layers", "int64", "Layers that attend", nullable=False),
-        Column("heads", "int64", "Attention heads of each", nullable=False),
+        Column("layers", "int64", "Layers of the model", nullable=False),
+        Column("heads", "int64", "Most heads of a layer", nullable=False),
         Column("entropy", "list<float64>", "Entropy / log(prompt tokens)", "0..1", nullable=False),
         Column("sinks", "list<float64>", "Share on the first 4 tokens", "0..1", nullable=False),
         Column("evidence", "list<float64>", "Share on later tokens of the evidence", "0..1"),

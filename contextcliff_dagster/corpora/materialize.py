@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from io import StringIO
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from contextcliff_dagster.contracts import (
     DOCUMENTS,
@@ -30,6 +30,11 @@ from contextcliff_dagster.freed_memory import lean_arrow
 from contextcliff_dagster.step_progress import report_step
 from contextcliff_dagster.store import atomic_path, write_atomic
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+QUESTIONS = ("document_id", "question")
+"""Columns of what is asked of which document."""
 _SUMMARY = "corpus.json"
 _GROUP_BYTES = 1 << 20
 _REPORTED = 200
@@ -173,6 +178,14 @@ def read_summary(directory: Path) -> CorpusSummary:
         raise StoreError(
             f"{path} is damaged ({error}); delete it and materialize again."
         ) from error
+
+
+def read_questions(directory: Path) -> Iterator[pa.RecordBatch]:
+    """The columns `QUESTIONS` of a materialized corpus, a few rows at a time."""
+    import pyarrow.parquet as pq
+
+    with pq.ParquetFile(directory / "examples.parquet") as file:
+        yield from file.iter_batches(8_192, columns=list(QUESTIONS))
 
 
 def example_row(example: Example) -> dict[str, Any]:

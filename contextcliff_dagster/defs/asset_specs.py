@@ -10,7 +10,7 @@ from typing import Any
 import dagster as dg
 
 from contextcliff_dagster.contracts import Table
-from contextcliff_dagster.defs.assets.refusals import refusing
+from contextcliff_dagster.defs.assets.refusals import RETRY_TAG, refusing
 from contextcliff_dagster.defs.ui.rendering import column_schema
 from contextcliff_dagster.experiments.common.experiment import Experiment
 from contextcliff_dagster.studies import Study
@@ -23,9 +23,10 @@ PREPARATION = ("raw_corpus", "length_map", "distribution_audit", "manifest")
 Config = Mapping[str, Mapping[str, Any]]
 """Op, without the study's name -> its config."""
 
-RETRY_CRASHES = {"dagster/max_retries": "2", "dagster/retry_on_asset_or_op_failure": "false"}
-"""Tags of jobs: a run whose process was killed is tried again, and takes from the call ledger what
-it has. A refusal of ours (a budget, a changed model) would come again.
+RETRY_FAILED = {"dagster/max_retries": "2", RETRY_TAG: "true"}
+"""Tags of jobs: a run whose process was killed, or which could not reach its database, is tried
+again, and takes from the call ledger what it has. A refusal of ours (a budget, a changed model)
+would come again: it takes the second tag back (`refusals.forbid_retry`).
 """
 
 FOLLOW_RECORDS = (
@@ -70,6 +71,16 @@ def job_name(study: Study, experiment: Experiment) -> str:
 def documents_job_name(study: Study, experiment: Experiment) -> str:
     """Return the name of the job that makes the documents that ``experiment`` keeps."""
     return f"{experiment.name.replace('-', '_')}_documents_{group(study)}"
+
+
+def pilot_job_name(study: Study) -> str:
+    """Return the name of the job that asks a few examples of each bin."""
+    return f"pilot_{group(study)}"
+
+
+def report_job_name(study: Study) -> str:
+    """Return the name of the job that scores and reports what is measured."""
+    return f"report_{group(study)}"
 
 
 def run_tags(study: Study, campaign: str, cause: str) -> dict[str, str]:

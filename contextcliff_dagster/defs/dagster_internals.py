@@ -8,6 +8,7 @@ Does not belong here: anything that `import dagster as dg` offers.
 from __future__ import annotations
 
 import atexit
+import importlib
 import os
 import threading
 from collections.abc import Iterator
@@ -34,17 +35,22 @@ from dagster._core.errors import DagsterAssetCheckFailedError
 # An event of the executor itself (a step waits for a device). Goes when `dagster` exports it.
 from dagster._core.events import EngineEventData
 
+# How a backfill that is over is marked. Goes when `dagster` says it of a backfill.
+from dagster._core.execution.backfill import BULK_ACTION_TERMINAL_STATUSES
+
 # An executor's `retries`, as Dagster's own executors take them. Goes when `dagster` exports them.
 from dagster._core.execution.retries import RetryMode, get_retries_config
 
 # The runs that are not over. Goes when DagsterRunStatus says which of its members those are.
 from dagster._core.storage.dagster_run import NOT_FINISHED_STATUSES
 
-# Names of the tags that name a run's partitions, and of the one that says whether a failed run is
-# tried again. Go when `dagster` exports them.
+# Names of the tags that name a run's partitions, its backfill and the code server that started it,
+# and of the one that says whether a failed run is tried again. Go when `dagster` exports them.
 from dagster._core.storage.tags import (
     ASSET_PARTITION_RANGE_END_TAG,
     ASSET_PARTITION_RANGE_START_TAG,
+    BACKFILL_ID_TAG,
+    GRPC_INFO_TAG,
     MULTIDIMENSIONAL_PARTITION_PREFIX,
     PARTITION_NAME_TAG,
     WILL_RETRY_TAG,
@@ -55,17 +61,24 @@ from dagster._core.storage.tags import (
 from dagster._utils.schedules import cron_string_iterator
 
 if TYPE_CHECKING:
+    import dagster as dg
+    from dagster._core.execution.plan.objects import StepFailureData, StepRetryData
     from dagster._core.executor.step_delegating import (
         CheckStepHealthResult,
         StepDelegatingExecutor,
         StepHandler,
         StepHandlerContext,
     )
+    from dagster_celery.executor import _submit_task as submit_celery_step
+    from dagster_shared.error import SerializableErrorInfo
     from sqlalchemy import Engine
 
 __all__ = [
     "ASSET_PARTITION_RANGE_END_TAG",
     "ASSET_PARTITION_RANGE_START_TAG",
+    "BACKFILL_ID_TAG",
+    "BULK_ACTION_TERMINAL_STATUSES",
+    "GRPC_INFO_TAG",
     "MULTIDIMENSIONAL_PARTITION_PREFIX",
     "NOT_FINISHED_STATUSES",
     "NULL_EVENT_POINTER",
@@ -76,37 +89,50 @@ __all__ = [
     "DagsterAssetCheckFailedError",
     "EngineEventData",
     "RetryMode",
+    "SerializableErrorInfo",
     "StepDelegatingExecutor",
+    "StepFailureData",
     "StepHandler",
     "StepHandlerContext",
+    "StepRetryData",
     "cron_string_iterator",
     "databases_kept_open",
     "get_retries_config",
     "migrations_read_once",
     "output_to_terminal",
     "resolve_to_config_type",
+    "runs_shown_in_timeline",
+    "submit_celery_step",
     "validate_config",
 ]
 
-_STEP_DELEGATING = (
-    "CheckStepHealthResult",
-    "StepDelegatingExecutor",
-    "StepHandler",
-    "StepHandlerContext",
-)
-"""To start each step by a launcher of our own, as Dagster's executors for Kubernetes and Docker do.
-
-Imported when first used: `import dagster` does not load their module, and only the executor for
-GPUs wants it. Go when `dagster` exports them.
-"""
+_IMPORTED_WHEN_USED = {
+    # To start each step by a launcher of our own, as Dagster's executors for Kubernetes and Docker
+    # do. Go when `dagster` exports them.
+    "CheckStepHealthResult": ("dagster._core.executor.step_delegating", "CheckStepHealthResult"),
+    "StepDelegatingExecutor": ("dagster._core.executor.step_delegating", "StepDelegatingExecutor"),
+    "StepHandler": ("dagster._core.executor.step_delegating", "StepHandler"),
+    "StepHandlerContext": ("dagster._core.executor.step_delegating", "StepHandlerContext"),
+    # To give a step of a dead Celery worker to another one. Go when dagster_celery looks after its
+    # workers.
+    "SerializableErrorInfo": ("dagster_shared.error", "SerializableErrorInfo"),
+    "StepFailureData": ("dagster._core.execution.plan.objects", "StepFailureData"),
+    "StepRetryData": ("dagster._core.execution.plan.objects", "StepRetryData"),
+    "submit_celery_step": ("dagster_celery.executor", "_submit_task"),
+}
+"""Our name -> module and name there. `import dagster` does not load all of these modules, and only
+one executor wants them."""
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _STEP_DELEGATING:
+    if name not in _IMPORTED_WHEN_USED:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from dagster._core.executor import step_delegating
+    module, attribute = _IMPORTED_WHEN_USED[name]
+    return getattr(importlib.import_module(module), attribute)
 
-    return getattr(step_delegating, name)
+
+CODE_LOCATION = "contextcliff_dagster"
+"""Its name in workspace.yaml and in [tool.dg] of pyproject.toml."""
 
 
 @contextmanager
@@ -134,6 +160,32 @@ def output_to_terminal() -> Iterator[None]:
         yield
     finally:
         compute_logs.tail_to_stream, compute_logs.redirect_to_file = before
+
+
+def runs_shown_in_timeline(instance: dg.DagsterInstance) -> None:
+    """From here on, runs that this process executes belong to the code location.
+
+    Without one, the UI's timeline and the pages of jobs leave a run out. The daemon, which may try
+    such a run again, is kept from it: its person sees the error and decides. Goes when
+    `execute_in_process` takes a code location.
+    """
+    from dagster._core.remote_origin import (
+        RegisteredCodeLocationOrigin,
+        RemoteJobOrigin,
+        RemoteRepositoryOrigin,
+    )
+
+    location = RegisteredCodeLocationOrigin(CODE_LOCATION)
+    repository = RemoteRepositoryOrigin(location, "__repository__")
+    create: Any = instance.create_run_for_job
+
+    def create_run_for_job(job_def: dg.JobDefinition, **more: Any) -> dg.DagsterRun:
+        more["tags"] = {**(more.get("tags") or {}), "dagster/max_retries": "0"}
+        more["remote_job_origin"] = RemoteJobOrigin(repository, job_def.name)
+        run: dg.DagsterRun = create(job_def=job_def, **more)
+        return run
+
+    instance.create_run_for_job = create_run_for_job  # type: ignore[assignment,method-assign]
 
 
 def migrations_read_once() -> None:

@@ -22,9 +22,11 @@ from contextcliff_dagster.defs.asset_specs import (
 )
 from contextcliff_dagster.defs.resources import StoreResource
 from contextcliff_dagster.defs.ui.rendering import table
+from contextcliff_dagster.defs.ui.token_ranges import bins_of
 from contextcliff_dagster.experiments.length_profile.experiment import LENGTH_PROFILE
 from contextcliff_dagster.experiments.lookup import all_experiments, asked_experiments
 from contextcliff_dagster.private_files import make_folder, private_umask
+from contextcliff_dagster.sampling.manifest_files import HEAD
 from contextcliff_dagster.store import Store, read_result
 from contextcliff_dagster.studies import Study
 from contextcliff_dagster.studies.retired import retired_studies
@@ -66,6 +68,16 @@ RESULT_TABLES = {
     },
 }
 """Table -> column -> type; columns are named as the fields of `cliffs.json`."""
+
+BIN_RANGES = {
+    "study": "VARCHAR",
+    "bin": "VARCHAR",
+    "from_tokens": "BIGINT",
+    "to_tokens": "BIGINT",
+    "merged_into": "VARCHAR",
+}
+PARTITIONS = "partitions"
+"""View: what stands behind each partition key that was measured, of every experiment."""
 
 
 def view_sql(declared: Table, root: Path) -> str:
@@ -115,6 +127,39 @@ def result_rows(root: Path) -> dict[str, list[list[Any]]]:
     return rows
 
 
+def range_rows(root: Path) -> list[list[Any]]:
+    """Rows of the table ``bin_ranges``: the tokens (both included) behind each bin's key, of the
+    samples of all studies but the retired."""
+    retired = retired_studies(Store(root))
+    rows: list[list[Any]] = []
+    for head in sorted(root.glob(f"*/manifest/{HEAD}")):
+        study = head.parent.parent.name  # a study's name is its folder
+        _, bins = bins_of(head)
+        for number, one in enumerate(bins if study not in retired else []):
+            last = one.edge_high - (number < len(bins) - 1)  # the last bin is closed
+            rows.append([study, one.bin, one.edge_low, last, one.merged_into])
+    return rows
+
+
+def partitions_sql() -> str:
+    """The view `PARTITIONS`: tokens, examples and calls, done and failed, by model and key."""
+    of_experiments = " UNION ALL ".join(
+        f"SELECT '{one.name}' AS experiment, study, campaign, model, bin AS key,"
+        " count(DISTINCT example_id) AS examples, count(DISTINCT call_key) AS calls,"
+        " count(DISTINCT call_key) FILTER (score IS NOT NULL) AS done,"
+        " count(DISTINCT call_key) FILTER (score IS NULL) AS failed,"
+        " min(length_tokens) AS shortest_tokens, max(length_tokens) AS longest_tokens"
+        f" FROM {one.records.name} GROUP BY ALL"
+        for one in all_experiments()
+        if one.host is None
+    )
+    return (
+        f"CREATE OR REPLACE VIEW {PARTITIONS} AS SELECT p.*, r.from_tokens, r.to_tokens"
+        f" FROM ({of_experiments}) p LEFT JOIN bin_ranges r"
+        f" ON p.experiment = '{LENGTH_PROFILE.name}' AND r.study = p.study AND r.bin = p.key"
+    )
+
+
 def shown_tables() -> list[Table]:
     """Return the tables that have a view: predictions of the profile, records of everything."""
     tables = [LENGTH_PROFILE.predictions, *(one.records for one in all_experiments())]
@@ -135,7 +180,9 @@ def database_asset(studies: Sequence[Study]) -> dg.AssetsDefinition:
         ],
         description=(
             "contextcliff.duckdb, rebuilt whole: views over the Parquet files of all experiments "
-            f"({', '.join(f'`{t.name}`' for t in shown_tables())}), tables `cliffs` and `bins`."
+            f"({', '.join(f'`{t.name}`' for t in shown_tables())}), tables `cliffs`, `bins` and "
+            f"`bin_ranges`, and the view `{PARTITIONS}`: the tokens of each key, calls done and "
+            "failed."
         ),
         group_name="database",
         owners=OWNERS,
@@ -147,16 +194,17 @@ def database_asset(studies: Sequence[Study]) -> dg.AssetsDefinition:
     def database(store: StoreResource, duckdb: DuckDBResource) -> dg.MaterializeResult:
         where = store.open()
         make_folder(where.duckdb_path.parent)
-        rows = result_rows(where.root)
+        rows = {**result_rows(where.root), "bin_ranges": range_rows(where.root)}
         with private_umask(), duckdb.get_connection() as connection:
             for declared in shown_tables():
                 connection.execute(view_sql(declared, where.root))
-            for name, columns in RESULT_TABLES.items():
+            for name, columns in {**RESULT_TABLES, "bin_ranges": BIN_RANGES}.items():
                 declaration = ", ".join(f"{column} {kind}" for column, kind in columns.items())
                 connection.execute(f"CREATE OR REPLACE TABLE {name} ({declaration})")
                 if rows[name]:
                     places = ", ".join("?" * len(columns))
                     connection.executemany(f"INSERT INTO {name} VALUES ({places})", rows[name])
+            connection.execute(partitions_sql())
             records = connection.execute("SELECT count(*) FROM eval_records").fetchone()[0]
         return dg.MaterializeResult(
             metadata={

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 from contextcliff_dagster.contracts import ContextCliffError, EngineError
 from contextcliff_dagster.experiments.common.experiment import Experiment
 from contextcliff_dagster.experiments.common.study_run import StudyRun
-from contextcliff_dagster.experiments.lookup import document_assets_of, ops_of
+from contextcliff_dagster.experiments.lookup import document_assets_of, ops_of, partitioned
 from contextcliff_dagster.store import Store
 from contextcliff_dagster.studies import Study
+from contextcliff_dagster.studies.study_lock import study_used
 
 if TYPE_CHECKING:
     import dagster as dg
@@ -77,7 +78,6 @@ class LocalRuns:
             PREPARATION,
             asset_key,
             documents_job_name,
-            group,
             job_name,
             run_config,
             run_tags,
@@ -94,7 +94,8 @@ class LocalRuns:
         study, instance = self.study, self.instance
         if instance is None and os.environ.get("DAGSTER_HOME"):
             instance = dg.DagsterInstance.get()
-        job, partitions = f"prepare_{group(study)}", {}
+        # Each is a job of the code location, whose page shows the run.
+        job, partitions = job_name(study, partitioned(study)[0]), {}
         if experiment is not None and {*names} & {*experiment.document_assets()[:1]}:
             job = documents_job_name(study, experiment)
             partitions = document_range_tags(study, experiment)
@@ -118,7 +119,11 @@ class LocalRuns:
         level = "DEBUG" if os.environ.get("CONTEXTCLIFF_VERBOSE") else "CRITICAL"
         settings["loggers"] = {"console": {"config": {"log_level": level}}}
         try:
-            with output_to_terminal(), refusals_raised():
+            with (
+                study_used(self.store, study.name),
+                output_to_terminal(),
+                refusals_raised(),
+            ):
                 definitions.resolve_job_def(job).execute_in_process(
                     instance=instance, tags=tags, run_config=settings
                 )

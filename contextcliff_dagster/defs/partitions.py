@@ -23,9 +23,20 @@ from contextcliff_dagster.studies import Study
 MODEL = "model"
 
 
+class _Partitions(dg.MultiPartitionsDefinition):
+    """Two dimensions that are no tags of a run.
+
+    A backfill of a job gives each of its runs, which take a range each, the tags of the first
+    range's first partition. Dagster takes its name out of them and leaves its dimensions.
+    """
+
+    def get_tags_for_partition_key(self, partition_key: str) -> Mapping[str, str]:
+        return {PARTITION_NAME_TAG: partition_key}
+
+
 def experiment_partitions(study: Study, experiment: Experiment) -> dg.MultiPartitionsDefinition:
     """One partition per model and cell; model keys are slugs of the model names."""
-    return dg.MultiPartitionsDefinition(
+    return _Partitions(
         {
             MODEL: dg.StaticPartitionsDefinition([slug(name) for name in study.models]),
             experiment.dimension: dg.StaticPartitionsDefinition(list(experiment.cells(study))),
@@ -37,9 +48,7 @@ def document_partitions(study: Study, experiment: Experiment) -> dg.MultiPartiti
     """Those of the documents that an experiment keeps."""
     assert experiment.documents is not None
     keys = experiment.documents.keys(study)
-    return dg.MultiPartitionsDefinition(
-        {name: dg.StaticPartitionsDefinition([*keys[name]]) for name in keys}
-    )
+    return _Partitions({name: dg.StaticPartitionsDefinition([*keys[name]]) for name in keys})
 
 
 def cells_by_model(study: Study, partition_keys: Iterable[str]) -> dict[str, list[str]]:
@@ -67,6 +76,15 @@ def tagged_partitions(
     first = run_tags[ASSET_PARTITION_RANGE_START_TAG]
     last = run_tags[ASSET_PARTITION_RANGE_END_TAG]
     return partitions.get_partition_keys_in_range(dg.PartitionKeyRange(key(first), key(last)))
+
+
+def tagged_models(run_tags: Mapping[str, str], study: Study) -> Sequence[str]:
+    """The models whose partitions the tags of a run name; all of the study without such tags."""
+    places = {slug(name): place for place, name in enumerate(study.models)}
+    tags = (ASSET_PARTITION_RANGE_START_TAG, ASSET_PARTITION_RANGE_END_TAG, PARTITION_NAME_TAG)
+    named = [run_tags[tag].partition("|")[0] for tag in tags if tag in run_tags]
+    ends = [places[name] for name in named if name in places]
+    return study.models[min(ends) : max(ends) + 1] if ends else study.models
 
 
 def partition_key(experiment: Experiment, model: str, cell: str) -> dg.MultiPartitionKey:

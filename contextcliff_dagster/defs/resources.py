@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import dagster as dg
 
 from contextcliff_dagster.inference.spending.budget import Budget
 from contextcliff_dagster.inference.telemetry.progress import Progress, RunSummary
 from contextcliff_dagster.store import Store, store_root
+
+if TYPE_CHECKING:
+    from contextcliff_dagster.inference.execution.cost_estimate import CostEstimate
 
 
 @dataclass
@@ -19,7 +23,8 @@ class Watch:
 
     Assets report to ``on_progress`` (model, progress), say to ``on_wait`` what keeps them from
     beginning, ask ``should_stop`` between calls, keep to ``budget`` and ``deadline_s`` where their
-    config names none, and leave each model's summary in ``calls``.
+    config names none, and leave each model's summary in ``calls``, what calls would cost in
+    ``estimate``.
     """
 
     on_progress: Callable[[str, Progress], None] | None = None
@@ -28,6 +33,7 @@ class Watch:
     on_wait: Callable[[str], None] | None = None
     deadline_s: float | None = None
     calls: dict[str, RunSummary] = field(default_factory=dict)
+    estimate: CostEstimate | None = None
 
 
 class StoreResource(dg.ConfigurableResource[Store]):

@@ -100,6 +100,7 @@ def prepare_study(
     import dagster as dg
 
     from contextcliff_dagster.defs.asset_specs import PREPARATION
+    from contextcliff_dagster.defs.resources import Watch
     from contextcliff_dagster.experiments.common import preparation
     from contextcliff_dagster.experiments.common.measurement import estimate_cost
 
@@ -115,19 +116,21 @@ def prepare_study(
         drawn, ledgered = store if frozen else aside, store if store.has_ledger else aside
         with StudyRun.open(study, ledgered, campaign) as run:
             name = run.campaign
+        watch = Watch()
         manifests = _make_documents(LocalRuns(study, store, name, instance, cause)) if keep else []
         if not frozen or manifests:
             names = [*(() if frozen else PREPARATION), *manifests]
             where = instance if keep else dg.DagsterInstance.ephemeral()
             runs = LocalRuns(study, drawn, name, where, cause)
             config = {} if frozen else {"raw_corpus": {"reread": reread}}
-            runs.materialize(None, [*names, "cost_estimate"] if keep else names, config)
+            runs.materialize(None, [*names, "cost_estimate"] if keep else names, config, watch)
         manifest = preparation.load_frozen(study, drawn) if sampled else None
         if manifest is not None and not frozen and not keep:
             texts = manifest.documents  # while the temporary folder is there
             manifest = replace(manifest, read_documents=lambda: texts)
-        with StudyRun.open(study, ledgered, name) as run:
-            estimate = estimate_cost(replace(run, store=drawn), asked_experiments(study))
+        if (estimate := watch.estimate) is None:
+            with StudyRun.open(study, ledgered, name) as run:
+                estimate = estimate_cost(replace(run, store=drawn), asked_experiments(study))
         audit = preparation.prepare_audit(study, drawn) if sampled else None
     return Prepared(study, manifest, estimate, audit, kept=keep or frozen)
 

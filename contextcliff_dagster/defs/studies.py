@@ -10,19 +10,20 @@ from typing import NamedTuple
 import dagster as dg
 
 from contextcliff_dagster.defs.asset_specs import (
-    RETRY_CRASHES,
+    RETRY_FAILED,
     asset_key,
     documents_job_name,
     group,
     job_name,
+    pilot_job_name,
 )
 from contextcliff_dagster.defs.assets.experiment import experiment_assets
 from contextcliff_dagster.defs.assets.preparation import cost_estimate_asset, preparation_assets
 from contextcliff_dagster.defs.assets.report import report_asset
+from contextcliff_dagster.defs.automation.schedules import study_schedules
+from contextcliff_dagster.defs.automation.sensors import study_sensors
+from contextcliff_dagster.defs.automation.sentinel import sentinel_job, sentinel_schedules
 from contextcliff_dagster.defs.partitions import document_range_tags, range_tags
-from contextcliff_dagster.defs.schedules import study_schedules
-from contextcliff_dagster.defs.sensors import study_sensors
-from contextcliff_dagster.defs.sentinel import sentinel_job, sentinel_schedules
 from contextcliff_dagster.experiments.lookup import (
     asked_experiments,
     measuring_assets,
@@ -30,8 +31,6 @@ from contextcliff_dagster.experiments.lookup import (
 )
 from contextcliff_dagster.store import Store
 from contextcliff_dagster.studies import Study
-from contextcliff_dagster.studies.retired import is_retired
-from contextcliff_dagster.studies.study_paths import shipped_folder
 
 
 class StudyParts(NamedTuple):
@@ -48,18 +47,12 @@ _ALWAYS = "reference"
 """The shipped study that shows what a study is."""
 
 
-def is_in_use(study: Study, store: Store) -> bool:
-    """Whether the code location shows ``study``: the user's own, and `reference`; no retired one.
-
-    Of the other shipped ones those that the store has something of, or all where
-    ``CONTEXTCLIFF_EXAMPLES`` is set to anything but 0.
-    """
-    if is_retired(store, study.name):
-        return False
-    if study.name == _ALWAYS or os.environ.get(EXAMPLES, "0") not in ("", "0"):
+def is_used_example(name: str, store: Store) -> bool:
+    """Whether the code location shows the shipped study ``name``: `reference`, those that the store
+    has something of, or all where ``CONTEXTCLIFF_EXAMPLES`` is set to anything but 0."""
+    if name == _ALWAYS or os.environ.get(EXAMPLES, "0") not in ("", "0"):
         return True
-    shipped = study.folder == shipped_folder().resolve()
-    return not shipped or store.study_dir(study.name).is_dir()
+    return store.study_dir(name).is_dir()
 
 
 def study_parts(study: Study) -> StudyParts:
@@ -98,7 +91,7 @@ def study_jobs(study: Study) -> list[dg.UnresolvedAssetJobDefinition]:
     assets share one set of partitions.
     """
     jobs = []
-    own_tags = {"contextcliff/study": study.name, **RETRY_CRASHES}
+    own_tags = {"contextcliff/study": study.name, **RETRY_FAILED}
     for experiment in partitioned(study):
         # The tags make a plain launch take every model and cell in one run.
         tags = {**range_tags(study, experiment), **own_tags}
@@ -133,5 +126,5 @@ def study_jobs(study: Study) -> list[dg.UnresolvedAssetJobDefinition]:
         config = {"config": {"samples_per_bin": pilot}}
         ops = {f"{group(study)}__{name}": config for name in measuring_assets(study, experiment)}
         about = f"The same with {pilot} examples a bin: a cheap first look."
-        jobs.append(job(f"pilot_{group(study)}", description=about, config={"ops": ops}))
+        jobs.append(job(pilot_job_name(study), description=about, config={"ops": ops}))
     return jobs

@@ -101,7 +101,8 @@ def compare(a: Side, b: Side, *, names: tuple[str, str] | None = None) -> Compar
     Args:
         a, b: a result of `analyze` or `profile`; ``[STUDY:]MODEL[@CAMPAIGN]`` of the store; a file
             of scores or a log of another tool, FILE or FILE:MODEL; an archive of
-            ``contextcliff export``, FILE or FILE:MODEL.
+            ``contextcliff export``, FILE or FILE:MODEL. Of a KV policy and the whole cache of the
+            same model, the whole cache is A.
         names: what to call A and B; by default what they are called already.
 
     Raises:
@@ -109,6 +110,7 @@ def compare(a: Side, b: Side, *, names: tuple[str, str] | None = None) -> Compar
         ContextCliffError: a side cannot be read, or has no scored answer.
     """
     from contextcliff_dagster.analysis.comparison.comparison import compare as compare_measured
+    from contextcliff_dagster.analysis.comparison.comparison import whole_cache_first
     from contextcliff_dagster.cli.commands.compare import notes_on
 
     with TemporaryDirectory(prefix="contextcliff-") as folder:
@@ -119,6 +121,8 @@ def compare(a: Side, b: Side, *, names: tuple[str, str] | None = None) -> Compar
         sides = [
             _measured(ref, store, name) for (ref, store), name in zip(sources, given, strict=True)
         ]
+    if whole_cache_first(sides[0][0], sides[1][0]):
+        sides = sides[::-1]
     one, other = (measured for measured, _, _ in sides)
     assert one.cliffs is not None
     assert other.cliffs is not None

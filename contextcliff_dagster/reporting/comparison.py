@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from contextcliff_dagster.reporting.kv.costs import kv_sections
+from contextcliff_dagster.reporting.kv.costs import kv_sections, kv_sentences
 from contextcliff_dagster.reporting.local_paths import for_readers
 from contextcliff_dagster.reporting.sections import (
     Block,
@@ -167,7 +167,7 @@ def comparison_page(comparison: Comparison) -> Page:
     others = warned if comparison.warnings else []
     folds = [Fold("How sure is it?", [by_bin])]
     if comparison.kv is not None:
-        head.insert(1, Paragraph(comparison.kv.sentence))
+        head[1:1] = [Paragraph(sentence) for sentence in kv_sentences(comparison)]
         folds.insert(0, Fold("What does the cache save?", kv_sections(comparison.kv)))
     return Page([first, *others], folds)
 

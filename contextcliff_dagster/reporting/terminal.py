@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from contextcliff_dagster.contracts import Verdict
+from contextcliff_dagster.reporting.wording.attention import rope_sentence
 from contextcliff_dagster.reporting.wording.direction import isolated
 from contextcliff_dagster.reporting.wording.latency import latency_limit_sentence
 from contextcliff_dagster.reporting.wording.number_format import (
@@ -45,8 +46,9 @@ def risk_report(cliffs: Cliffs) -> str:
     """The report of one model as lines of text without a trailing newline.
 
     The layout is fixed: what was measured, then window, cap and critical threshold, zones, and the
-    recommendation, whose last line places the drop in the window or says why it cannot. A null of
-    the contract becomes words; nothing is estimated here.
+    recommendation, which ends with the drop's place in the window, or why there is none, and where
+    RoPE fails, if that is supported. A null of the contract becomes words; nothing is estimated
+    here.
     """
     window = cliffs.window_tokens
     lines = [
@@ -65,6 +67,7 @@ def risk_report(cliffs: Cliffs) -> str:
         "RECOMMENDATION:",
         *_recommendation(cliffs),
         half_drop_sentence(cliffs),
+        *filter(None, [rope_sentence(cliffs.attention)]),
         *_attention(cliffs),
     ]
     return isolated("\n".join(lines))

@@ -6,7 +6,7 @@ It judges and advises; it raises nothing. The caller asks for the verdict.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
@@ -88,7 +88,7 @@ class Requirements:
 
 def audit_lengths(
     length_map: pa.Table,
-    examples: pa.Table | None,
+    examples: Iterable[pa.RecordBatch] | None,
     bins: Sequence[LengthBin],
     required: Requirements,
     *,
@@ -99,8 +99,8 @@ def audit_lengths(
 
     Args:
         length_map: table ``length_map``.
-        examples: ``document_id`` and ``question`` of table ``examples``, to find duplicates (None:
-            not looked for).
+        examples: ``document_id`` and ``question`` of table ``examples``, in batches, to find
+            duplicates (None: not looked for).
         bins: bins as cut, before starved ones are merged (``sampling.bins.cut_bins``).
         manufactured: tasks whose documents were made as long as they are, and how.
         cautions: clauses of the corpus itself that every reader has to know.
@@ -108,9 +108,9 @@ def audit_lengths(
     import numpy as np
 
     window, target = required.window_tokens, required.target
-    ids = length_map["document_id"].to_numpy(zero_copy_only=False)
+    named = length_map["document_id"].combine_chunks().dictionary_encode()
     by_example = length_map["length_tokens"].to_numpy()
-    _, first = np.unique(ids, return_index=True)
+    _, first = np.unique(named.indices.to_numpy(zero_copy_only=False), return_index=True)
     lengths = np.sort(by_example[first])
     p05, median, p95 = (int(x) for x in np.quantile(lengths, (0.05, 0.5, 0.95), method="lower"))
     low, high = int(lengths[0]), int(lengths[-1])
@@ -251,18 +251,19 @@ def _gaps(uncovered: Sequence[tuple[int, int]]) -> str:
     return f"{widest[0]:,} to {widest[1]:,} tokens{others}"
 
 
-def _duplicates(examples: pa.Table) -> int:
+def _duplicates(examples: Iterable[pa.RecordBatch]) -> int:
     """Examples beyond the first of each (document, question), blanks and case aside."""
     import hashlib
 
-    seen: set[bytes] = set()
-    total = 0
-    for batch in examples.select(["document_id", "question"]).to_batches(max_chunksize=8_192):
+    import numpy as np
+
+    digests = bytearray()
+    for batch in examples:
         for row in batch.to_pylist():
             asked = " ".join(row["question"].split()).lower()
-            seen.add(hashlib.sha256(f"{row['document_id']}\n{asked}".encode()).digest()[:16])
-            total += 1
-    return total - len(seen)
+            digests += hashlib.sha256(f"{row['document_id']}\n{asked}".encode()).digest()[:16]
+    seen = np.frombuffer(digests, "S16")
+    return len(seen) - len(np.unique(seen))
 
 
 def _histogram(lengths: Ints, by_example: Ints) -> tuple[HistogramBar, ...]:

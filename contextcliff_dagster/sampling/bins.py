@@ -12,9 +12,12 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from contextcliff_dagster.contracts import CorpusError, LengthBin
+
+if TYPE_CHECKING:
+    from contextcliff_dagster.contracts.arrays import Ints
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +32,7 @@ class BinSpec:
 
 
 def make_bins(
-    lengths_by_example: Sequence[int], document_ids: Sequence[str], spec: BinSpec
+    lengths_by_example: Sequence[int] | Ints, document_ids: Sequence[str] | Ints, spec: BinSpec
 ) -> list[LengthBin]:
     """The study's bins: :func:`cut_bins`, starved ones refused or merged.
 
@@ -38,7 +41,8 @@ def make_bins(
 
     Args:
         lengths_by_example: tokens of each example's document, one per example.
-        document_ids: the document of each example, parallel to the lengths.
+        document_ids: the document of each example, parallel to the lengths; names or, for less
+            memory, numbers that tell documents apart.
 
     Returns:
         ``spec.count`` bins ``b00``, ``b01``, ... in order of length. A merged bin keeps its key and
@@ -47,8 +51,11 @@ def make_bins(
     Raises:
         CorpusError: no examples, a starved bin that the study refuses, or too few documents.
     """
+    import numpy as np
+
+    document_ids = _numbers(document_ids)
     bins = cut_bins(lengths_by_example, document_ids, spec)
-    documents = len(set(document_ids))
+    documents = len(np.unique(document_ids))
     if documents < spec.starved_below:
         raise CorpusError(
             f"The corpus has {_documents(documents)} to sample from, fewer than one bin "
@@ -78,7 +85,7 @@ def make_bins(
 
 
 def cut_bins(
-    lengths_by_example: Sequence[int], document_ids: Sequence[str], spec: BinSpec
+    lengths_by_example: Sequence[int] | Ints, document_ids: Sequence[str] | Ints, spec: BinSpec
 ) -> list[LengthBin]:
     """The axis cut into ``spec.count`` bins, starved or empty ones included.
 
@@ -90,12 +97,15 @@ def cut_bins(
     Raises:
         CorpusError: there are no examples.
     """
-    if not lengths_by_example:
+    import numpy as np
+
+    n = len(lengths_by_example)
+    if not n:
         raise CorpusError("There is no example to bin; check the corpus and sampling.min_tokens.")
-    ordered = sorted(lengths_by_example)
-    low, high, n = ordered[0], ordered[-1], len(ordered)
+    ordered = np.sort(np.asarray(lengths_by_example, np.int64))
+    low, high = int(ordered[0]), int(ordered[-1])
     if spec.kind == "quantile":
-        edges = [ordered[k * n // spec.count] for k in range(spec.count)]
+        edges = [int(ordered[k * n // spec.count]) for k in range(spec.count)]
     elif spec.width is not None:
         edges = [k * spec.width for k in range(spec.count)]
     else:
@@ -106,7 +116,7 @@ def cut_bins(
         LengthBin(f"b{k:02d}", a, b, None, None, None, 0, 0)
         for k, (a, b) in enumerate(zip(edges, ends, strict=True))
     ]
-    return _filled(empty, lengths_by_example, document_ids)
+    return _filled(empty, lengths_by_example, _numbers(document_ids))
 
 
 def active_bins(bins: Sequence[LengthBin]) -> list[LengthBin]:
@@ -128,28 +138,41 @@ def assign_bin(length: int, bins: Sequence[LengthBin]) -> str:
     return active[bisect_right([b.edge_low for b in active], length) - 1].bin
 
 
+def _numbers(document_ids: Sequence[str] | Ints) -> Ints:
+    """A number for each document, in the place of each of its names."""
+    import numpy as np
+
+    if isinstance(document_ids, np.ndarray):
+        return document_ids
+    seen: dict[str, int] = {}
+    return np.array([seen.setdefault(name, len(seen)) for name in document_ids], np.int64)
+
+
 def _filled(
-    bins: Sequence[LengthBin], lengths: Sequence[int], document_ids: Sequence[str]
+    bins: Sequence[LengthBin], lengths: Sequence[int] | Ints, documents: Ints
 ) -> list[LengthBin]:
     """The bins with their counts and lengths taken anew from the examples."""
+    import numpy as np
+
     active = active_bins(bins)
-    starts = [b.edge_low for b in active]
-    held: dict[str, list[int]] = {b.bin: [] for b in active}
-    documents: dict[str, set[str]] = {b.bin: set() for b in active}
-    for length, document in zip(lengths, document_ids, strict=True):
-        key = active[bisect_right(starts, length) - 1].bin
-        held[key].append(length)
-        documents[key].add(document)
+    by_example = np.asarray(lengths, np.int64)
+    at = np.searchsorted([b.edge_low for b in active], by_example, side="right") - 1
+    order = np.lexsort((by_example, at))
+    ends = np.searchsorted(at[order], np.arange(len(active)), side="right")
+    inside = dict(zip((b.bin for b in active), np.split(by_example[order], ends[:-1]), strict=True))
+    # A document counts once in each bin.
+    held = np.unique(at * (documents.max() + 1) + documents) // (documents.max() + 1)
+    counts = np.bincount(held, minlength=len(active)).tolist()
+    n_documents = dict(zip(inside, counts, strict=True))
     filled = []
     for b in bins:
-        inside = sorted(held.get(b.bin, ()))
+        of_bin = inside.get(b.bin, by_example[:0])
         low = median = high = None
-        if inside:
+        if len(of_bin):
             # The lower median: a length that a document really has.
-            low, median, high = inside[0], inside[(len(inside) - 1) // 2], inside[-1]
-        n, n_documents = len(inside), len(documents.get(b.bin, ()))
+            low, median, high = (int(of_bin[i]) for i in (0, (len(of_bin) - 1) // 2, -1))
         b = replace(b, min_tokens=low, median_tokens=median, max_tokens=high)
-        filled.append(replace(b, n=n, n_documents=n_documents))
+        filled.append(replace(b, n=len(of_bin), n_documents=n_documents.get(b.bin, 0)))
     return filled
 
 

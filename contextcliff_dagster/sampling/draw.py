@@ -10,10 +10,11 @@ one left.
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
+
+import numpy as np
 
 from contextcliff_dagster.contracts import CorpusError, LengthBin
 from contextcliff_dagster.corpora.corpus import seeded_place
@@ -21,6 +22,10 @@ from contextcliff_dagster.sampling.bins import active_bins, assign_bin
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from contextcliff_dagster.contracts.arrays import Ints
+
+_NAMES_AT_ONCE = 65_536
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,68 +38,75 @@ class SampleSpec:
     min_tokens: int = 0
 
 
-class DrawnExample(NamedTuple):
-    """An example's place in the sample."""
-
-    example_id: str
-    document_id: str
-    length_tokens: int
-    bin: str
-    rank: int
-
-
-def draw_sample(
-    length_map: pa.Table, bins: Sequence[LengthBin], spec: SampleSpec
-) -> list[DrawnExample]:
+def draw_sample(length_map: pa.Table, bins: Sequence[LengthBin], spec: SampleSpec) -> pa.Table:
     """At most ``spec.samples_per_bin`` examples of each active bin, in order of (bin, rank).
 
     A bin with fewer examples gives what it has.
+
+    Returns:
+        The columns of ``length_map``, ``bin`` (key) and ``rank`` (0, 1, ... in each bin).
 
     Raises:
         CorpusError: a document of at least ``spec.min_tokens`` lies outside the bins, or no
             document is that long.
     """
-    pools = _pools(length_map, bins, spec.min_tokens)
-    drawn: list[DrawnExample] = []
-    for b in active_bins(bins):
-        documents = pools.get(b.bin, {})
-        order = sorted(documents, key=lambda name: seeded_place(spec.seed, "document", name))
-        # Documents beyond the sample's size are never reached in the first round, nor later.
-        questions = [
-            sorted(documents[name], key=lambda item: seeded_place(spec.seed, "example", item[0]))
-            for name in order[: spec.samples_per_bin]
-        ]
-        rounds = (
-            (name, *asked[turn])
-            for turn in range(spec.questions_per_document)
-            for name, asked in zip(order, questions, strict=False)
-            if turn < len(asked)
-        )
-        for rank, (name, example_id, length) in zip(
-            range(spec.samples_per_bin), rounds, strict=False
-        ):
-            drawn.append(DrawnExample(example_id, name, length, b.bin, rank))
-    if not drawn:
+    import pyarrow as pa
+
+    lengths: Ints = length_map["length_tokens"].to_numpy()
+    rows = np.flatnonzero(lengths >= spec.min_tokens)
+    if not len(rows):
         raise CorpusError(
             f"No document has at least {spec.min_tokens} tokens; lower sampling.min_tokens."
         )
-    return drawn
+    of_bin = _bins_of(lengths[rows], bins)
+    named = length_map["document_id"].take(rows).combine_chunks().dictionary_encode()
+    count = len(named.dictionary)
+    # A document's questions in a bin, and the document's turn among those of its bin.
+    group = of_bin * count + named.indices.to_numpy(zero_copy_only=False)
+    groups, of_row = np.unique(group, return_inverse=True)
+    first, second = _places(spec.seed, "document", named.dictionary)
+    turn = _numbered(groups // count, first[groups % count], second[groups % count])[of_row]
+
+    # Documents beyond the sample's size are never reached in the first round, nor later.
+    near = turn < spec.samples_per_bin
+    rows, of_bin, group, turn = rows[near], of_bin[near], group[near], turn[near]
+    first, second = _places(spec.seed, "example", length_map["example_id"].take(rows))
+    round_of = _numbered(group, first, second)
+    asked = round_of < spec.questions_per_document
+    rows, of_bin = rows[asked], of_bin[asked]
+    rank = _numbered(of_bin, round_of[asked], turn[asked])
+    drawn = np.flatnonzero(rank < spec.samples_per_bin)
+    drawn = drawn[np.lexsort((rank[drawn], of_bin[drawn]))]
+    keys = pa.array([b.bin for b in active_bins(bins)], pa.string())
+    sample = length_map.take(rows[drawn]).append_column("bin", keys.take(of_bin[drawn]))
+    return sample.append_column("rank", pa.array(rank[drawn]))
 
 
-def _pools(
-    length_map: pa.Table, bins: Sequence[LengthBin], min_tokens: int
-) -> dict[str, dict[str, list[tuple[str, int]]]]:
-    """bin -> document id -> its examples as (example id, tokens)."""
+def _bins_of(lengths: Ints, bins: Sequence[LengthBin]) -> Ints:
+    """The number of the active bin that holds each length."""
     active = active_bins(bins)
-    starts = [b.edge_low for b in active]
-    pools: dict[str, dict[str, list[tuple[str, int]]]] = {b.bin: {} for b in active}
-    for batch in length_map.to_batches(max_chunksize=65_536):
-        columns = (batch.column(name).to_pylist() for name in length_map.schema.names[:3])
-        for example_id, document_id, length in zip(*columns, strict=True):
-            if length < min_tokens:
-                continue
-            if not active or not starts[0] <= length <= active[-1].edge_high:
-                assign_bin(length, bins)  # raises, saying so
-            key = active[bisect_right(starts, length) - 1].bin
-            pools[key].setdefault(document_id, []).append((example_id, length))
-    return pools
+    for length in (int(lengths.min()), int(lengths.max())):
+        assign_bin(length, bins)  # raises where it lies outside
+    return np.searchsorted([b.edge_low for b in active], lengths, side="right") - 1
+
+
+def _places(seed: int, kind: str, names: pa.Array | pa.ChunkedArray) -> tuple[Ints, Ints]:
+    """The order that the seed gives to names: the first 16 bytes of each place, as two numbers."""
+    digests = bytearray()
+    for start in range(0, len(names), _NAMES_AT_ONCE):
+        for name in names.slice(start, _NAMES_AT_ONCE).to_pylist():
+            digests += seeded_place(seed, kind, name)[:16]
+    both = np.frombuffer(digests, ">u8").reshape(-1, 2)
+    return both[:, 0].astype(np.uint64), both[:, 1].astype(np.uint64)
+
+
+def _numbered(within: Ints, *by: Ints) -> Ints:
+    """The number of each item among those of the same ``within``, in the order of ``by``."""
+    order = np.lexsort((*reversed(by), within))
+    grouped = within[order]
+    starts = np.flatnonzero(np.r_[True, grouped[1:] != grouped[:-1]])
+    numbers = np.empty(len(within), np.int64)
+    numbers[order] = np.arange(len(within)) - np.repeat(
+        starts, np.diff(np.append(starts, len(within)))
+    )
+    return numbers

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from itertools import groupby, islice
@@ -11,22 +12,23 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from contextcliff_dagster.contracts import (
     DOCUMENTS,
-    LENGTH_MAP,
     MANIFEST_EXAMPLES,
     LengthBin,
     StoreError,
     validate,
 )
 from contextcliff_dagster.corpora.corpus import EVIDENCE_CHARACTERS
-from contextcliff_dagster.freed_memory import lean_arrow
+from contextcliff_dagster.freed_memory import lean_arrow, return_freed_memory
 from contextcliff_dagster.sampling.controls import spans_of
 from contextcliff_dagster.sampling.draw import SampleSpec, draw_sample
-from contextcliff_dagster.sampling.manifest import Manifest
+from contextcliff_dagster.sampling.length_map import read_length_map
+from contextcliff_dagster.sampling.manifest import Manifest, TextColumn
 from contextcliff_dagster.step_progress import report_step
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from contextcliff_dagster.contracts.arrays import Floats, Ints
     from contextcliff_dagster.sampling.tokenizers.tokenizers import Tokenizer
 
 Item = TypeVar("Item")
@@ -35,13 +37,14 @@ Locate = Callable[[str, Sequence[Sequence[str]]], Sequence[float | None]]
 _BLOCK = 16
 """Texts that are at hand at a time."""
 _ROWS_AT_ONCE = 10_000
+_PIECE_BYTES = 1 << 26
 _PLACE = ("length_tokens", "bin", "rank")
 
 
 @lean_arrow()
 def draw_manifest(
     corpus_dir: Path,
-    length_map: pa.Table,
+    length_map: Path,
     bins: Sequence[LengthBin],
     spec: SampleSpec,
     header: Mapping[str, Any],
@@ -50,6 +53,7 @@ def draw_manifest(
 ) -> Manifest:
     """Draw the sample and gather its questions and texts from a materialized corpus.
 
+    ``length_map``: the file; its rows are let go of as soon as the sample is drawn.
     ``header`` should name study, tokenizer and corpus fingerprint; the sample's spec is added as
     ``sample``. ``tokenizer`` opens the study's, where an example says in characters how far its
     pieces of evidence lie apart. ``locate`` finds the evidence of questions that do not say where
@@ -59,15 +63,15 @@ def draw_manifest(
         CorpusError: see :func:`sampling.draw.draw_sample`.
         StoreError: the corpus is missing, damaged, or not the one of the length map.
     """
-    import pyarrow as pa
-
-    drawn = draw_sample(validate(length_map, LENGTH_MAP, "The length map"), bins, spec)
-    rows = _rows_of(corpus_dir / "examples.parquet", "example_id", [d.example_id for d in drawn])
-    places = {name: pa.array([getattr(d, name) for d in drawn]) for name in _PLACE}
-    wanted = sorted({d.document_id for d in drawn})
-    del drawn  # a million of them take some 300 MB
-    examples = pa.table({**dict(zip(rows.column_names, rows.columns, strict=True)), **places})
+    return_freed_memory()
+    drawn = draw_sample(read_length_map(length_map, spec.min_tokens), bins, spec)
+    examples = _rows_of(corpus_dir / "examples.parquet", "example_id", drawn["example_id"])
+    for name in _PLACE:
+        examples = examples.append_column(name, drawn[name])
+    wanted = sorted(drawn["document_id"].unique().to_pylist())
+    del drawn
     examples = validate(examples, MANIFEST_EXAMPLES, str(corpus_dir))
+    return_freed_memory()
     texts = _documents_of(corpus_dir / "documents.parquet", wanted)
     if tokenizer is not None:
         examples = count_distances(examples, texts, tokenizer)
@@ -94,7 +98,7 @@ def count_distances(
 
     named = pc.fill_null(pc.match_substring(examples["metadata"], EVIDENCE_CHARACTERS), False)
     unknown = pc.and_(pc.is_null(examples["inter_evidence_tokens"]), named)
-    distances = examples["inter_evidence_tokens"].to_pylist()
+    distances = _numbers_in(examples["inter_evidence_tokens"])
     opened: Tokenizer | None = None
     for block in _in_blocks(_grouped(examples, documents, unknown)):
         spans = [
@@ -117,10 +121,10 @@ def locate_evidence(examples: pa.Table, documents: pa.Table, locate: Locate) -> 
     import pyarrow.compute as pc
 
     unknown = pc.is_null(examples["evidence_position"])
-    positions = examples["evidence_position"].to_pylist()
+    positions = _numbers_in(examples["evidence_position"])
     for number, (text, rows) in enumerate(_grouped(examples, documents, unknown), 1):
         for row, at in zip(rows, _located(text, rows, locate), strict=True):
-            positions[row["number"]] = at
+            positions[row["number"]] = math.nan if at is None else at
         report_step("finding answers in documents", number, documents.num_rows)
     return _with_column(examples, "evidence_position", positions)
 
@@ -139,21 +143,27 @@ def _grouped(
 ) -> Iterator[tuple[str, list[dict[str, Any]]]]:
     """Each document's text with those of its examples that are ``wanted``, and their numbers."""
     import numpy as np
-    import pyarrow as pa
     import pyarrow.compute as pc
 
     numbers = np.flatnonzero(wanted.to_numpy())
-    owners = pc.index_in(
-        examples["document_id"].take(numbers), documents["document_id"].combine_chunks()
-    ).to_numpy()
+    # Of all examples: the ids of the wanted ones would be a copy.
+    of_all = pc.index_in(examples["document_id"], documents["document_id"].combine_chunks())
+    owners = of_all.to_numpy()[numbers]
     order = np.argsort(owners, kind="stable")
     numbers, owners = numbers[order], owners[order]
-    rows = examples.select(["metadata", "answers"]).take(numbers)
-    rows = rows.append_column("number", pa.array(numbers)).append_column("owner", pa.array(owners))
-    batches = rows.to_batches(max_chunksize=_ROWS_AT_ONCE)
-    each = (row for batch in batches for row in batch.to_pylist())
-    for owner, own in groupby(each, lambda row: row["owner"]):
-        yield documents["text"][owner].as_py(), list(own)
+    texts = TextColumn(documents["text"])
+    rows = _rows_at(examples.select(["metadata", "answers"]), numbers, owners)
+    for owner, own in groupby(rows, lambda row: row["owner"]):
+        yield texts[owner], list(own)
+
+
+def _rows_at(examples: pa.Table, numbers: Ints, owners: Ints) -> Iterator[dict[str, Any]]:
+    for first in range(0, len(numbers), _ROWS_AT_ONCE):
+        some = slice(first, first + _ROWS_AT_ONCE)
+        rows = examples.take(numbers[some]).to_pylist()
+        both = zip(numbers[some].tolist(), owners[some].tolist(), strict=True)
+        for row, (number, owner) in zip(rows, both, strict=True):
+            yield {**row, "number": number, "owner": owner}
 
 
 def _in_blocks(items: Iterator[Item]) -> Iterator[list[Item]]:
@@ -161,11 +171,20 @@ def _in_blocks(items: Iterator[Item]) -> Iterator[list[Item]]:
         yield block
 
 
-def _with_column(examples: pa.Table, name: str, values: Sequence[float | None]) -> pa.Table:
+def _numbers_in(column: pa.ChunkedArray) -> Floats:
+    """The values of a column as an array that can be changed; NaN where there is none."""
     import pyarrow as pa
 
-    at = examples.column_names.index(name)
-    return examples.set_column(at, name, pa.array(values, examples.schema.field(name).type))
+    values: Floats = column.cast(pa.float64()).to_numpy(zero_copy_only=False)
+    return values.copy()
+
+
+def _with_column(examples: pa.Table, name: str, values: Floats) -> pa.Table:
+    import pyarrow as pa
+
+    field = examples.schema.field(name)
+    column = pa.array(values, from_pandas=True).cast(field.type)
+    return examples.set_column(examples.column_names.index(name), field, column)
 
 
 def _span(row: Mapping[str, Any]) -> tuple[int, int] | None:
@@ -175,63 +194,106 @@ def _span(row: Mapping[str, Any]) -> tuple[int, int] | None:
     return (min(places), max(places)) if usable and len(places) > 1 else None
 
 
-def _rows_of(path: Path, key: str, wanted: Sequence[str]) -> pa.Table:
+def _rows_of(path: Path, key: str, wanted: pa.ChunkedArray) -> pa.Table:
     """Rows of a Parquet file by key, in the order wanted."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
     rows = pa.concat_tables(_found(path, key, wanted))
-    order = pc.index_in(pa.array(wanted, pa.string()), value_set=rows[key].combine_chunks())
+    order = pc.index_in(wanted, value_set=rows[key].combine_chunks())
     if order.null_count:
-        raise _lacking(path, key, wanted[order.to_pylist().index(None)])
-    return rows.take(order)
+        raise _lacking(path, key, wanted.filter(pc.is_null(order))[0].as_py())
+    schema, columns = rows.schema, []
+    for name in schema.names:
+        # A column at a time, so that there are never two copies of all.
+        columns.append(rows[name].take(order))
+        rows = rows.drop_columns([name])
+    return pa.table(columns, schema=schema)
 
 
 def _documents_of(path: Path, wanted: Sequence[str]) -> pa.Table:
     """The table ``documents`` of these ids, in their order.
 
-    Filtering, joining and sorting in Arrow has three copies of the texts; this has one.
+    Filtering, joining and sorting in Arrow needs three copies of the texts. This needs one: it
+    reads the file twice, first for how much room each text takes.
     """
+    import numpy as np
     import pyarrow as pa
 
     place = {name: at for at, name in enumerate(wanted)}
-    texts: list[bytes | None] = [None] * len(wanted)
-    for rows in _found(path, "document_id", wanted):
+    names = pa.array(wanted, pa.string())
+    sizes = np.full(len(wanted), -1)
+    for at, text in _placed(path, names, place):
+        sizes[at] = len(text)
+    if lacking := np.flatnonzero(sizes < 0).tolist():
+        raise _lacking(path, "document_id", wanted[lacking[0]])
+    starts = np.concatenate([[0], np.cumsum(sizes)])
+    data, written = bytearray(int(starts[-1])), np.zeros(len(wanted), bool)
+    for at, text in _placed(path, names, place):
+        if len(text) != sizes[at]:
+            break
+        data[starts[at] : starts[at + 1]] = text
+        written[at] = True
+    if not written.all():
+        raise StoreError(f"{path} changed while it was read; run the same command again.")
+    pieces, first = [DOCUMENTS.arrow_schema().empty_table()], 0
+    while first < len(wanted):
+        # Arrow counts the bytes of a piece in 32 bits.
+        end = int(np.searchsorted(starts, starts[first] + _PIECE_BYTES, side="right")) - 1
+        last = max(first + 1, end)
+        offsets = (starts[first : last + 1] - starts[first]).astype(np.int32)
+        of_piece = pa.py_buffer(data).slice(int(starts[first]), int(offsets[-1]))
+        buffers = [None, pa.py_buffer(offsets), of_piece]
+        text = pa.Array.from_buffers(pa.string(), last - first, buffers)
+        try:
+            text.validate(full=True)
+        except pa.ArrowInvalid as error:
+            raise _damaged(path, error) from error
+        pieces.append(pa.table([wanted[first:last], text], schema=DOCUMENTS.arrow_schema()))
+        first = last
+    return pa.concat_tables(pieces)
+
+
+def _placed(path: Path, names: pa.Array, place: Mapping[str, int]) -> Iterator[tuple[int, bytes]]:
+    """Each wanted text with its number, in the order of the file."""
+    import pyarrow as pa
+
+    for rows in _found(path, "document_id", names):
         group = validate(rows, DOCUMENTS, str(path.parent))
         # As bytes: a text in a Python string takes up to four times as much.
-        column = group["text"].cast(pa.binary())
-        for name, text in zip(group["document_id"].to_pylist(), column, strict=True):
-            texts[place[name]] = text.as_py()
-    if None in texts:
-        raise _lacking(path, "document_id", wanted[texts.index(None)])
-    blocks = [DOCUMENTS.arrow_schema().empty_table()]
-    for first in range(0, len(wanted), _BLOCK):
-        block = slice(first, first + _BLOCK)
-        text = pa.array(texts[block], pa.binary()).cast(pa.string())
-        texts[block] = [None] * len(text)
-        blocks.append(pa.table([wanted[block], text], schema=DOCUMENTS.arrow_schema()))
-    return pa.concat_tables(blocks)
+        texts = group["text"].cast(pa.binary())
+        for name, text in zip(group["document_id"].to_pylist(), texts, strict=True):
+            if text.is_valid:
+                yield place[name], text.as_py()
 
 
-def _found(path: Path, key: str, wanted: Sequence[str]) -> Iterator[pa.Table]:
+def _found(path: Path, key: str, names: pa.Array | pa.ChunkedArray) -> Iterator[pa.Table]:
     """The rows of each row group of a Parquet file whose key is wanted, as they lie there."""
     import pyarrow as pa
     import pyarrow.compute as pc
     import pyarrow.parquet as pq
 
-    names = pa.array(wanted, pa.string())
     try:
         with pq.ParquetFile(path, pre_buffer=False) as file:
             yield file.schema_arrow.empty_table()
+            # All at once: each look-up builds a hash table of all names, and groups are hundreds.
+            keys = file.read(columns=[key], use_threads=False)[key]
+            wanted = pc.is_in(keys, value_set=names)
+            del keys
+            first = 0
             for group in range(file.num_row_groups):
-                keys = file.read_row_group(group, columns=[key], use_threads=False)[key]
-                mask = pc.is_in(keys, value_set=names)
+                mask = wanted.slice(first, file.metadata.row_group(group).num_rows)
+                first += len(mask)
                 if pc.any(mask).as_py():
                     yield file.read_row_group(group, use_threads=False).filter(mask)
     except FileNotFoundError as error:
         raise StoreError(f"There is no corpus at {path}; materialize it first.") from error
     except (pa.ArrowException, OSError) as error:
-        raise StoreError(f"{path} is damaged ({error}); materialize the corpus again.") from error
+        raise _damaged(path, error) from error
+
+
+def _damaged(path: Path, error: Exception) -> StoreError:
+    return StoreError(f"{path} is damaged ({error}); materialize the corpus again.")
 
 
 def _lacking(path: Path, key: str, name: str) -> StoreError:

@@ -89,6 +89,8 @@ def read_length_map(path: Path, min_tokens: int = 0) -> pa.Table:
     import pyarrow.compute as pc
 
     table = read_table(path, LENGTH_MAP)
+    if not min_tokens:
+        return table
     kept = table.filter(pc.greater_equal(table["length_tokens"], min_tokens))
     if table.num_rows and not kept.num_rows:
         longest = pc.max(table["length_tokens"]).as_py()
@@ -97,6 +99,12 @@ def read_length_map(path: Path, min_tokens: int = 0) -> pa.Table:
             f"the longest has {longest}: lower it."
         )
     return kept
+
+
+def binned_columns(length_map: pa.Table) -> tuple[Ints, Ints]:
+    """Each example's length, and a number for its document: what `sampling.bins` cuts by."""
+    named = length_map["document_id"].combine_chunks().dictionary_encode()
+    return length_map["length_tokens"].to_numpy(), named.indices.to_numpy(zero_copy_only=False)
 
 
 def _count_documents(path: Path, tokenizer: Tokenizer) -> tuple[NDArray[np.bytes_], Ints]:

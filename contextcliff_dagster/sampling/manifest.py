@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from contextcliff_dagster.contracts import SCHEMA_VERSION, LengthBin, StoreError
@@ -50,7 +52,8 @@ class Manifest:
 
     def forget_documents(self) -> None:
         """Let go of the texts; where they are wanted again, they are read again."""
-        self.__dict__.pop("documents", None)
+        for name in ("documents", "_texts"):
+            self.__dict__.pop(name, None)
         return_freed_memory()
 
     @property
@@ -102,6 +105,10 @@ class Manifest:
         return OrderedDict()
 
     @cached_property
+    def _texts(self) -> TextColumn:
+        return TextColumn(self.documents["text"])
+
+    @cached_property
     def _position(self) -> dict[str, int]:
         return {name: n for n, name in enumerate(self.documents["document_id"].to_pylist())}
 
@@ -137,7 +144,23 @@ class Manifest:
         """
         if document_id not in self._position:
             raise StoreError(f"The manifest has no document {document_id[:12]!r}.")
-        return str(self.documents["text"][self._position[document_id]].as_py())
+        return self._texts[self._position[document_id]]
+
+
+class TextColumn:
+    """A column of texts, each found in the same time however many pieces the column lies in.
+
+    Arrow looks through all pieces each time it is asked for one value.
+    """
+
+    def __init__(self, column: pa.ChunkedArray) -> None:
+        self._pieces = column.chunks
+        self._ends = list(accumulate(map(len, self._pieces)))
+
+    def __getitem__(self, number: int) -> str:
+        at = bisect_right(self._ends, number)
+        piece = self._pieces[at]
+        return str(piece[number - self._ends[at] + len(piece)].as_py())
 
 
 def canonical_json(value: Any) -> str:

@@ -99,6 +99,7 @@ def load_examples(directory: Path) -> pa.Table:
         return _examples(directory, _proven_head(directory))
 
 
+@lean_arrow()
 def _examples(directory: Path, head: Mapping[str, Any]) -> pa.Table:
     if "examples" in head:
         return conform(head["examples"], MANIFEST_EXAMPLES)

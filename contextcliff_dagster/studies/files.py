@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 
 from contextcliff_dagster.contracts import StudyError
 from contextcliff_dagster.store import store_root
+from contextcliff_dagster.studies.sections import NAME_CHARS, STUDY_NAME
 from contextcliff_dagster.studies.study import Study
 from contextcliff_dagster.studies.study_paths import Leave, home_of, recorded_leave, shipped_folder
 from contextcliff_dagster.user_files import open_file
@@ -24,14 +26,20 @@ def load_study(path: Path) -> Study:
     """
     from contextcliff_dagster.yaml_config import load_validated
 
-    study = load_validated(path, Study)
-    study._folder = path.resolve().parent
+    study = in_folder(load_validated(path, Study), path.resolve().parent)
     folder, kept = path.absolute().parent.resolve(), kept_in(store_root())
     if folder == kept.resolve():
         return study.with_leave(recorded_leave(study, kept / path.name))
     # A link there is the user's own, too.
     own = folder in [one.resolve() for one in study_folders()]
     return study if own else study.with_leave(Leave(home_of(path)))
+
+
+def in_folder(study: Study, folder: Path) -> Study:
+    """``study`` with its paths going from ``folder``."""
+    copy = study.model_copy()
+    copy._folder = folder
+    return copy
 
 
 def study_folders() -> list[Path]:
@@ -80,12 +88,18 @@ def load_studies() -> dict[str, Study]:
     return read_studies()[0]
 
 
-def read_studies() -> tuple[dict[str, Study], list[BrokenStudy]]:
-    """All studies by name, and the files that give none; raises like :func:`load_studies`."""
+def read_studies(
+    shipped: Callable[[str], bool] | None = None,
+) -> tuple[dict[str, Study], list[BrokenStudy]]:
+    """All studies by name, and the files that give none; raises like :func:`load_studies`.
+
+    ``shipped``: which of the shipped ones are loaded, by name; None for all.
+    """
     studies: dict[str, Study] = {}
     broken: dict[str, BrokenStudy] = {}
+    of_ours = shipped_folder().resolve()
     for folder in study_folders():
-        found, unusable = _studies_in(folder)
+        found, unusable = _studies_in(folder, shipped if folder.resolve() == of_ours else None)
         for name in unusable:  # it would replace the other, were it sound
             studies.pop(name, None)
         for name, (_, study) in found.items():
@@ -95,11 +109,15 @@ def read_studies() -> tuple[dict[str, Study], list[BrokenStudy]]:
     return dict(sorted(studies.items())), list(broken.values())
 
 
-def _studies_in(folder: Path) -> tuple[dict[str, tuple[Path, Study]], dict[str, BrokenStudy]]:
+def _studies_in(
+    folder: Path, wanted: Callable[[str], bool] | None = None
+) -> tuple[dict[str, tuple[Path, Study]], dict[str, BrokenStudy]]:
     studies: dict[str, tuple[Path, Study]] = {}
     errors: list[BrokenStudy] = []
     twice: dict[str, BrokenStudy] = {}
     for path in sorted([*folder.glob("*.yaml"), *folder.glob("*.yml")]):
+        if wanted is not None and not wanted(_written_name(path)):
+            continue
         try:
             study = load_study(path)
         except Exception as error:  # whatever is wrong with one file, the others go on
@@ -165,6 +183,19 @@ def measures(study: Study, recipe_hash: str | None = None) -> dict[str, Any]:
     """
     words = study.model_dump(mode="json", exclude={"prompt", "description", "assets"})
     return {**words, "recipe": recipe_hash or study.recipe().hash}
+
+
+def require_study_name(name: str) -> None:
+    """Refuse what no study can be called; it becomes a path.
+
+    Raises:
+        StudyError: it is no name of a study.
+    """
+    if not re.fullmatch(STUDY_NAME, name):
+        raise StudyError(
+            f"{name!r} is no name of a study: up to {NAME_CHARS} small letters, digits and "
+            "hyphens, a letter or digit first."
+        )
 
 
 def find_study(name: str) -> Study:

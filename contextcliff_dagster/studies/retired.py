@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 
 from contextcliff_dagster.contracts import StudyError
 from contextcliff_dagster.store import Store, write_json
+from contextcliff_dagster.studies.files import require_study_name
 
 _NOTE = "retired.json"
 
@@ -16,9 +17,10 @@ def retire(store: Store, study: str) -> None:
     """Note that ``study`` is retired; nothing else of it is touched.
 
     Raises:
-        StudyError: the store has nothing of it.
+        StudyError: the store has nothing of it, or it is no name.
         StoreError: the note cannot be written.
     """
+    require_study_name(study)
     folder = store.study_dir(study)
     if not folder.is_dir():
         raise StudyError(
@@ -35,6 +37,7 @@ def bring_back(store: Store, study: str) -> None:
     Raises:
         StudyError: the study is not retired.
     """
+    require_study_name(study)
     if not is_retired(store, study):
         raise StudyError(
             f"Study {study!r} is not retired; {', '.join(retired_studies(store)) or 'none'} is."

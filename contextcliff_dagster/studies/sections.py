@@ -23,6 +23,8 @@ MOST, MOST_TOKENS = 1_000_000, 1_000_000_000
 
 NAME_CHARS = 60
 """A study's name is a folder, a Dagster group and a part of asset keys."""
+STUDY_NAME = rf"[a-z0-9][a-z0-9-]{{0,{NAME_CHARS - 1}}}"
+"""As a regular expression."""
 
 
 def study_name(text: str) -> str:

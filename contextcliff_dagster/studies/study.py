@@ -27,7 +27,7 @@ from contextcliff_dagster.studies import study_paths
 from contextcliff_dagster.studies.assets_section import AssetsSection
 from contextcliff_dagster.studies.experiment_table import check_sections
 from contextcliff_dagster.studies.length_profile_keys import read_by_all
-from contextcliff_dagster.studies.sections import CorpusSection, Section, study_name
+from contextcliff_dagster.studies.sections import STUDY_NAME, CorpusSection, Section, study_name
 from contextcliff_dagster.studies.study_paths import Leave, absolute
 from contextcliff_dagster.studies.track_section import TrackSection
 
@@ -51,7 +51,7 @@ class Study(Section):
     model_config = ConfigDict(extra="allow", frozen=True)
 
     name: str = Field(
-        pattern=r"^[a-z0-9][a-z0-9-]{0,59}$",
+        pattern=f"^{STUDY_NAME}$",
         description="Small letters, digits, hyphens; folders of results are called so",
         examples=["contracts"],
     )

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from contextcliff_dagster.cli.measuring import kv_policies
 from contextcliff_dagster_tests.support.terminal import COMMAND, assert_one_sentence, call, run
 
 
@@ -99,10 +98,7 @@ def test_without_the_environment_of_kvpress_nothing_is_begun(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("more", ["--pilot 3", "--until 10%", "--sentinel"])
-def test_policies_are_compared_on_the_whole_sample(
-    more: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(kv_policies, "_require_environment", lambda model: None)
+def test_policies_are_compared_on_the_whole_sample(more: str) -> None:
     line = f"profile quick --kv_policy snapkv --kv_budget 0.5 {more}"
     assert_one_sentence(call(*line.split()), "--kv_policy", "whole sample")
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import base64
 import io
 import json
-import struct
 from collections import Counter
 
 import dagster as dg
 import pyarrow.parquet as pq
 import pytest
+from PIL import Image
 
 from contextcliff_dagster.contracts import EVAL_RECORDS, PREDICTIONS, StoreError
 from contextcliff_dagster.defs.ui.rendering import INLINE_MARKDOWN_LIMIT
@@ -99,7 +99,7 @@ def test_one_run_takes_a_study_from_corpus_to_report(
     shown = metadata(result, "report")
     assert len(str(shown["summary"])) < INLINE_MARKDOWN_LIMIT
     assert all(model in str(shown["summary"]) for model in study.models)
-    width, _ = png_size(str(shown["picture"]))
+    width, _ = picture_size(str(shown["picture"]))
     assert 600 <= width <= 1_200
     assert {"bins"} <= set(metadata(result, "metrics"))
     assert {"verdicts", "summary"} <= set(metadata(result, "cliffs"))
@@ -108,11 +108,11 @@ def test_one_run_takes_a_study_from_corpus_to_report(
     assert metadata(result, "manifest")["dagster/row_count"] == 12
 
 
-def png_size(markdown: str) -> tuple[int, int]:
+def picture_size(markdown: str) -> tuple[int, int]:
     data = base64.b64decode(markdown.split("base64,")[1].rstrip(")"))
-    assert data.startswith(b"\x89PNG")
-    width, height = struct.unpack(">II", io.BytesIO(data[16:24]).read())
-    return width, height
+    with Image.open(io.BytesIO(data)) as image:
+        assert image.format == "WEBP"
+        return image.size
 
 
 def test_the_manifest_keeps_its_data_version(

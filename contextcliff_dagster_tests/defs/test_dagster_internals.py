@@ -10,8 +10,9 @@ from pathlib import Path
 
 import dagster as dg
 import pytest
+import yaml
 
-from contextcliff_dagster.cli.dagster_home import open_instance
+from contextcliff_dagster.cli.dagster_home import open_instance, shipped
 from contextcliff_dagster.defs import dagster_internals
 from contextcliff_dagster.store import Store
 
@@ -49,6 +50,22 @@ def test_what_is_committed_is_seen_at_once_by_others(store: Store, tmp_path: Pat
         with sqlite3.connect(tmp_path / "home" / "history" / "runs" / f"{run}.db") as database:
             (stored,) = database.execute("select count(*) from event_logs").fetchone()
         assert stored == len(events)
+
+
+def test_runs_of_a_shell_belong_to_the_code_location_and_are_never_tried_again(
+    store: Store,
+) -> None:
+    """Else the timeline of the UI leaves them out, and the daemon may ask again what was ended."""
+    (location,) = yaml.safe_load(shipped("workspace.yaml").read_text())["load_from"]
+    with open_instance(store) as instance:
+        run = instance.get_run_by_id(idle.execute_in_process(instance=instance).run_id)
+    assert run is not None
+    origin = run.remote_job_origin
+    assert origin is not None
+    assert origin.job_name == "idle"
+    assert origin.location_name == location["python_module"]["location_name"]
+    assert origin.repository_origin.repository_name == "__repository__"
+    assert run.tags["dagster/max_retries"] == "0"
 
 
 def test_no_more_than_so_many_files_stay_open_and_all_are_closed_at_the_end(

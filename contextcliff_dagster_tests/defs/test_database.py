@@ -11,10 +11,10 @@ import pyarrow.parquet as pq
 import pytest
 from dagster_duckdb import DuckDBResource
 
-from contextcliff_dagster.contracts import PREDICTIONS
+from contextcliff_dagster.contracts import EVAL_RECORDS, PREDICTIONS
 from contextcliff_dagster.defs.database import database_asset
 from contextcliff_dagster.defs.resources import StoreResource
-from contextcliff_dagster.store import Store
+from contextcliff_dagster.store import Store, write_table
 from contextcliff_dagster.studies import Study
 
 
@@ -32,7 +32,7 @@ def build(study: Study, store: Store) -> None:
 def test_an_empty_store_has_empty_tables(study: Study, store: Store) -> None:
     build(study, store)
     with duckdb.connect(str(store.duckdb_path), read_only=True) as database:
-        for name in ("predictions", "eval_records", "cliffs", "bins"):
+        for name in ("predictions", "eval_records", "cliffs", "bins", "partitions"):
             assert database.execute(f"SELECT count(*) FROM {name}").fetchone() == (0,)
 
 
@@ -71,6 +71,29 @@ def test_sql_sees_files_from_before_a_column_was_there(measured: Study, store: S
             asked = f"SELECT count(*), count({later[0]}) FROM predictions"
             found = database.execute(asked).fetchone()
             assert found == (4 * len(how_many), 4 if files[-1] in how_many else 0)
+
+
+def test_sql_sees_what_stands_behind_each_key(measured: Study, store: Store) -> None:
+    # A call of b01 that has no answer.
+    (file,) = store.root.glob("tiny/eval_records/*/model=reference-short/bin=b01/*.parquet")
+    rows = pq.ParquetFile(file).read().to_pylist()
+    rows[0] |= {"score": None, "failure": "transport_error"}
+    write_table(file, rows, EVAL_RECORDS)
+    build(measured, store)
+    with duckdb.connect(str(store.duckdb_path), read_only=True) as database:
+        found = database.execute(
+            "SELECT model, key, experiment, examples, calls, done, failed, from_tokens, to_tokens,"
+            " shortest_tokens, longest_tokens FROM partitions ORDER BY model, key"
+        ).fetchall()
+    assert [row[1] for row in found] == ["b00", "b01", "b02"] * 2
+    assert {row[:7] for row in found if row[6]} == {
+        ("reference-short", "b01", "length_profile", 4, 4, 3, 1)
+    }
+    assert {row[2:7] for row in found if not row[6]} == {("length_profile", 4, 4, 4, 0)}
+    for *_, first, last, shortest, longest in found:
+        assert first <= shortest <= longest <= last
+    edges = [row[7:9] for row in found[:3]]
+    assert [low for low, _ in edges[1:]] == [high + 1 for _, high in edges[:-1]]
 
 
 @pytest.mark.parametrize("name", ["a?b", "a[1]*b", "a%41#b", "it's é"])

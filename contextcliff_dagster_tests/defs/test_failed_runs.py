@@ -19,6 +19,7 @@ from contextcliff_dagster.defs.alerts.failed_runs import (
     failed_runs_sensor,
     failure_of,
 )
+from contextcliff_dagster.defs.home import COMMAND_LINE
 from contextcliff_dagster.defs.resources import StoreResource
 from contextcliff_dagster.store import Store
 from contextcliff_dagster.studies import Study
@@ -112,6 +113,7 @@ def test_runs_that_others_report_are_left_out(ticks: Ticks, webhook: Webhook) ->
     fail(ticks.instance, **{"dagster/will_retry": "true"})
     fail(ticks.instance, **{ALERTED_TAG: "no_shrink_failed"})
     fail(ticks.instance, **{"contextcliff/study": "of-another-location"})
+    fail(ticks.instance, **{"contextcliff/cause": COMMAND_LINE})
     failing.execute_in_process(instance=ticks.instance, tags=TAGS, raise_on_error=False)
     ticks.tick()
     assert webhook.got == []

@@ -9,7 +9,6 @@ import pytest
 
 from contextcliff_dagster.contracts import EVAL_RECORDS, StudyError
 from contextcliff_dagster.defs.database import result_rows, view_sql
-from contextcliff_dagster.defs.studies import is_in_use
 from contextcliff_dagster.store import Store
 from contextcliff_dagster.studies import Study
 from contextcliff_dagster.studies.retired import bring_back, retire, retired_studies
@@ -26,19 +25,16 @@ def rows_in_database(store: Store) -> tuple[int, int]:
     return count, len(result_rows(store.root)["cliffs"])
 
 
-def test_database_and_code_location_follow(measured: Study, store: Store) -> None:
+def test_the_database_follows(measured: Study, store: Store) -> None:
     before = rows_in_database(store)
     assert min(before) > 0
-    assert is_in_use(measured, store)
     files = {path for path in store.root.rglob("*") if path.is_file()}
     retire(store, measured.name)
     assert retired_studies(store) == [measured.name]
     assert rows_in_database(store) == (0, 0)
-    assert not is_in_use(measured, store)
     assert files <= {path for path in store.root.rglob("*") if path.is_file()}
     bring_back(store, measured.name)
     assert rows_in_database(store) == before
-    assert is_in_use(measured, store)
 
 
 def test_the_note_is_never_sql(measured: Study, store: Store) -> None:

@@ -11,8 +11,11 @@ from contextcliff_dagster.contracts import StudyError
 from contextcliff_dagster.definitions import defs
 from contextcliff_dagster.defs.run import prepare_study
 from contextcliff_dagster.defs.studies import EXAMPLES
+from contextcliff_dagster.defs.ui.token_ranges import range_of
 from contextcliff_dagster.store import Store
 from contextcliff_dagster.studies import Study, load_study
+from contextcliff_dagster.studies.retired import bring_back, retire
+from contextcliff_dagster.studies.study_paths import shipped_folder
 from contextcliff_dagster_tests.support.tiny_study import Run
 
 PREFIX = "CONTEXTCLIFF_ASSET_PREFIX"
@@ -45,6 +48,25 @@ def test_examples_are_shown_once_used_or_on_request(
     assert shown() == {"tiny", "reference", "quick"}
     monkeypatch.setenv(EXAMPLES, "1")
     assert {"tiny", "reference", "quick", "utilization", "visibility-local"} <= shown()
+
+
+def test_a_retired_study_is_not_shown_however_its_name_is_written(
+    study: Study, store: Store
+) -> None:
+    text = (study.folder / "tiny.yaml").read_text()
+    (study.folder / "tiny.yaml").unlink()
+    (study.folder / "other.yaml").write_text(text.replace("name: tiny", '"name": tiny'))
+    store.study_dir("tiny").mkdir()
+    assert "tiny" in shown()
+    retire(store, "tiny")
+    assert "tiny" not in shown()
+    bring_back(store, "tiny")
+    assert "tiny" in shown()
+
+
+def test_a_link_to_an_example_is_ones_own(study: Study) -> None:
+    (study.folder / "mine.yaml").symlink_to(shipped_folder() / "quick.yaml")
+    assert "quick" in shown()
 
 
 def test_a_prefix_keeps_two_code_locations_apart(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -129,3 +151,33 @@ def test_each_partition_says_its_range(run: Run, prepared: None, study: Study) -
     assert event.materialization.metadata["tokens"].value == (
         f"{one.edge_low:,} to {one.edge_high - 1:,} tokens"
     )
+
+
+@pytest.mark.usefixtures("unrecorded")
+def test_records_show_each_key_with_its_tokens_and_what_is_done(run: Run, study: Study) -> None:
+    first = "raw_corpus", "length_map", "distribution_audit", "manifest", "predictions"
+    done = run(*first, "eval_records", last="reference-short|b01")
+    *_, event = done.get_asset_materialization_events()
+    manifest = prepare_study(study).manifest
+    assert manifest is not None
+    shown = event.materialization.metadata["partitions"]
+    rows = [record.data for record in shown.records]
+    assert [(row["key"], row["models done"], row["calls"]) for row in rows] == [
+        ("b00", "1 of 2", 4),
+        ("b01", "1 of 2", 4),
+        ("b02", "0 of 2", 4),
+    ]
+    assert [row["tokens"] for row in rows] == [range_of(manifest.bins, row["key"]) for row in rows]
+    assert rows[0]["not done"] == "reference-long: 0 of 4"
+    assert rows[2]["not done"] == "reference-short: 0 of 4, reference-long: 0 of 4"
+    assert {row["failed calls"] for row in rows} == {"none"}
+
+
+def test_without_a_dagster_home_the_code_location_says_which_to_set(
+    store: Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    graph()
+    assert "DAGSTER_HOME" not in caplog.text
+    monkeypatch.delenv("DAGSTER_HOME")
+    graph()
+    assert f"export DAGSTER_HOME={store.root / 'dagster_home'}" in caplog.text

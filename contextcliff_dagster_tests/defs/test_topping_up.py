@@ -16,8 +16,9 @@ from contextcliff_dagster.contracts import (
 )
 from contextcliff_dagster.defs.alerts.failed_runs import failure_of
 from contextcliff_dagster.defs.partitions import experiment_partitions
-from contextcliff_dagster.defs.resources import Watch
+from contextcliff_dagster.defs.resources import StoreResource, Watch
 from contextcliff_dagster.defs.run import profile_study
+from contextcliff_dagster.defs.studies import study_assets, study_jobs
 from contextcliff_dagster.experiments.common.study_run import open_ledger
 from contextcliff_dagster.experiments.length_profile.experiment import LENGTH_PROFILE
 from contextcliff_dagster.inference.ledger.campaigns import current_campaign, new_campaign
@@ -74,11 +75,13 @@ def test_only_the_named_bins_are_measured(
     }
 
 
-def test_a_job_backfill_measures_its_whole_range(run: Run, prepared: None, store: Store) -> None:
-    # As Dagster tags the runs of a job's backfill: the range, and its first partition besides.
-    first = {"dagster/partition/model": "reference-short", "dagster/partition/tokens": "b00"}
-    run("predictions", last="reference-short|b02", tags=first)
-    assert rows_per_bin(store) == {f"reference-short|b0{bin}": 4 for bin in range(3)}
+def test_a_job_backfill_tags_no_run_with_the_partition_of_another(study: Study) -> None:
+    """Dagster gives every run of it the tags of the first partition, but not its name."""
+    resources = {"store": StoreResource(), "watch": Watch()}
+    definitions = dg.Definitions(study_assets(study), jobs=study_jobs(study), resources=resources)
+    job = definitions.resolve_job_def("profile_tiny")
+    first = job.get_tags_for_partition_key("reference-short|b00", selected_asset_keys=None)
+    assert [tag for tag in first if tag.startswith("dagster/partition/")] == []
 
 
 def test_topping_up_asks_only_what_is_new(run: Run, prepared: None, store: Store) -> None:
@@ -298,7 +301,8 @@ def test_a_refusal_is_a_failure_with_its_sentence_first(
 def test_every_run_says_what_it_is_for(
     run: Run, prepared: None, store: Store, instance: dg.DagsterInstance
 ) -> None:
-    first = run("predictions", last="reference-short|b01", tags={"dagster/backfill": "abc"})
+    backfill = {"dagster/backfill": "abc"}
+    first = run("cost_estimate", "predictions", last="reference-short|b01", tags=backfill)
     report = run("eval_records", "metrics", "cliffs", "report")
     with open_ledger(store) as ledger:
         campaign = current_campaign(ledger, "tiny")

@@ -13,9 +13,9 @@ import pytest
 from contextcliff_dagster.cli import main
 from contextcliff_dagster.contracts import BudgetError, StudyError
 from contextcliff_dagster.defs.assets.experiment import experiment_assets
+from contextcliff_dagster.defs.automation.schedules import study_schedules
 from contextcliff_dagster.defs.resources import default_resources
 from contextcliff_dagster.defs.run import prepare_study, profile_study, rebuild_report
-from contextcliff_dagster.defs.schedules import study_schedules
 from contextcliff_dagster.defs.studies import study_assets, study_jobs
 from contextcliff_dagster.experiments.common.answers import read_answers
 from contextcliff_dagster.experiments.common.experiment import Step
@@ -198,8 +198,7 @@ def test_a_schedule_measures_each_experiment_in_the_same_campaign(both: Study) -
         context = dg.build_schedule_context(
             scheduled_execution_time=tick, resources=default_resources()
         )
-        request = schedule(context)
-        assert isinstance(request, dg.RunRequest)
+        (request,) = schedule(context)
         job = location.resolve_job_def(schedule.job_name)
         assert dg.validate_run_config(job, request.run_config)
         campaigns.add(request.tags["contextcliff/campaign"])

@@ -22,7 +22,7 @@ PAGES = [
     *sorted((ROOT / "docker").glob("*.md")),
 ]
 PUBLIC = {"contextcliff_dagster"} | {
-    f"contextcliff_dagster.{name}" for name in ("api", "policy", "gateway.asgi")
+    f"contextcliff_dagster.{name}" for name in ("api", "policy", "gateway.asgi", "definitions")
 }
 IMPORTS = re.compile(r"^ *from (contextcliff_dagster[\w.]*) import (\([^)]*\)|[^\n]*)", re.M)
 

@@ -8,7 +8,9 @@ from collections.abc import Iterator
 import pytest
 import yaml
 from dagster import DagsterInstance
+from dagster._core.scheduler.scheduler import DagsterDaemonScheduler
 
+from contextcliff_dagster.defs.campaign_runs.places import PLACE_TAG
 from contextcliff_dagster_tests.support.paths import CHECKOUT as ROOT
 
 
@@ -28,6 +30,21 @@ def test_it_tells_nobody_and_asks_nothing(instance: DagsterInstance) -> None:
 def test_slots_of_killed_runs_are_given_back(instance: DagsterInstance) -> None:
     assert instance.run_monitoring_enabled
     assert instance.run_monitoring_settings["free_slots_after_run_end_seconds"] > 0
+
+
+def test_a_tick_that_failed_is_tried_again(instance: DagsterInstance) -> None:
+    scheduler = instance.scheduler
+    assert isinstance(scheduler, DagsterDaemonScheduler)
+    # The daemon looks every 5 s: a database that is restarted is there again before it gives up.
+    assert scheduler.max_tick_retries * 5 >= 60
+
+
+def test_a_run_waits_for_a_code_server_that_is_restarted(instance: DagsterInstance) -> None:
+    queue = instance.get_concurrency_config().run_queue_config
+    assert queue is not None
+    assert queue.max_user_code_failure_retries * queue.user_code_failure_retry_delay >= 120
+    assert queue.max_concurrent_runs == 4
+    assert [limit["key"] for limit in queue.tag_concurrency_limits] == [PLACE_TAG]
 
 
 def test_a_pool_without_a_limit_of_its_own_runs_one_step_at_a_time(

@@ -62,7 +62,7 @@ def test_torch_and_what_it_brings_are_left_to_the_build_for_this_machine() -> No
 def test_pip_gets_the_versions_alone() -> None:
     """From the lines of the Makefile and the Dockerfile."""
     for file in ("Makefile", "docker/Dockerfile"):
-        (script,) = re.findall(r"sed (-e '.*' -e '.*') \S+ > ", (ROOT / file).read_text("utf-8"))
+        (script,) = {*re.findall(r"sed (-e '.*' -e '.*') \S+ > ", (ROOT / file).read_text("utf-8"))}
         shell = f"sed {script.replace('$$', '$')} requirements.lock"
         done = subprocess.run(
             ["sh", "-c", shell], cwd=ROOT, capture_output=True, text=True, check=True

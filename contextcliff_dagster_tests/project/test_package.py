@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -47,9 +49,11 @@ def imported_by(path: Path) -> set[str]:
 
 
 EXTRAS_BY_PATH = {
+    "defs/executors/celery_workers.py": "celery",
     "inference/engines/vllm/": "vllm",
     "inference/engines/llamacpp/": "local",
     "inference/engines/transformers": "transformers",
+    "inference/engines/last_attention.py": "transformers",
     "inference/engines/kvpress/kept_reads.py": "kv",
     "inference/engines/kvpress/pressing.py": "kv",
     "inference/engines/kvpress/worker.py": "kv",
@@ -117,6 +121,56 @@ def run(*command: str | Path, cwd: Path, **environment: str) -> str:
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
+
+
+@pytest.mark.slow  # builds, and installs a hundred packages
+@pytest.mark.timeout(900)
+def test_a_wheel_measures_in_a_clean_environment(tmp_path: Path) -> None:
+    """As `uvx --from contextcliff-dagster contextcliff --data ...` of a published one."""
+    own = Path(sys.executable).parent / "uv"
+    uv = str(own) if own.exists() else shutil.which("uv")
+    if uv is None:
+        pytest.skip("needs uv, which make install brings where it can")
+    cache = run(uv, "cache", "dir", cwd=tmp_path).strip()
+    run(uv, "build", "--quiet", "--wheel", "--out-dir", tmp_path, ROOT, cwd=tmp_path)
+    (wheel,) = tmp_path.glob("*.whl")
+    lock = (ROOT / "requirements.lock").read_text("utf-8").splitlines()
+    pinned = [line.removesuffix(" \\") for line in lock if "--hash" not in line]
+    (tmp_path / "pinned.txt").write_text("\n".join(pinned), "utf-8")
+    environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "UV_CACHE_DIR": cache}
+    environment |= {k: v for k, v in os.environ.items() if k.startswith(("SSL_CERT_", "UV_INDEX"))}
+
+    def uvx(*words: str, network: str = "") -> subprocess.CompletedProcess[str]:
+        given = (
+            f"{uv} tool run --quiet {network} --isolated --constraints pinned.txt --from".split()
+        )
+        return subprocess.run(
+            [*given, str(wheel), "--python", sys.executable, "contextcliff", *words],
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    # What installed this environment has left its files in uv's cache; else they are fetched.
+    tried = uvx("--version", network="--offline")
+    network = "--offline" if tried.returncode == 0 else ""
+    tried = tried if network else uvx("--version")
+    if "client error (Connect)" in tried.stderr:
+        pytest.skip("needs packages in uv's cache, or a package index that answers")
+    assert tried.stdout == f"contextcliff {PYPROJECT['project']['version']}\n", tried
+    text = "Entry {}. " + "The crate holds seven apples. "
+    with (tmp_path / "questions.jsonl").open("w", encoding="utf-8") as file:
+        for n in range(40):
+            line = {"document": text.format(n) * (3 + n), "question": "How many apples?"}
+            file.write(json.dumps({**line, "answers": ["seven"]}) + "\n")
+    done = uvx(
+        *("--data", "questions.jsonl", "--model", "reference-short", "--yes"), network=network
+    )
+    assert done.returncode == 0, done.stderr
+    assert "FAILURE RISK REPORT" in done.stdout
+    assert list(tmp_path.rglob("report/*/report.html"))
 
 
 @pytest.mark.slow

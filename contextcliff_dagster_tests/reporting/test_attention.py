@@ -63,7 +63,10 @@ def test_terminal_page_and_summary_say_it(tmp_path: Path) -> None:
     shown = risk_report(result)
     files = write_report([result], None, tmp_path, title="Attention")
     page, summary = files.html.read_text("utf-8"), files.md.read_text("utf-8")
-    assert "RoPE extrapolation failure predicted at about" in shown
+    recommended = shown.partition("RECOMMENDATION:")[2].partition("\n\n")[0]
+    rope = "RoPE extrapolation failure predicted at about 3"
+    assert recommended.splitlines()[-1].startswith(rope)
+    assert (shown.count(rope), summary.count(rope)) == (1, 1)
     for words in result.attention.says:
         assert words.replace("'", "&#x27;") in page
         assert words in shown

@@ -24,7 +24,7 @@ def audit(
     window: int | None = None,
     starved_below: int = 5,
     count: int = 10,
-    examples: pa.Table | None = None,
+    examples: Sequence[pa.RecordBatch] | None = None,
     questions: int = 1,
 ) -> DistributionAudit:
     rows = [
@@ -106,7 +106,7 @@ def test_repeated_questions_about_a_document_are_duplicates() -> None:
             "question": ["Who is it?", " who is\tit? ", "Why?", "Who is it?"],
         }
     )
-    report = audit(SPREAD, examples=examples)
+    report = audit(SPREAD, examples=examples.to_batches(max_chunksize=2))
     assert report.duplicates == 1
     assert report.verdict == "warn"
 

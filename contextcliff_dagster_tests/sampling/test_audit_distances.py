@@ -30,7 +30,9 @@ def frozen(folder: Path, kind: str) -> Manifest:
     lengths = read_length_map(folder / "length_map.parquet")
     columns = lengths["length_tokens"].to_pylist(), lengths["document_id"].to_pylist()
     bins = make_bins(*columns, BinSpec(count=1, starved_below=1))
-    return draw_manifest(folder, lengths, bins, SampleSpec(), {}, lambda: tokenizer)
+    return draw_manifest(
+        folder, folder / "length_map.parquet", bins, SampleSpec(), {}, lambda: tokenizer
+    )
 
 
 def test_a_level_two_distance_is_the_tokens_from_the_first_place_to_the_second(

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
+from bisect import bisect_right
 from collections import Counter
+from typing import NamedTuple
 
 import pyarrow as pa
 import pytest
@@ -11,8 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contextcliff_dagster.contracts import LENGTH_MAP, CorpusError, LengthBin, conform
+from contextcliff_dagster.corpora.corpus import seeded_place
 from contextcliff_dagster.sampling.bins import BinSpec, active_bins, assign_bin, make_bins
-from contextcliff_dagster.sampling.draw import DrawnExample, SampleSpec, draw_sample
+from contextcliff_dagster.sampling.draw import SampleSpec
+from contextcliff_dagster.sampling.draw import draw_sample as draw_table
 
 corpora = st.lists(st.tuples(st.integers(1, 400), st.integers(1, 5)), min_size=5, max_size=60)
 
@@ -31,6 +35,61 @@ def mapped(corpus: list[tuple[int, int]], shuffled: int | None = None) -> pa.Tab
 def binned(lengths: pa.Table) -> list[LengthBin]:
     spec = BinSpec(count=4, starved_below=1)
     return make_bins(lengths["length_tokens"].to_pylist(), lengths["document_id"].to_pylist(), spec)
+
+
+class DrawnExample(NamedTuple):
+    example_id: str
+    document_id: str
+    length_tokens: int
+    bin: str
+    rank: int
+
+
+def draw_sample(lengths: pa.Table, bins: list[LengthBin], spec: SampleSpec) -> list[DrawnExample]:
+    return [DrawnExample(**row) for row in draw_table(lengths, bins, spec).to_pylist()]
+
+
+def drawn_one_by_one(
+    lengths: pa.Table, bins: list[LengthBin], spec: SampleSpec
+) -> list[DrawnExample]:
+    """The definition, document by document."""
+    active = active_bins(bins)
+    pools: dict[str, dict[str, list[tuple[str, int]]]] = {b.bin: {} for b in active}
+    for row in lengths.to_pylist():
+        if row["length_tokens"] >= spec.min_tokens:
+            key = active[bisect_right([b.edge_low for b in active], row["length_tokens"]) - 1].bin
+            asked = pools[key].setdefault(row["document_id"], [])
+            asked.append((row["example_id"], row["length_tokens"]))
+    drawn = []
+    for key, documents in pools.items():
+        order = sorted(documents, key=lambda name: seeded_place(spec.seed, "document", name))
+        rounds = [
+            (
+                sorted(documents[name], key=lambda one: seeded_place(spec.seed, "example", one[0])),
+                name,
+            )
+            for name in order
+        ]
+        turns = [
+            (asked[turn], name)
+            for turn in range(spec.questions_per_document)
+            for asked, name in rounds
+            if turn < len(asked)
+        ]
+        for rank, ((example, length), name) in enumerate(turns[: spec.samples_per_bin]):
+            drawn.append(DrawnExample(example, name, length, key, rank))
+    return drawn
+
+
+@given(corpora, st.integers(0, 99), st.integers(1, 20), st.integers(1, 6), st.integers(0, 50))
+def test_the_draw_is_what_its_definition_says(
+    corpus: list[tuple[int, int]], seed: int, n: int, questions: int, least: int
+) -> None:
+    lengths = mapped(corpus, seed)
+    bins = binned(lengths)
+    spec = SampleSpec(n, seed, questions, least)
+    if expected := drawn_one_by_one(lengths, bins, spec):
+        assert draw_sample(lengths, bins, spec) == expected
 
 
 def by_bin(drawn: list[DrawnExample]) -> dict[str, list[DrawnExample]]:

@@ -56,7 +56,8 @@ def prepared(folder: Path, spec: SampleSpec, n_documents: int = 60, questions: i
     build_length_map(folder, open_tokenizer("reference"), folder / "length_map.parquet")
     lengths = read_length_map(folder / "length_map.parquet", spec.min_tokens)
     columns = lengths["length_tokens"].to_pylist(), lengths["document_id"].to_pylist()
-    return draw_manifest(folder, lengths, make_bins(*columns, BinSpec(count=5)), spec, HEADER)
+    bins = make_bins(*columns, BinSpec(count=5))
+    return draw_manifest(folder, folder / "length_map.parquet", bins, spec, HEADER)
 
 
 def files(folder: Path) -> dict[str, bytes]:
@@ -273,7 +274,8 @@ def test_a_damaged_manifest_is_written_anew(tmp_path: Path) -> None:
 
 def test_a_corpus_that_is_not_the_length_maps_is_refused(tmp_path: Path) -> None:
     prepared(tmp_path / "a", SampleSpec(3))
-    lengths = read_length_map(tmp_path / "a" / "length_map.parquet")
+    path = tmp_path / "a" / "length_map.parquet"
+    lengths = read_length_map(path)
     bins = make_bins(
         lengths["length_tokens"].to_pylist(), lengths["document_id"].to_pylist(), BinSpec(count=5)
     )
@@ -281,9 +283,9 @@ def test_a_corpus_that_is_not_the_length_maps_is_refused(tmp_path: Path) -> None
     with pytest.raises(
         StoreError, match=r"lacks example_id .*materialize corpus and length map again"
     ):
-        draw_manifest(tmp_path / "b", lengths, bins, SampleSpec(3), HEADER)
+        draw_manifest(tmp_path / "b", path, bins, SampleSpec(3), HEADER)
     with pytest.raises(StoreError, match="materialize it first"):
-        draw_manifest(tmp_path / "none", lengths, bins, SampleSpec(3), HEADER)
+        draw_manifest(tmp_path / "none", path, bins, SampleSpec(3), HEADER)
 
 
 def test_what_is_not_in_it_is_said_to_be_missing(tmp_path: Path) -> None:

@@ -7,10 +7,12 @@ import re
 import signal
 import time
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 import dagster as dg
 import pytest
+from dagster._core.scheduler.instigation import InstigatorTick
 
 from contextcliff_dagster.defs.alerts.channels import WEBHOOK
 from contextcliff_dagster.experiments.common.study_run import open_ledger
@@ -41,23 +43,37 @@ SCHEDULES = """
 CALLS = 12
 
 
-def _one_tick(ui: DagsterUi, instance: dg.DagsterInstance) -> dg.DagsterRun:
-    """The run of the schedule's next tick."""
+def ticks_of(instance: dg.DagsterInstance, name: str) -> Sequence[InstigatorTick]:
+    """Of a schedule or sensor, newest first."""
+    (state,) = (one for one in instance.all_instigator_state() if one.instigator_name == name)
+    return instance.get_ticks(state.instigator_origin_id, state.selector_id)
+
+
+def one_tick(ui: DagsterUi, instance: dg.DagsterInstance) -> dg.DagsterRun:
+    """The (newest) run of the schedule's next tick, once that tick is over.
+
+    A schedule that is stopped in the middle of a tick makes no further run of it, and begins with
+    that tick again when it is started.
+    """
     known = set(instance.get_run_ids())
 
     def new() -> list[dg.DagsterRun]:
         return [run for run in instance.get_runs() if run.run_id not in known]
 
+    def is_over() -> bool:
+        tick = ticks_of(instance, "measure_tiny")[0]
+        return tick.is_completed and tick.run_ids[-1:] == [new()[0].run_id]
+
     answer = ui.ask(SWITCH.format(mutation="start"), name="measure_tiny")
     assert answer["startSchedule"]["__typename"] == "ScheduleStateResult", answer
-    wait_until(new, 150)
+    wait_until(lambda: new() and is_over(), 150)
     results = ui.ask(SCHEDULES)["schedulesOrError"]["results"]
     (of_study,) = (one["id"] for one in results if one["name"] == "measure_tiny")
     ui.ask(STOP, id=of_study)
     return new()[0]
 
 
-def _pid(instance: dg.DagsterInstance, run_id: str) -> int:
+def pid_of(instance: dg.DagsterInstance, run_id: str) -> int:
     logged = instance.all_logs(run_id, of_type=dg.DagsterEventType.ENGINE_EVENT)
     texts = " ".join(entry.get_dagster_event().message or "" for entry in logged)
     (pid,) = re.findall(r"Executing steps in process \(pid: (\d+)\)", texts)
@@ -90,10 +106,10 @@ def test_a_killed_run_is_taken_up_and_a_refused_one_is_reported_once(
             "models:\n  served: {engine: openai, model_id: reference-short, concurrency: 2, "
             f"base_url: {url}, window_tokens: 8192}}\n"
         )
-        killed = _one_tick(ui, instance)
+        killed = one_tick(ui, instance)
         wait_until(lambda: len(received()) > 5)
         in_flight = len(received()) - 5
-        os.kill(_pid(instance, killed.run_id), signal.SIGKILL)
+        os.kill(pid_of(instance, killed.run_id), signal.SIGKILL)
         gate.open()
 
         def again() -> dg.DagsterRun | None:
@@ -110,13 +126,17 @@ def test_a_killed_run_is_taken_up_and_a_refused_one_is_reported_once(
         assert twice <= in_flight + 1
 
         models.write_text("models: {}\n")
-        refused = _one_tick(ui, instance)
+        refused = one_tick(ui, instance)
         wait_until(lambda: webhook.got, 150)
-        time.sleep(40)  # another tick of the sensor, and time for a retry that must not come
+        reported, sensor = time.time(), "alert_failed_runs"
+        wait_until(lambda: sum(t.timestamp > reported for t in ticks_of(instance, sensor)) > 1, 150)
         (alert,) = webhook.got
         assert alert["run_id"] == refused.run_id
         assert str(alert["text"]).startswith("contextcliff, study tiny: There is no model 'served'")
         assert not instance.get_runs(dg.RunsFilter(tags={"dagster/parent_run_id": refused.run_id}))
+        ended = instance.get_run_by_id(refused.run_id)
+        assert ended is not None
+        assert ended.tags["dagster/will_retry"] == "false"
     with open_ledger(Store(contextcliff_home)) as ledger:
         names = [campaign.name for campaign in list_campaigns(ledger, "tiny")]
     assert names == [killed.tags["contextcliff/campaign"]]

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from contextcliff_dagster.defs.asset_specs import asset_key
 from contextcliff_dagster.defs.run import prepare_study, profile_study
 from contextcliff_dagster.defs.ui.calls import bin_metadata
-from contextcliff_dagster.defs.ui.progress_log import Narrator, line
-from contextcliff_dagster.inference.telemetry.progress import Progress
+from contextcliff_dagster.defs.ui.progress_log import StepProgress, line
+from contextcliff_dagster.inference.telemetry.progress import Progress, RunSummary
 from contextcliff_dagster.store import Store
 from contextcliff_dagster.studies import Study
 from contextcliff_dagster_tests.defs.test_chain import stale
@@ -40,40 +40,49 @@ def progress(**changes: Any) -> Progress:
 
 
 @given(st.lists(st.floats(0, 30), max_size=200), st.floats(0, 10_000))
-def test_lines_and_observations_come_at_most_once_a_second(
-    waits: list[float], began: float
-) -> None:
-    now, told, observed, heard = began, list[float](), list[float](), 0
+def test_observations_come_at_most_once_a_second(waits: list[float], began: float) -> None:
+    now, observed, heard = began, list[float](), 0
 
     def listen(model: str, progress: Progress) -> None:
         nonlocal heard
         heard += 1
 
-    narrator = Narrator(
-        "m",
-        lambda text: told.append(now),
-        lambda metadata: observed.append(now),
-        listen,
-        clock=lambda: now,
-    )
-    for wait in waits:
+    step = StepProgress(lambda *_: observed.append(now), listen, clock=lambda: now)
+    for number, wait in enumerate(waits):
         now += wait
-        narrator(progress())
-    assert told == observed
-    assert all(later - earlier >= 0.999 for earlier, later in pairwise([began, *told]))
+        step.of(f"m{number // 10}")(progress())  # ten each: the models share the pace
+    assert all(later - earlier >= 0.999 for earlier, later in pairwise([began, *observed]))
     assert heard == len(waits)  # the progress bar gets everything
 
 
-def test_in_a_long_run_a_line_comes_every_ten_seconds() -> None:
-    now, told = 0.0, list[float]()
-    narrator = Narrator(
-        "m", lambda text: told.append(now), lambda metadata: None, clock=lambda: now
-    )
-    for tenth in range(36_000):
-        now = tenth / 10
-        narrator(progress())
-    assert 55 <= sum(at <= 60 for at in told) <= 60
-    assert 9.9 <= min(b - a for a, b in pairwise(told[-100:])) <= 10.2
+def test_of_a_long_step_the_event_log_keeps_few_observations() -> None:
+    now, observed = 0.0, list[float]()
+    step = StepProgress(lambda *_: observed.append(now), clock=lambda: now)
+    take = step.of("m")
+    for second in range(24 * 3600):
+        now = float(second)
+        take(progress())
+    assert [sum(at <= until for at in observed) for until in (60, 3600)] == [17, 39]
+    assert len(observed) <= 60
+    assert all(later <= 1.2 * earlier + 2 for earlier, later in pairwise(observed))
+
+
+def summary(**changes: Any) -> RunSummary:
+    return RunSummary(planned=95, sent=95, answered=95, prompt_tokens=900, **changes)
+
+
+def test_what_the_calls_of_all_models_came_to_is_one_observation() -> None:
+    seen = list[tuple[str, dict[str, Any]]]()
+    step = StepProgress(lambda text, shown: seen.append((text, shown)))
+    for number in range(50):
+        step.ended(f"m{number:02d}", summary())
+    step.ended("finished", RunSummary(planned=95, cached=95))
+    step.conclude()
+    ((text, shown),) = seen
+    assert text == "50 models: 4,750 calls sent, 45,000 tokens"
+    rows = shown["by_model"].records
+    assert [row.data["model"] for row in rows] == [f"m{number:02d}" for number in range(50)]
+    assert (shown["calls_sent"], rows[0].data["calls_sent"]) == (4_750, 95)
 
 
 def test_a_line_says_what_a_person_wants_to_know() -> None:
@@ -124,8 +133,9 @@ def test_while_calls_run_dagster_hears_every_second_how_far_they_are(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     seconds, heard = itertools.count(), list[Progress]()
-    every_second = partialmethod(Narrator.__init__, clock=lambda: float(next(seconds)))
-    monkeypatch.setattr(Narrator, "__init__", every_second)
+    # So long after the one before is each look at the clock that all that comes is due.
+    growing = partialmethod(StepProgress.__init__, clock=lambda: 100 * 1.5 ** next(seconds))
+    monkeypatch.setattr(StepProgress, "__init__", growing)
     with unreliable_server(delay_ms=30) as url:
         point_at(tmp_path, url, monkeypatch, more=ONE_BY_ONE)
         done = profile_study(
@@ -184,3 +194,31 @@ def test_a_run_that_sends_nothing_observes_nothing(
     profile_study(measured, store=store, instance=instance)
     assert observations(instance, measured) == []
     assert all("tokens_per_s" not in shown for shown in bins_shown(instance, measured).values())
+
+
+def test_the_event_log_grows_with_partitions_alone(
+    study: Study,
+    store: Store,
+    instance: dg.DagsterInstance,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    entry = "  m{}: {{engine: reference, model_id: reference-short, revision: r{}}}\n"
+    names = [f"m{number}" for number in range(6)]
+    more = tmp_path / "more.yaml"
+    more.write_text("models:\n" + "".join(entry.format(number, number) for number in range(6)))
+    monkeypatch.setenv("CONTEXTCLIFF_MODELS", str(more))
+    others = {}
+    for models in (names[:1], names):
+        of = study.with_models(models)
+        profile_study(of, store=store, instance=instance, campaign=None)
+        events = [
+            entry.dagster_event
+            for run in instance.get_runs(limit=1)
+            for entry in instance.all_logs(run.run_id)
+        ]
+        of_partitions = [e for e in events if e is not None and e.partition is not None]
+        assert len(of_partitions) <= 2 * len(models) * len(study.bin_keys)
+        others[len(models)] = len(events) - len(of_partitions)
+    assert others[6] <= others[1] + 2
+    assert others[6] <= 100

@@ -9,6 +9,7 @@ import pytest
 
 from contextcliff_dagster.cli.commands.report import spent_lines
 from contextcliff_dagster.contracts import EVAL_RECORDS, EngineError
+from contextcliff_dagster.defs.assets.refusals import RETRY_TAG
 from contextcliff_dagster.defs.run import profile_study, rebuild_report
 from contextcliff_dagster.store import Store, read_table
 from contextcliff_dagster.studies import Study
@@ -75,6 +76,9 @@ def test_above_one_call_in_a_hundred_nothing_is_concluded(
     assert not again.success
     done = {event.asset_key.path[-1] for event in again.get_asset_materialization_events()}
     assert done == {"eval_records"}
+    ended = instance.get_run_by_id(again.run_id)
+    assert ended is not None
+    assert ended.tags[RETRY_TAG] == "false"  # it would be found again
 
 
 def test_without_a_count_of_our_own_a_cut_at_one_length_is_still_found(

@@ -7,12 +7,16 @@ import os
 import time
 from io import BytesIO
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from contextcliff_dagster.contracts import PREDICTIONS
 from contextcliff_dagster.store import Store, read_table
 from contextcliff_dagster_tests.support.dagster_ui import DagsterUi, running_ui
+
+if TYPE_CHECKING:
+    from contextcliff_dagster_tests.support.browser import Browser
 
 pytestmark = [
     # Three launches through the daemon take minutes; nothing less shows that the UI's own
@@ -44,6 +48,40 @@ def test_a_person_measures_from_the_ui(contextcliff_home: Path, tmp_path: Path) 
         _measure(ui, contextcliff_home, tmp_path)
 
 
+RUNS = """
+query ($job: String!) { runsOrError(filter: {pipelineName: $job}) {
+  ... on Runs { results { status startTime endTime tags { key value } } } } }"""
+
+
+def _runs(browser: Browser, job: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = browser.ask(RUNS, job=job)["runsOrError"]["results"]
+    return found
+
+
+def _insist_on_tags(browser: Browser) -> None:
+    """Each run of the backfill names its own model, and no partition of another's."""
+    tags = [
+        {tag["key"]: tag["value"] for tag in run["tags"]} for run in _runs(browser, "profile_quick")
+    ]
+    assert {one["contextcliff/models"] for one in tags} == {"reference-short", "reference-long"}
+    assert not [key for one in tags for key in one if key.startswith("dagster/partition/")]
+
+
+def _wait_for_report(browser: Browser) -> None:
+    """Until the report that follows the backfill of `profile_quick` is made."""
+    deadline = time.monotonic() + 300
+    measured = max(run["endTime"] for run in _runs(browser, "profile_quick"))
+    while time.monotonic() < deadline:
+        reports = [
+            run for run in _runs(browser, "report_quick") if (run["startTime"] or 0) > measured
+        ]
+        if reports and reports[0]["status"] == "SUCCESS":
+            assert len(reports) == 1
+            return
+        time.sleep(2)
+    raise AssertionError(f"no report followed: {_runs(browser, 'report_quick')}")
+
+
 def _measure(ui: DagsterUi, contextcliff_home: Path, tmp_path: Path) -> None:
     from PIL import Image
 
@@ -72,6 +110,8 @@ def _measure(ui: DagsterUi, contextcliff_home: Path, tmp_path: Path) -> None:
         browser.launch_job("profile_quick")
         browser.wait_for_backfills(3)
         assert {rows for rows, _ in rows_and_times(store).values()} == {FULL}
+        _insist_on_tags(browser)
+        _wait_for_report(browser)
 
         browser.open("/assets/quick/report")
         browser.see("//*[contains(text(),'reference-long')]")

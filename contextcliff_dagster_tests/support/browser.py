@@ -77,7 +77,7 @@ class Browser:
             driver.find_element(By.XPATH, xpath).click()
             return True
 
-        self._wait.until(found)
+        self._wait.until(found, xpath)
 
     def click_button(self, text: str, within: str = "") -> None:
         self.click(f"{within}//button[contains(normalize-space(.),'{text}') and not(@disabled)]")
@@ -89,7 +89,7 @@ class Browser:
             element = driver.find_element(By.XPATH, xpath)
             return element if element.is_displayed() else None
 
-        found: WebElement = self._wait.until(displayed)
+        found: WebElement = self._wait.until(displayed, xpath)
         return found
 
     def until(self, what: Callable[[], Any]) -> Any:

@@ -34,6 +34,11 @@ def entry(policy: str | None = None, budget: float | None = None, **changes: Any
 
 
 PLAIN = Recipe(template="{document}{question}")
+RECIPES = [
+    Recipe(template="{document}{question}", system="Be brief."),
+    Recipe("chat_prefill", template="{document}{question}", answer_prefix="9"),
+    Recipe("completion", template="{document}{question}"),
+]
 
 
 def prompts(recipe: Recipe = PLAIN, n: int = 6) -> list[Prompt]:

@@ -6,4 +6,5 @@ from pathlib import Path
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 DOCS = CHECKOUT / "docs"
-EXECUTOR_SETTINGS = CHECKOUT / "docker" / "executors"
+DOCKER = CHECKOUT / "docker"
+EXECUTOR_SETTINGS = DOCKER / "executors"

@@ -1,8 +1,8 @@
 """What a test needs of the machine: without it, skip with a reason, or fail where it must be there.
 
-`CONTEXTCLIFF_REQUIRE=browser,postgres,torch` (`vllm`, `celery`, `ray`, `log_tools`,
-`gateway_tools` and `prose`, too) names what must be there (continuous integration sets it): a test
-that would have been skipped for lack of it then fails.
+`CONTEXTCLIFF_REQUIRE=browser,postgres,torch` (`vllm`, `caddy`, `celery`, `ray`, `log_tools`,
+`gateway_tools`, `deploy_tools` and `prose`, too) names what must be there (continuous integration
+sets it): a test that would have been skipped for lack of it then fails.
 """
 
 from __future__ import annotations
@@ -111,6 +111,10 @@ def _lacks_celery() -> str | None:
     return f"needs {' and '.join(missing)}, of the test extra" if missing else None
 
 
+def _lacks_caddy() -> str | None:
+    return None if shutil.which("caddy") else "needs Caddy (Debian: caddy)"
+
+
 def _lacks_ray() -> str | None:
     missing = [m for m in ("dagster_ray", "ray") if importlib.util.find_spec(m) is None]
     return "needs contextcliff-dagster[ray]" if missing else None
@@ -153,6 +157,17 @@ def _lacks_gateway_tools() -> str | None:
     )
 
 
+def deploy_tool(program: str) -> Path:
+    """A program of the environment that `make install-deploy-tools` makes; see `require`."""
+    return Path(f"{sys.prefix}-deploy") / "bin" / program
+
+
+def _lacks_deploy_tools() -> str | None:
+    if all(deploy_tool(program).exists() for program in ("sky", "kubernetes-validate")):
+        return None
+    return "needs SkyPilot and kubernetes-validate: make install-deploy-tools"
+
+
 def _novel_files() -> list[Path]:
     return sorted(Path(os.environ.get(PROSE_VARIABLE) or "/nowhere").glob("*.txt"))
 
@@ -169,10 +184,12 @@ _CHECKS: dict[str, Callable[[], str | None]] = {
     "browser": _lacks_browser,
     "axe": _lacks_axe,
     "postgres": _lacks_postgres,
+    "caddy": _lacks_caddy,
     "celery": _lacks_celery,
     "ray": _lacks_ray,
     "log_tools": _lacks_log_tools,
     "gateway_tools": _lacks_gateway_tools,
+    "deploy_tools": _lacks_deploy_tools,
     "prose": _lacks_prose,
 }
 

@@ -84,8 +84,8 @@ def _judge(
     if min(classes) < LEAST_OF_A_CLASS:
         return replace(
             empty,
-            refused_because=f"bins with both have wrong answers on {classes[0]} and right ones on "
-            f"{classes[1]} documents, and it needs {LEAST_OF_A_CLASS} of each",
+            refused_because=f"in the bins that have both, {classes[0]} documents have wrong "
+            f"answers and {classes[1]} right ones, and {LEAST_OF_A_CLASS} of each are needed",
         )
     rest = without_trend(predictor[used], np.log(matched.length_tokens[used]), index[used])
     given = rest, wrong[used], index[used], document[used]

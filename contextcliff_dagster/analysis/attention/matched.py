@@ -30,7 +30,8 @@ class MatchedAttention:
     Attributes:
         examples: their rows of `Sample.examples` (n), with ``entropy``, ``sinks`` and ``evidence``,
             means over layers and heads; ``evidence`` NaN where unknown.
-        entropy_by_layer, evidence_by_layer: of each layer, means over heads (n, layers).
+        entropy_by_layer, evidence_by_layer: of each layer that attends, means over its heads
+            (n, layers).
         prompt_tokens: in the model's own tokens (n).
     """
 
@@ -63,13 +64,24 @@ def match_attention(attention: AttentionSample, sample: Sample) -> MatchedAttent
     if not known.any():
         return None
     own = rows[known].to_numpy(np.int64)
+    measures = {name: getattr(attention, name)[own] for name in ("entropy", "sinks", "evidence")}
     examples = sample.examples[known].assign(
-        entropy=attention.entropy[own].mean(axis=(1, 2)),
-        sinks=attention.sinks[own].mean(axis=(1, 2)),
-        evidence=attention.evidence[own].mean(axis=(1, 2)),
+        **{name: _mean_known(values, (1, 2)) for name, values in measures.items()}
     )
-    entropy, evidence = (of[own].mean(axis=2) for of in (attention.entropy, attention.evidence))
+    attends = np.isfinite(attention.entropy).any(axis=(0, 2))
+    entropy, evidence = (
+        _mean_known(measures[name][:, attends], (2,)) for name in ("entropy", "evidence")
+    )
     return MatchedAttention(examples, entropy, evidence, attention.tokens[own])
+
+
+def _mean_known(values: Floats, axes: tuple[int, ...]) -> Floats:
+    """Mean of what is known over ``axes``; NaN where nothing is."""
+    known = np.isfinite(values)
+    count = known.sum(axis=axes)
+    total = np.where(known, values, 0.0).sum(axis=axes)
+    out: Floats = np.divide(total, count, out=np.full(total.shape, np.nan), where=count > 0)
+    return out
 
 
 def attention_by_bin(

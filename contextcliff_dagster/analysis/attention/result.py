@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from contextcliff_dagster.analysis.attention.entropy_threshold import fit_threshold
 from contextcliff_dagster.analysis.attention.equal_length import foretell_wrong_answers
 from contextcliff_dagster.analysis.attention.matched import attention_by_bin, match_attention
@@ -39,12 +41,13 @@ def judge_attention(
     change = find_entropy_change(matched, settings)
     threshold = None if finding.cliff is None else fit_threshold(matched, settings)
     trained = attention.trained_tokens
-    _, layers, heads = attention.entropy.shape
+    heads = np.isfinite(attention.entropy).any(axis=0).sum(axis=1)
     result = AttentionResult(
         n=len(matched.examples),
         n_all=len(sample.examples),
-        layers=layers,
-        heads=heads,
+        layers=int((heads > 0).sum()),
+        layers_without=int((heads == 0).sum()),
+        heads=int(heads.max()),
         trained_tokens=trained,
         longest_prompt=int(matched.prompt_tokens.max()),
         bins=attention_by_bin(matched, sample.bins, settings),

@@ -22,7 +22,7 @@ class AttentionSample:
             all of it, 1 where all have the same (n, layers, heads).
         sinks: share of the attention on the first tokens of the prompt (n, layers, heads).
         evidence: share on the evidence's tokens, those that are no sinks; NaN where unknown
-            (n, layers, heads).
+            (n, layers, heads). All three are NaN where a layer has no such head.
         trained_tokens: length that the weights were trained to; None where unknown.
 
     Raises:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from contextcliff_dagster.analysis.attention.entropy_threshold import CHANCE
 from contextcliff_dagster.contracts.results.attention import Predictor
 
 if TYPE_CHECKING:
@@ -27,15 +28,14 @@ _SIDES: dict[Predictor, tuple[str, str]] = {
 
 
 def sentences(result: AttentionResult) -> AttentionResult:
-    """``result`` with its sentences: what foretells a wrong answer, threshold, RoPE."""
+    """``result`` with its sentences: what foretells a wrong answer, and the threshold."""
     says = [_foretelling(one) for one in result.wrong_answers]
     says.append(_threshold(result.threshold))
-    if (rope := result.rope) is not None:
+    if lacking := result.layers_without:
+        of = result.layers + lacking
         says.append(
-            f"RoPE extrapolation failure predicted at about {rope.share:.0%} of the window "
-            f"[{rope.ci_low:.0%}, {rope.ci_high:.0%}], {rope.prompt_tokens:,} prompt tokens: the "
-            f"score drops and entropy changes there, and the weights were trained to "
-            f"{result.trained_tokens:,} tokens."
+            f"{lacking} of the model's {of} layers have no attention weights (such as linear "
+            "attention or a convolution) and are in none of these figures."
         )
     return replace(result, says=says)
 
@@ -47,7 +47,9 @@ def _foretelling(one: WrongAnswers) -> str:
             f"Whether {name} foretells a wrong answer at equal length is not estimable: "
             f"{one.refused_because}."
         )
-    area = f"AUC {one.auc:.2f} [{one.ci_low:.2f}, {one.ci_high:.2f}], p = {one.p_value:.3f}"
+    chance = " (which holds .5)" if one.ci_low <= CHANCE <= one.ci_high else ""
+    interval = f"[{one.ci_low:.2f}, {one.ci_high:.2f}]{chance}"
+    area = f"AUC {one.auc:.2f} {interval}, p = {one.p_value:.3f}"
     left_out = ""
     if one.one_class_bins:
         bins = ", ".join(one.one_class_bins)

@@ -131,13 +131,21 @@ def compare(
     return replace(result, sentence=sentence(result))
 
 
+def whole_cache_first(a: Measured, b: Measured) -> bool:
+    """Whether A and B are to change places: a KV policy is B, compared with the whole cache."""
+    if a.kv is None or b.kv is None or a.kv.base != b.kv.base:
+        return False
+    return b.kv.keeps_all and not a.kv.keeps_all
+
+
 def _kv(pairs: Pairs, a: Measured, b: Measured, settings: AnalysisSettings) -> KvComparison | None:
     """What B's KV policy saves, where B is one of the same base as A."""
     if not pairs.paired or a.kv is None or b.kv is None:
         return None
     if a.kv.base != b.kv.base or a.kv == b.kv or b.kv.keeps_all:
         return None
-    return kv_comparison(pairs, (a.records, b.records), (a.kv, b.kv), settings)
+    own_cap = b.cliffs.safe_cap_tokens if b.cliffs else None
+    return kv_comparison(pairs, (a.records, b.records), (a.kv, b.kv), own_cap, settings)
 
 
 def _both_drop(a: Measured, b: Measured) -> bool:
@@ -229,7 +237,8 @@ def sentence(result: Comparison) -> str:
     if worse:
         sentence += f", significantly so in {', '.join(worse)}"
     shift = result.loss_shift
-    drop = f"a drop of {result.tolerance:.0%}"
+    own = " from its own baseline" if result.kv is not None else ""
+    drop = f"a drop of {result.tolerance:.0%}{own}"
     if shift.ratio is not None:
         low, high = (f"{v:.2f}" if v else "?" for v in (shift.ci_low, shift.ci_high))
         sentence += (

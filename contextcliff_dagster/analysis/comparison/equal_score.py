@@ -4,7 +4,8 @@ The documents are cut into windows of at least `LEAST_DOCUMENTS`, in order of le
 hypothesis is that the mean drop A minus B reaches the margin. The windows are tested from the
 shortest on, at the same level, until one is not rejected: as in a hierarchy given beforehand, the
 level holds for all of them together (Maurer, Hothorn and Lehmacher 1995, in: Vollmar (ed.),
-Biometrie in der chemisch-pharmazeutischen Industrie 6).
+Biometrie in der chemisch-pharmazeutischen Industrie 6). A window in which A itself scores no more
+than the margin ends the claim, too: nothing could drop by the margin there.
 """
 
 from __future__ import annotations
@@ -42,7 +43,8 @@ def equal_score(pairs: Pairs, margin: float, confidence: float) -> EqualScore:
     begun = True
     for rows in _windows(pairs):
         p_value = drop_p_value(drops[rows], margin)
-        begun = begun and p_value <= 1.0 - confidence
+        can_drop = float((pairs.a.s / pairs.a.n)[rows].mean()) > margin
+        begun = begun and can_drop and p_value <= 1.0 - confidence
         lengths = pairs.a.length_tokens[rows]
         if begun:
             equal_to = int(lengths.max())

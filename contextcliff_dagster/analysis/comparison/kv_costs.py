@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, get_args
 import numpy as np
 
 from contextcliff_dagster.analysis.comparison.equal_score import EQUAL_MARGIN, equal_score
+from contextcliff_dagster.analysis.comparison.kv_cap import kv_cap
 from contextcliff_dagster.analysis.statistics.intervals import binomial_quantile
 from contextcliff_dagster.contracts.results.kv import (
     EqualScore,
@@ -34,6 +35,7 @@ def kv_comparison(
     pairs: Pairs,
     records: tuple[pd.DataFrame, pd.DataFrame],
     kv: tuple[KvPolicy, KvPolicy],
+    own_cap: int | None,
     settings: AnalysisSettings,
 ) -> KvComparison:
     """Return what B's policy saves against A's.
@@ -41,6 +43,7 @@ def kv_comparison(
     Args:
         pairs: paired documents of ``records``, which are EVAL_RECORDS of A and of B with ``extra``.
         kv: the policies of A and B, of one base.
+        own_cap: of B, against its own baseline, tokens.
     """
     a, b = kv
     measured = tuple(document_costs(frame) for frame in records)
@@ -56,6 +59,7 @@ def kv_comparison(
         equal=equal,
         costs=costs_by_bin(measured[0], measured[1], pairs.bins, settings.confidence),
         sentence=saving_sentence(b, equal, saved),
+        cap=kv_cap(pairs, own_cap, settings),
     )
 
 
@@ -163,11 +167,14 @@ def saving_sentence(kv: KvPolicy, equal: EqualScore, saved: float | None) -> str
             f"{kv.label}: no length is shown to be equal ({meaning}, {equal.confidence:.0%} "
             f"confidence){memory}."
         )
-    saves = "is equal; its memory was not measured," if saved is None else _saves(saved)
-    of = "" if saved is None else " of the cache"
+    if saved is None:
+        return (
+            f"{kv.label} has an equal score ({meaning}, {equal.confidence:.0%} confidence) up to "
+            f"{equal.tokens:,} tokens; its memory was not measured."
+        )
     return (
-        f"At equal score ({meaning}, {equal.confidence:.0%} confidence), {kv.label} {saves}{of} "
-        f"up to {equal.tokens:,} tokens."
+        f"At equal score ({meaning}, {equal.confidence:.0%} confidence), {kv.label} "
+        f"{_saves(saved)} of the cache up to {equal.tokens:,} tokens."
     )
 
 

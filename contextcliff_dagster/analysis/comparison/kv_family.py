@@ -7,7 +7,7 @@ on the same examples, does not choose.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,9 +21,9 @@ from contextcliff_dagster.analysis.comparison.difference_tests import (
     adjusted_p_values,
     difference_interval,
 )
-from contextcliff_dagster.analysis.comparison.length_shifts import LOSS_RESAMPLES, tokens_of
+from contextcliff_dagster.analysis.comparison.kv_cap import own_loss
 from contextcliff_dagster.analysis.comparison.pairing import pair_records
-from contextcliff_dagster.analysis.statistics.length_at_loss import loss_lengths, resample_weights
+from contextcliff_dagster.analysis.statistics.length_at_loss import resample_weights
 from contextcliff_dagster.analysis.statistics.sign_flips import holm
 from contextcliff_dagster.contracts.results.kv import KvPolicy
 
@@ -38,7 +38,8 @@ CONTROL = "random"
 
 @dataclass(frozen=True, slots=True)
 class LossAt:
-    """The length at which the tolerance is lost, which the cap stays below.
+    """The length at which the tolerance of the whole cache's baseline is lost, which the cap stays
+    below.
 
     None: not within the measured lengths, for an end of the interval as well.
     """
@@ -63,8 +64,7 @@ class AgainstRandom:
 class KvMember:
     """One policy at one budget. ``comparison``: with the model that it is compared with, as B.
 
-    ``starts_low``: its own baseline has lost the tolerance against that model's. A cap, which is
-    about a drop from the own baseline, would promise what is lost already: there is none.
+    ``cap_tokens`` and ``loss`` are about that model's baseline; ``baseline`` is the policy's own.
     """
 
     model: str
@@ -74,7 +74,6 @@ class KvMember:
     baseline: float | None
     loss: LossAt
     n: int
-    starts_low: bool = False
     comparison: Comparison | None = None
     against_random: AgainstRandom | None = None
 
@@ -85,6 +84,7 @@ class KvFamily:
 
     base: str
     members: Sequence[KvMember]
+    shortest_tokens: int
     longest_tokens: int
     tolerance: float
     confidence: float
@@ -109,31 +109,41 @@ def kv_family(
         assert one.kv is not None
         baseline = by_name.get(baselines.get(one.name, ""))
         side = pair_records(one.records, one.records, bins).a
-        low = starts_low(_baseline(one), _baseline(baseline), settings.tolerance)
+        comparison = compare(baseline, one, bins, settings) if baseline else None
         members.append(
             KvMember(
                 model=one.name,
                 kv=one.kv,
                 verdict=one.cliffs.verdict.value if one.cliffs else "",
-                cap_tokens=one.cliffs.safe_cap_tokens if one.cliffs and not low else None,
+                cap_tokens=_cap(one, comparison),
                 baseline=_baseline(one),
-                loss=loss_at(side, settings),
+                loss=_loss(side, comparison, settings),
                 n=int(side.n.sum()),
-                starts_low=low,
-                comparison=compare(baseline, one, bins, settings) if baseline else None,
+                comparison=comparison,
                 against_random=random.get(one.name),
             )
         )
     members.sort(key=lambda member: _rank(member.kv))
     first = measured[0]
     assert first.kv is not None
-    longest = max(int(one.records["length_tokens"].max()) for one in measured)
-    return KvFamily(first.kv.base, members, longest, settings.tolerance, settings.confidence)
+    lengths = [one.records["length_tokens"] for one in measured]
+    shortest, longest = (int(end) for end in (min(map(min, lengths)), max(map(max, lengths))))
+    return KvFamily(
+        first.kv.base, members, shortest, longest, settings.tolerance, settings.confidence
+    )
 
 
-def starts_low(own: float | None, whole: float | None, tolerance: float) -> bool:
-    """Return whether a baseline is below what the tolerance allows of the whole cache's."""
-    return own is not None and whole is not None and own < (1.0 - tolerance) * whole
+def _cap(one: Measured, comparison: Comparison | None) -> int | None:
+    if comparison is not None and comparison.kv is not None and comparison.kv.cap is not None:
+        return comparison.kv.cap.tokens
+    return one.cliffs.safe_cap_tokens if one.cliffs else None
+
+
+def _loss(side: Side, comparison: Comparison | None, settings: AnalysisSettings) -> LossAt:
+    if comparison is not None and comparison.kv is not None and comparison.kv.cap is not None:
+        cap = comparison.kv.cap
+        return LossAt(cap.lost_tokens, cap.lost_low, cap.lost_high)
+    return LossAt(*own_loss(side, settings))
 
 
 def _baseline(one: Measured | None) -> float | None:
@@ -142,16 +152,6 @@ def _baseline(one: Measured | None) -> float | None:
 
 def _rank(kv: KvPolicy) -> tuple[bool, bool, str, float]:
     return not kv.keeps_all, kv.policy == CONTROL, kv.policy, -kv.budget
-
-
-def loss_at(side: Side, settings: AnalysisSettings) -> LossAt:
-    """Return where one model has lost the tolerance, by percentile bootstrap over documents."""
-    rng = np.random.default_rng(settings.seed)
-    weights = resample_weights(len(side.n), LOSS_RESAMPLES, rng)
-    at = loss_lengths(side.length_tokens, side.n, side.s, weights, settings.tolerance)
-    tail = 0.5 * (1.0 - settings.confidence)
-    ends = np.quantile(at[1:], (tail, 1.0 - tail), method="inverted_cdf")
-    return LossAt(*(tokens_of(float(place)) for place in (at[0], *ends)))
 
 
 def _against_random(
@@ -170,7 +170,8 @@ def _against_random(
         if not pairs.paired:
             continue
         rng = np.random.default_rng(settings.seed)
-        p_value = float(adjusted_p_values(pairs, PERMUTATIONS, rng)[0])
+        overall = replace(pairs, bins=[])
+        p_value = float(adjusted_p_values(overall, PERMUTATIONS, rng)[0])
         weights = resample_weights(len(pairs.a.n), 1_000, rng)
         control_sums, own = (np.array([side.n, side.s]) for side in (pairs.a, pairs.b))
         low, high = difference_interval(control_sums, own, (weights, weights), settings.confidence)

@@ -70,6 +70,7 @@ class FallingPosterior:
         fit: likelihood of those cells' scores (G - B, M, S).
         moves, step: distinct transition matrices (D, R, S, S), and which one leads to each cell.
         baseline: values that the baseline's mean may have (M).
+        baseline_chance: chance of each of them (M).
     """
 
     kept: Floats
@@ -81,6 +82,7 @@ class FallingPosterior:
     moves: Floats
     step: Ints
     baseline: Floats
+    baseline_chance: Floats
 
     def chance_lost(self, share: float) -> Floats:
         """Chance that at least ``share`` of the baseline is lost, per cell beyond it (G - B)."""
@@ -146,8 +148,9 @@ def falling_posterior(
     order = np.argsort(mu, axis=None, kind="stable")
     by_value = chance.reshape(len(n), -1)[:, order]
     kept = chance[baseline:].sum(axis=1).reshape(-1, MODES, len(LEVELS)).sum(axis=1)
+    of_baseline = chance[min(baseline, len(n) - 1)].sum(axis=1)
     beyond = states[baseline:], fit[baseline:], moves, step[baseline:]
-    return FallingPosterior(kept, mu.ravel()[order], by_value, weight, *beyond, m)
+    return FallingPosterior(kept, mu.ravel()[order], by_value, weight, *beyond, m, of_baseline)
 
 
 class _Exchange:

@@ -58,15 +58,20 @@ def compare(
     """Compare two measurements, paired by example where they share any; makes no call.
 
     A and B are [STUDY:]MODEL[@CAMPAIGN], e.g. my-model@2026-11-01 my-model@2026-11-21, or files of
-    scores or logs of other tools as `analyze` reads them, FILE or FILE:MODEL.
+    scores or logs of other tools as `analyze` reads them, FILE or FILE:MODEL. Of a KV policy and
+    the whole cache of the same model, the whole cache is A.
     """
     from contextcliff_dagster.analysis.comparison.comparison import compare as compare_measured
+    from contextcliff_dagster.analysis.comparison.comparison import whole_cache_first
     from contextcliff_dagster.reporting.comparison import write_comparison
+    from contextcliff_dagster.reporting.kv.costs import kv_sentences
 
     store = Store.default()
     refs = [score_file(text, log) or resolve(text, store, study, campaign) for text in (a, b)]
     names = [ref.name(refs) for ref in refs]
     one, other = (ref.measured(store, name) for ref, name in zip(refs, names, strict=True))
+    if whole_cache_first(one, other):
+        refs, names, one, other = refs[::-1], names[::-1], other, one
     first = refs[0]
     notes = notes_on(one, other, same=refs[0] == refs[1])
     result = compare_measured(one, other, first.bins(store), first.settings(), notes=notes)
@@ -78,10 +83,8 @@ def compare(
         print_json({**to_json(result), "files": paths})
         return
     click.echo(f"{result.sentence}\n")
-    if result.kv is not None:
-        click.echo(f"{result.kv.sentence}\n")
-    for warning in result.warnings:
-        click.echo(f"{warning}\n")
+    for sentence in (*kv_sentences(result), *result.warnings):
+        click.echo(f"{sentence}\n")
     click.echo(f"Report:  {files.html}\nPicture: {files.png}")
 
 
@@ -205,6 +208,7 @@ def resolve(text: str, store: Store, study: str, campaign: str | None) -> Ref:
         StudyError: nothing measured is called so; the sentence lists what there is.
     """
     from contextcliff_dagster.cli.campaign_lookup import profiled_campaign, profiled_campaigns
+    from contextcliff_dagster.experiments.common.preparation import as_drawn
     from contextcliff_dagster.experiments.length_profile.profile_files import read_cliffs
     from contextcliff_dagster.studies import find_study, read_studies
 
@@ -216,7 +220,7 @@ def resolve(text: str, store: Store, study: str, campaign: str | None) -> Ref:
     readings = [(study, text)] + ([(head, rest)] if named else [])
     known: list[str] = []
     for study_name, words in readings:
-        chosen = find_study(study_name)
+        chosen = as_drawn(find_study(study_name), store)
         campaigns = profiled_campaigns(store, chosen.name)
         model, at, last = words.rpartition("@")
         wanted = [(words, campaign), *([(model, last)] if at and last in campaigns else ())]

@@ -204,7 +204,10 @@ def _restored(done: Restored) -> str:
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @common_options
 def prune(study: str, campaign: str | None, texts: bool, yes: bool, as_json: bool) -> None:
-    """Remove STUDY, one campaign of it, or only its texts; lists what goes and asks first."""
+    """Remove STUDY, one campaign of it, or only its texts; lists what goes and asks first.
+
+    Documents that engine kvpress has read (_kv_reads in the store), of whatever study, go with it.
+    """
     from contextcliff_dagster.archive.prune import prune_store
     from contextcliff_dagster.experiments.lookup import experiment_tables
     from contextcliff_dagster.inference.ledger.prune import plan_prune

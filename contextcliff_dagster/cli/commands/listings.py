@@ -1,4 +1,4 @@
-"""What there is to choose from: `models`, `studies`, `tokenizers`, `campaign`."""
+"""What there is to choose from: `models`, `tokenizers`, `campaign`."""
 
 from __future__ import annotations
 
@@ -9,16 +9,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from contextcliff_dagster.cli.display.output import print_either, print_json, print_table
-from contextcliff_dagster.cli.errors import DIFFERENT, say
+from contextcliff_dagster.cli.errors import DIFFERENT
 from contextcliff_dagster.cli.options import DEFAULT_STUDY, common_options
 from contextcliff_dagster.cli.setup.endpoint_options import EndpointOptions, endpoint_options
 from contextcliff_dagster.store import Store
 
 if TYPE_CHECKING:
     from contextcliff_dagster.inference.execution.identity_check import Known
-
-_MOST_NAMED = 4
-"""Models of a study in its line."""
 
 
 @click.group(invoke_without_command=True)
@@ -132,63 +129,6 @@ def _where_from(known: Known) -> str:
     return f"{known.model}: as declared, and as recorded by {measured}."
 
 
-@click.group(invoke_without_command=True)
-@common_options
-@click.pass_context
-def studies(ctx: click.Context, as_json: bool) -> None:
-    """List the studies that can be profiled, or retire one."""
-    if ctx.invoked_subcommand is None:
-        _list_studies(as_json)
-
-
-def _list_studies(as_json: bool) -> None:
-    from contextcliff_dagster.studies import read_studies
-    from contextcliff_dagster.studies.retired import retired_studies
-
-    known, broken = read_studies()
-    retired = retired_studies(Store.default())
-    known = {name: study for name, study in known.items() if name not in retired}
-    for one in broken:
-        say(f"Warning: study {one.name!r} cannot be loaded. {one.error}")
-    if as_json:
-        print_json([study.model_dump(mode="json", exclude_none=True) for study in known.values()])
-        return
-    rows = []
-    for name, study in known.items():
-        sizes = f"{study.bins.count} x {study.sampling.samples_per_bin}"
-        corpus, models = study.corpus.kind, ", ".join(study.models[:_MOST_NAMED])
-        if len(study.models) > _MOST_NAMED:
-            models += f" and {len(study.models) - _MOST_NAMED} more"
-        if not study.has_corpus:
-            made = ", ".join(study.sections)
-            rows.append((name, "made here", made, "-", models, study.description))
-            continue
-        options = study.corpus.options
-        several = ", ".join(options.get("tasks") or options.get("kinds") or ())
-        rows.append(
-            (name, corpus, study.task or several or "any", sizes, models, study.description)
-        )
-    print_table(("STUDY", "CORPUS", "TASK", "BINS x SAMPLES", "MODELS", "DESCRIPTION"), rows)
-    if retired:
-        click.echo(f"\nRetired: {', '.join(retired)} (`contextcliff studies retire --undo STUDY`).")
-
-
-@studies.command("retire", short_help="Show a study no longer; its results stay.")
-@click.argument("study")
-@click.option("--undo", is_flag=True, help="Show it again.")
-@common_options
-def studies_retire(study: str, undo: bool, as_json: bool) -> None:
-    """Leave STUDY, also one whose file is gone, out of this list, the Dagster UI and the database.
-
-    Its calls, results and file stay where they are, and `--undo` shows it again.
-    """
-    from contextcliff_dagster.studies.retired import bring_back, retire
-
-    (bring_back if undo else retire)(Store.default(), study)
-    text = f"Study {study} is {'shown again' if undo else 'retired'}."
-    print_either({"study": study, "retired": not undo}, text, as_json=as_json)
-
-
 @click.command()
 @common_options
 def tokenizers(as_json: bool) -> None:
@@ -227,12 +167,13 @@ def campaign_new(study: str, name: str | None, as_json: bool) -> None:
     )
     from contextcliff_dagster.inference.ledger.ledger import Ledger
     from contextcliff_dagster.studies import find_study
+    from contextcliff_dagster.studies.study_lock import study_used
 
     store = Store.default()
     chosen = find_study(study).name
     if name is not None:
         check_campaign_name(name)
-    with Ledger.open(store.ledger) as ledger:
+    with study_used(store, chosen), Ledger.open(store.ledger) as ledger:
         if name is None:
             name = new_campaign(ledger, chosen)
         elif name in [c.name for c in list_campaigns(ledger, chosen)]:

@@ -26,6 +26,7 @@ from contextcliff_dagster.cli.measuring.kv_policies import (
     kv_pairs,
     measured_models,
     print_with_comparisons,
+    require_engines,
 )
 from contextcliff_dagster.cli.measuring.options import (
     attention_option,
@@ -166,8 +167,8 @@ def profile(
 
         from contextcliff_dagster.experiments.common.preparation import find_frozen
 
+        require_engines(asked)
         asked = agreed(asked, options, frozen=find_frozen(asked, store) is not None)
-
         from contextcliff_dagster.defs.in_process import LocalRuns
         from contextcliff_dagster.defs.resources import Watch
         from contextcliff_dagster.defs.run import prepare_study, profile_study

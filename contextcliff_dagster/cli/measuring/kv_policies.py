@@ -82,7 +82,6 @@ def kv_pairs(
     Raises:
         StudyError: no such policy, a budget where there is none to keep to, or none where one is
             needed; or the model's engine cannot do it.
-        EngineError: the environment that presses is not there.
     """
     from contextcliff_dagster.inference.models.kv_variants import (
         POLICIES,
@@ -120,9 +119,6 @@ def kv_pairs(
             for budget in budgets if policy in POLICIES else (1.0,):
                 variant = kv_entry(base, policy, budget)
                 pairs.append(KvPair(kv_baseline(base, policy), variant.name))
-    for pair in pairs:
-        for name in (pair.baseline, pair.variant):
-            _require_environment(name)
     return pairs
 
 
@@ -130,14 +126,26 @@ def _first(names: Sequence[str], known: Sequence[str]) -> str | None:
     return next((name for name in names if name in known), None)
 
 
-def _require_environment(model: str) -> None:
-    """Raise EngineError where the model runs on kvpress and that is not installed."""
+def require_engines(study: Study) -> None:
+    """Refuse, before anything is prepared, what the study's models cannot do here.
+
+    Raises:
+        StudyError: attention is asked for, and no model shows it; or a model compresses the
+            document before the question is known, and the prompt has the question first.
+        EngineError: a model runs on kvpress, and that is not installed.
+    """
+    from contextcliff_dagster.experiments.attention.experiment import ATTENTION
+    from contextcliff_dagster.inference.engines.kvpress.engine import question_first
+    from contextcliff_dagster.inference.engines.kvpress.worker_process import kv_versions
     from contextcliff_dagster.inference.models.models_file import get_model
 
-    if get_model(model).engine == "kvpress":
-        from contextcliff_dagster.inference.engines.kvpress.worker_process import kv_versions
-
-        kv_versions(model)
+    ATTENTION.require_models(study)
+    on_kvpress = [entry for name in study.models if (entry := get_model(name)).engine == "kvpress"]
+    chosen = [entry.name for entry in on_kvpress if entry.kv and entry.kv.policy != "none"]
+    if chosen and study.has_corpus and study.recipe().question_first:
+        raise StudyError(question_first(chosen[0]))
+    if on_kvpress:
+        kv_versions(on_kvpress[0].name)
 
 
 def measured_models(pairs: Sequence[KvPair], *, whole: bool) -> tuple[str, ...]:
@@ -180,6 +188,7 @@ def print_with_comparisons(
     """Print the report, and the comparison of each of ``pairs``."""
     from contextcliff_dagster.cli.commands.report import print_profiled
     from contextcliff_dagster.contracts.results import to_json
+    from contextcliff_dagster.reporting.kv.costs import kv_sentences
 
     compared = compare_pairs(pairs, done.study, store, done.campaign)
     written = [
@@ -189,8 +198,6 @@ def print_with_comparisons(
     print_profiled(done, as_json=as_json, more={"comparisons": written} if pairs else None)
     for result, files in () if as_json else compared:
         click.echo(f"\n{result.sentence}")
-        if result.kv is not None:
-            click.echo(result.kv.sentence)
-        for warning in result.warnings:
-            click.echo(warning)
+        for sentence in (*kv_sentences(result), *result.warnings):
+            click.echo(sentence)
         click.echo(f"Comparison: {files.html}")

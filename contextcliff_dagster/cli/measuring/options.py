@@ -97,8 +97,8 @@ controls_option = click.option(
 attention_option = click.option(
     "--attention",
     is_flag=True,
-    help="Ask the same questions again for where the prompt's last token attends; of models of "
-    "engines reference and transformers.",
+    help="Also measure where the last token of each prompt attends (engines reference and "
+    "transformers): the same questions again, one output token each.",
 )
 
 

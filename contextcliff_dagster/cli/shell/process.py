@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 import atexit
-import gc
 import os
 import sys
 import threading
 from typing import NoReturn
 
-from contextcliff_dagster.freed_memory import lean_allocator
-
-_ALLOCATED = 100_000
-"""Containers between two collections of garbage. At Python's own 700 all that was imported is gone
-through five times in the seconds of a small run, at 10,000 still twice: 0.5 and 0.2 CPU seconds
-more. The peak of its memory is the same, as most of what is made in between stays."""
+from contextcliff_dagster.freed_memory import collect_garbage_rarely, lean_allocator
 
 
 def set_up_process() -> None:
     """Set what suits a process that imports much and lives for one command."""
-    gc.set_threshold(_ALLOCATED)
+    collect_garbage_rarely()
     lean_allocator()
 
 

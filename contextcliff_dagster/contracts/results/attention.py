@@ -28,7 +28,9 @@ class AttentionBin:
     entropy: Annotated[MeanScore, "entropy / log(prompt tokens)"]
     sinks: Annotated[MeanScore, "share on the prompt's first tokens"]
     evidence: Annotated[MeanScore, "share on the evidence; of examples whose evidence is known"]
-    entropy_by_layer: Annotated[Sequence[Share], "mean entropy of each layer, first layer first"]
+    entropy_by_layer: Annotated[
+        Sequence[Share], "mean entropy of each layer that attends, in order"
+    ]
     evidence_by_layer: Annotated[Sequence[Share], "mean share likewise; empty where unknown"]
 
 
@@ -104,8 +106,8 @@ class AttentionResult:
 
     n: Annotated[Count, "examples with an answer and attention"]
     n_all: Annotated[Count, "examples with an answer"]
-    layers: Annotated[Count, "layers of the model"]
-    heads: Annotated[Count, "heads of a layer"]
+    layers: Annotated[Count, "layers of the model that attend"]
+    heads: Annotated[Count, "most heads of a layer"]
     trained_tokens: Annotated[Tokens | None, "length that the weights were trained to"]
     longest_prompt: Annotated[Tokens, "in the model's own tokens"]
     bins: Annotated[Sequence[AttentionBin], "by length bin"]
@@ -113,4 +115,5 @@ class AttentionResult:
     threshold: Annotated[EntropyThreshold | None, "null: no degraded region was found"]
     change: Annotated[EntropyChange | None, "null: none was found"]
     rope: Annotated[RopeFailure | None, "null: not supported"]
-    says: Annotated[Sequence[str], "sentences"]
+    says: Annotated[Sequence[str], "sentences, but for that on RoPE"]
+    layers_without: Annotated[Count, "layers of the model without attention weights"] = 0

@@ -10,6 +10,7 @@ from contextcliff_dagster.contracts.results.fields import (
     Count,
     Probability,
     Relative,
+    Score,
     Share,
     Tokens,
     Unit,
@@ -49,7 +50,10 @@ class EqualWindow:
     n_documents: Annotated[Count, "documents that both answered"]
     drop: Annotated[Relative, "mean score of A minus that of B, over documents"]
     p_value: Annotated[Probability, "of a drop of the margin or more"]
-    equal: Annotated[bool, "a drop of the margin is excluded here and in all shorter windows"]
+    equal: Annotated[
+        bool,
+        "A scores more than the margin, and a drop of it is excluded, up to here",
+    ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +64,20 @@ class EqualScore:
     confidence: Annotated[Share, "of all windows together, one-sided"]
     tokens: Annotated[Tokens | None, "longest document of the last equal window; null: none is"]
     windows: Annotated[Sequence[EqualWindow], "in order of length"]
+
+
+@dataclass(frozen=True, slots=True)
+class KvCap:
+    """B against A's baseline, from the documents that both answered; null lengths: not within the
+    measured ones."""
+
+    tokens: Annotated[
+        Tokens | None, "B's safe cap against A's baseline, never beyond its own; null: none"
+    ]
+    baseline: Annotated[Score, "mean score of A's shortest documents"]
+    lost_tokens: Annotated[Tokens | None, "length at which B has lost the tolerance of it"]
+    lost_low: Annotated[Tokens | None, "lower limit of that length"]
+    lost_high: Annotated[Tokens | None, "upper limit of that length"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,3 +121,4 @@ class KvComparison:
     equal: Annotated[EqualScore, "up to which length the score is equal"]
     costs: Annotated[Sequence[KvCost], "memory and times over length"]
     sentence: Annotated[str, "the statement on memory and score"]
+    cap: Annotated[KvCap | None, "against A's baseline; absent in older files"] = None

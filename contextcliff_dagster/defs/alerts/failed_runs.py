@@ -12,8 +12,10 @@ from datetime import UTC, datetime, timedelta
 import dagster as dg
 
 from contextcliff_dagster.defs.alerts.channels import alert, alert_channels
-from contextcliff_dagster.defs.dagster_internals import WILL_RETRY_TAG
+from contextcliff_dagster.defs.asset_specs import group
+from contextcliff_dagster.defs.home import COMMAND_LINE
 from contextcliff_dagster.defs.resources import StoreResource
+from contextcliff_dagster.defs.run_tags import is_retried
 from contextcliff_dagster.experiments.common.outcomes import Alarm
 from contextcliff_dagster.redaction import redact, secrets_of
 from contextcliff_dagster.studies import Study
@@ -32,8 +34,10 @@ _OVERLAP = timedelta(minutes=2)
 _LONGEST_SENTENCE = 1_000
 
 
-def failed_runs_sensor(studies: Sequence[Study]) -> dg.SensorDefinition:
+def failed_runs_sensor(studies: Sequence[Study], *, alone: bool = False) -> dg.SensorDefinition:
     """`alert_failed_runs`: a failed run of these studies goes to their alert channels.
+
+    ``alone``: its name is that of the one study, whose runs it is for; else also runs of none.
 
     It is not a run failure sensor of Dagster's, which moves on where an alert could not be sent.
     A run that Dagster will try again, and one of a process that gets the error itself (the command
@@ -42,7 +46,7 @@ def failed_runs_sensor(studies: Sequence[Study]) -> dg.SensorDefinition:
     by_name = {study.name: study for study in studies}
 
     @dg.sensor(
-        name="alert_failed_runs",
+        name=f"alert_failed_runs_{group(studies[0])}" if alone else "alert_failed_runs",
         minimum_interval_seconds=_EVERY_S,
         default_status=dg.DefaultSensorStatus.RUNNING,
         description=(
@@ -66,7 +70,7 @@ def failed_runs_sensor(studies: Sequence[Study]) -> dg.SensorDefinition:
                 break
             run = record.dagster_run
             name = _study_of(run)
-            if _is_elsewhere(context, run) or (name is not None and name not in by_name):
+            if is_elsewhere(context, run) or ((alone or name) and name not in by_name):
                 continue
             errors: list[str] = []
             study = by_name[name] if name else None
@@ -86,15 +90,13 @@ def _failed_since(instance: dg.DagsterInstance, since: datetime) -> Iterator[dg.
     of = dg.RunsFilter(statuses=[dg.DagsterRunStatus.FAILURE], updated_after=since - _OVERLAP)
     for record in instance.get_run_records(of, order_by="update_timestamp", ascending=True):
         run = record.dagster_run
-        # The tag comes a moment after the failure.
-        undecided = instance.run_retries_enabled and WILL_RETRY_TAG not in run.tags
-        retried = run.tags.get(WILL_RETRY_TAG) == "true"
-        in_process = run.remote_job_origin is None
-        if not (undecided or retried or in_process or ALERTED_TAG in run.tags):
+        cause = run.tags.get("contextcliff/cause")
+        in_process = run.remote_job_origin is None or cause == COMMAND_LINE
+        if not (is_retried(instance, run) or in_process or ALERTED_TAG in run.tags):
             yield record
 
 
-def _is_elsewhere(context: dg.SensorEvaluationContext, run: dg.DagsterRun) -> bool:
+def is_elsewhere(context: dg.SensorEvaluationContext, run: dg.DagsterRun) -> bool:
     """Whether the run is another code location's, which alerts of it itself."""
     here, there = context.code_location_origin, run.remote_job_origin
     if here is None or there is None:

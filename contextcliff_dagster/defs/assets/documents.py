@@ -26,6 +26,7 @@ def document_assets(study: Study, experiment: Experiment) -> list[dg.AssetsDefin
         return []
     documents_name, manifest_name = experiment.document_assets()
     code_version = documents_version(study, kept)
+    partitions = document_partitions(study, experiment)
 
     @study_asset(
         study,
@@ -33,14 +34,13 @@ def document_assets(study: Study, experiment: Experiment) -> list[dg.AssetsDefin
         kept.description,
         kinds={"python", "parquet"},
         code_version=code_version,
-        partitions_def=document_partitions(study, experiment),
+        partitions_def=partitions,
         dagster_type=dg.Nothing,
     )
     def documents(context: dg.AssetExecutionContext, store: StoreResource) -> Iterator[Any]:
         where = store.open()
-        keys = context.partition_keys
+        keys = [partitions.get_partition_key_from_str(key) for key in context.partition_keys]
         for done, key in enumerate(keys):
-            assert isinstance(key, dg.MultiPartitionKey)
             report_step("documents", done, len(keys))
             made = kept.make(study, where, dict(key.keys_by_dimension))
             context.log_event(

@@ -3,7 +3,7 @@
 # No `from __future__ import annotations` here: Dagster reads config and resources off the
 # annotations of an asset and does not resolve strings.
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import dagster as dg
@@ -16,11 +16,13 @@ from contextcliff_dagster.defs.asset_specs import (
     asset_key,
     described,
     group,
+    report_job_name,
     single_run,
     study_asset,
 )
 from contextcliff_dagster.defs.assets.documents import document_assets
 from contextcliff_dagster.defs.assets.measuring import MeasureConfig, Measuring
+from contextcliff_dagster.defs.assets.refusals import forbid_retry
 from contextcliff_dagster.defs.dagster_internals import (
     SYSTEM_METADATA_KEY_SOURCE_ASSET_OBSERVATION,
 )
@@ -31,7 +33,7 @@ from contextcliff_dagster.defs.partitions import (
     tagged_partitions,
 )
 from contextcliff_dagster.defs.resources import CampaignConfig, StoreResource, Watch
-from contextcliff_dagster.defs.run_tags import tagged_run
+from contextcliff_dagster.defs.run_tags import is_reported_later, tagged_run
 from contextcliff_dagster.defs.ui import results
 from contextcliff_dagster.experiments.common.code_version import experiment_version
 from contextcliff_dagster.experiments.common.experiment import Experiment
@@ -39,6 +41,7 @@ from contextcliff_dagster.experiments.common.lost_answers import require_known_a
 from contextcliff_dagster.experiments.lookup import guests
 from contextcliff_dagster.freed_memory import return_freed_memory
 from contextcliff_dagster.inference.execution.run_control import RunControl, deadline_after
+from contextcliff_dagster.inference.execution.started_engine import engines_kept
 from contextcliff_dagster.inference.requests.shared_document import forget_shared_texts
 from contextcliff_dagster.inference.spending.budget import Budget
 from contextcliff_dagster.studies import Study
@@ -90,19 +93,21 @@ def _predictions(study: Study, experiment: Experiment) -> dg.AssetsDefinition:
         budget = Budget(usd=config.budget_usd) if config.budget_usd is not None else watch.budget
         deadline_s = config.deadline_s or watch.deadline_s or study.calls.deadline_s
         control = RunControl(budget, deadline_after(deadline_s), watch.should_stop, on_wait=on_wait)
-        # Not `partition_keys` alone: a backfill of a job tags each run with its range and with the
-        # dimensions of the range's first partition, which is then all that they hold.
+        # Not `partition_keys` alone: of a single partition that is its name, without dimensions.
         partitions = tagged_partitions(context.run.tags, study, experiment)
         cells_of = cells_by_model(study, partitions or context.partition_keys)
-        with tagged_run(study, store, config.campaign, list(cells_of)) as run:
+        with tagged_run(study, store, config.campaign) as run:
             require_known_answers(run, experiment, cells_of)
             measuring = Measuring(context, config, watch, run, experiment, code_version)
             try:
-                for model, cells in cells_of.items():
-                    measuring.measure(model, cells, control)
+                with engines_kept():
+                    for model, cells in cells_of.items():
+                        measuring.measure(model, cells, control)
             except ContextCliffError:
                 measuring.keep(cells_of)
                 raise
+            finally:
+                measuring.progress.conclude()
         forget_shared_texts()
         return_freed_memory()  # the analysis takes its own room, and so does the report
         # Each finished cell has logged its own materialization, so that a crash keeps those before
@@ -117,26 +122,43 @@ def _records(study: Study, experiment: Experiment) -> dg.AssetsDefinition:
     (name,) = experiment.asset_names("records")
     asked = [one for one in (experiment, *guests(experiment)) if one.is_asked(study)]
 
-    @study_asset(
-        study,
-        name,
-        experiment.records_description,
-        deps=[asset for one in asked for asset in one.asset_names("predictions")],
-        kinds={"python", "parquet"},
-        table=experiment.records,
-        automation_condition=FOLLOW_RECORDS,
-        code_version=experiment_version(study, experiment, "records"),
+    @single_run(
+        dg.multi_asset,
+        name=f"{group(study)}__{name}",
+        specs=[
+            dg.AssetSpec(
+                **described(
+                    study,
+                    name,
+                    experiment.records_description,
+                    deps=[asset for one in asked for asset in one.asset_names("predictions")],
+                    kinds={"python", "parquet"},
+                    table=experiment.records,
+                    automation_condition=FOLLOW_RECORDS,
+                    code_version=experiment_version(study, experiment, "records"),
+                )
+            )
+        ],
         check_specs=checks.specs(study, name, (c for c in experiment.checks if c.of == "records")),
+        can_subset=True,  # a step need not make it, nor then its checks
     )
-    def records(config: CampaignConfig, store: StoreResource) -> dg.MaterializeResult:
+    def records(
+        context: dg.AssetExecutionContext, config: CampaignConfig, store: StoreResource
+    ) -> Iterator[dg.MaterializeResult]:
+        if is_reported_later(context.run):
+            context.log.info(f"Left to {report_job_name(study)}, once the whole backfill is over.")
+            return
         with tagged_run(study, store, config.campaign) as run:
             table = experiment.score_campaign(run)
             for guest in guests(experiment):
                 guest.score_campaign(run)
             outcomes = experiment.check_records(run, table)
-        return dg.MaterializeResult(
+        blocking = {check.name for check in experiment.checks if check.blocking}
+        if any(one.passed is False and one.name in blocking for one in outcomes):
+            forbid_retry()
+        yield dg.MaterializeResult(
             metadata=results.records_metadata(run, experiment, table),
-            check_results=checks.results(study, name, outcomes),
+            check_results=_selected(context, checks.results(study, name, outcomes)),
         )
 
     return records
@@ -176,12 +198,7 @@ def _result(study: Study, experiment: Experiment) -> dg.AssetsDefinition:
             experiment.write_results(run, analysis)
         for channel in alert(study, run.store, analysis.alarm, context.log.warning):
             context.log.info(f"Alert sent to {channel}.")
-        wanted = context.selected_asset_check_keys
-        outcomes = [
-            one
-            for one in checks.results(study, names[-1], analysis.checks)
-            if dg.AssetCheckKey(asset_key(study, names[-1]), str(one.check_name)) in wanted
-        ]
+        outcomes = _selected(context, checks.results(study, names[-1], analysis.checks))
         skipped = checks.skipped(analysis.checks)
         for name, why in skipped.items():
             context.log.info(f"{name}: {why}")
@@ -195,6 +212,14 @@ def _result(study: Study, experiment: Experiment) -> dg.AssetsDefinition:
                 )
 
     return result
+
+
+def _selected(
+    context: dg.AssetExecutionContext, results: Sequence[dg.AssetCheckResult]
+) -> list[dg.AssetCheckResult]:
+    """The results of those checks that the run is to make."""
+    wanted = {(key.asset_key, key.name) for key in context.selected_asset_check_keys}
+    return [one for one in results if (one.asset_key, one.check_name) in wanted]
 
 
 def _sample(study: Study, experiment: Experiment) -> list[str]:

@@ -14,7 +14,7 @@ from contextcliff_dagster.defs.asset_specs import asset_key
 from contextcliff_dagster.defs.partitions import partition_key
 from contextcliff_dagster.defs.resources import CampaignConfig, Watch
 from contextcliff_dagster.defs.ui import calls
-from contextcliff_dagster.defs.ui.progress_log import Narrator
+from contextcliff_dagster.defs.ui.progress_log import StepProgress
 from contextcliff_dagster.defs.ui.token_ranges import DIMENSION, range_of
 from contextcliff_dagster.experiments.common.experiment import Experiment, Rows
 from contextcliff_dagster.experiments.common.measurement import (
@@ -58,6 +58,17 @@ class Measuring:
     code_version: str
     done: set[tuple[str, str]] = field(default_factory=set)
     """Model and cell of each event of this step."""
+    progress: StepProgress = field(init=False)
+
+    def __post_init__(self) -> None:
+        progress = StepProgress(self._observe, self.watch.on_progress)
+        object.__setattr__(self, "progress", progress)
+
+    def _observe(self, text: str, metadata: dict[str, Any]) -> None:
+        shown = {**metadata, "campaign": self.run.campaign}
+        # A line and its numbers in one row of the event log.
+        seen = dg.AssetObservation(self.context.asset_key, description=text, metadata=shown)
+        self.context.log_event(seen)
 
     def keep(self, cells_of: Mapping[str, Sequence[str]]) -> None:
         """Record again, as the ledger has them, the cells that this step was refused to change.
@@ -93,22 +104,16 @@ class Measuring:
                 if rows := write_predictions(run, experiment, model, cell):
                     self._finished(model, cell, rows, None)
             return
-
-        def observe(metadata: dict[str, Any]) -> None:
-            shown = {**metadata, "campaign": run.campaign}
-            self.context.log_event(dg.AssetObservation(self.context.asset_key, metadata=shown))
-
-        narrator = Narrator(model, self.context.log.info, observe, self.watch.on_progress)
         summary = measure_cells(
             run,
             experiment,
             Asked(model, cells, config.samples_per_bin, config.samples or None),
-            replace(control, on_progress=narrator),
-            lambda cell, rows: self._finished(model, cell, rows, narrator.last),
+            replace(control, on_progress=self.progress.of(model)),
+            lambda cell, rows: self._finished(model, cell, rows, self.progress.last),
         )
         before = self.watch.calls.get(model)
         self.watch.calls[model] = summary if before is None else before.plus(summary)
-        narrator.end(summary)
+        self.progress.ended(model, summary)
 
     def _finished(self, model: str, cell: str, rows: Rows, progress: Progress | None) -> None:
         self.done.add((model, cell))
@@ -123,7 +128,7 @@ class Measuring:
             progress=progress,
         )
         if experiment.dimension == DIMENSION:
-            metadata["tokens"] = range_of(run.manifest.bins, cell)
+            metadata = {"tokens": range_of(run.manifest.bins, cell), **metadata}
         if self.config.why:
             metadata["round"] = self.config.why
         self.context.log_event(

@@ -8,7 +8,7 @@ import dagster as dg
 from contextcliff_dagster.contracts import EXAMPLES, LENGTH_MAP, MANIFEST_EXAMPLES
 from contextcliff_dagster.defs import checks
 from contextcliff_dagster.defs.asset_specs import FOLLOW_RECORDS, study_asset
-from contextcliff_dagster.defs.resources import CampaignConfig, StoreResource
+from contextcliff_dagster.defs.resources import CampaignConfig, StoreResource, Watch
 from contextcliff_dagster.defs.run_tags import tagged_run
 from contextcliff_dagster.defs.ui import calls
 from contextcliff_dagster.defs.ui import sampling as show
@@ -118,9 +118,11 @@ def cost_estimate_asset(study: Study) -> dg.AssetsDefinition:
         automation_condition=FOLLOW_RECORDS,
         code_version=preparation_version(study, "cost_estimate"),
     )
-    def cost_estimate(config: CampaignConfig, store: StoreResource) -> dg.MaterializeResult:
+    def cost_estimate(
+        config: CampaignConfig, store: StoreResource, watch: dg.ResourceParam[Watch]
+    ) -> dg.MaterializeResult:
         with tagged_run(study, store, config.campaign) as run:
-            estimate = estimate_cost(run, asked_experiments(study))
+            watch.estimate = estimate = estimate_cost(run, asked_experiments(study))
         return dg.MaterializeResult(metadata=calls.estimate_metadata(run.campaign, estimate))
 
     return cost_estimate

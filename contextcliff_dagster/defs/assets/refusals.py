@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import wraps
 from typing import Any, TypeVar
 
 import dagster as dg
 
-from contextcliff_dagster.contracts import ContextCliffError
+from contextcliff_dagster.contracts import ContextCliffError, StoreUnreachableError
+
+RETRY_TAG = "dagster/retry_on_asset_or_op_failure"
+"""Of a run: whether Dagster tries it again where a step has failed."""
 
 Compute = TypeVar("Compute", bound=Callable[..., Any])
 
@@ -18,8 +21,8 @@ Compute = TypeVar("Compute", bound=Callable[..., Any])
 def refusing(compute: Compute) -> Compute:
     """``compute`` of an asset or op, its `ContextCliffError` raised as Dagster's `Failure`.
 
-    The sentence is the description of the failure, the error its cause. Such a step is never
-    tried again: it would be refused again.
+    The sentence is the description of the failure, the error its cause. The run of such a step is
+    not tried again, nor that of a `Failure` that allows no retries: it would end so again.
     """
     if inspect.isgeneratorfunction(compute):
 
@@ -38,13 +41,32 @@ def refusing(compute: Compute) -> Compute:
     return function  # type: ignore[return-value]
 
 
+def forbid_retry() -> None:
+    """The run of this step is not tried again if it fails.
+
+    Without this a failed run is (`asset_specs.RETRY_FAILED`): what ended it is then a killed
+    process, or a database or disk that could not be reached.
+    """
+    # Where the tag cannot be written either, the run is tried again and refused again.
+    with suppress(Exception):
+        context = dg.OpExecutionContext.get()
+        context.instance.add_run_tags(context.run_id, {RETRY_TAG: "false"})
+
+
 @contextmanager
 def _as_failure() -> Iterator[None]:
     try:
         yield
     except ContextCliffError as error:
+        passing = isinstance(error, StoreUnreachableError)
+        if not passing:
+            forbid_retry()
         kind = {"error": type(error).__name__}
-        raise dg.Failure(str(error), metadata=kind, allow_retries=False) from error
+        raise dg.Failure(str(error), metadata=kind, allow_retries=passing) from error
+    except dg.Failure as failure:
+        if not failure.allow_retries:
+            forbid_retry()
+        raise
 
 
 @contextmanager

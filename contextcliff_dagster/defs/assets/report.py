@@ -8,9 +8,9 @@ from dataclasses import replace
 import dagster as dg
 
 from contextcliff_dagster.defs.asset_specs import FOLLOW_RECORDS, study_asset
+from contextcliff_dagster.defs.automation.schedules import report_freshness
 from contextcliff_dagster.defs.resources import ReportConfig, StoreResource
 from contextcliff_dagster.defs.run_tags import tagged_run
-from contextcliff_dagster.defs.schedules import report_freshness
 from contextcliff_dagster.defs.ui import results
 from contextcliff_dagster.experiments.common.code_version import experiment_version
 from contextcliff_dagster.experiments.lookup import partitioned

@@ -22,7 +22,7 @@ _EXECUTORS = {
     "gpu": ("contextcliff_dagster.defs.executors.gpu", "gpu_executor"),
     "docker": ("dagster_docker", "docker_executor"),
     "k8s": ("dagster_k8s", "k8s_job_executor"),
-    "celery": ("dagster_celery", "celery_executor"),
+    "celery": ("contextcliff_dagster.defs.executors.celery_workers", "celery_executor"),
     "ray": ("dagster_ray", "ray_executor"),
 }
 
@@ -50,8 +50,9 @@ def _find(name: str) -> dg.ExecutorDefinition:
     try:
         return getattr(importlib.import_module(module), attribute)
     except ModuleNotFoundError as error:
+        needed = (error.name or module).partition(".")[0].replace("_", "-")
         raise StudyError(
-            f"{EXECUTOR_VARIABLE} is {name!r}, which needs {module.replace('_', '-')}: install "
+            f"{EXECUTOR_VARIABLE} is {name!r}, which needs {needed}: install "
             f"contextcliff-dagster[{name}]."
         ) from error
 

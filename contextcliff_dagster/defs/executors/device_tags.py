@@ -87,8 +87,14 @@ def _checked(value: Any) -> Gpus:
 def _for_executor(gpus: Gpus) -> dict[str, Any]:
     count = 1 if gpus == "auto" else gpus
     resources = {"limits": {"nvidia.com/gpu": str(count)}}
+    # Nodes with GPUs are often tainted so that nothing else fills them.
+    taint = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
+    pod = {
+        "container_config": {"resources": resources},
+        "pod_spec_config": {"tolerations": [taint]},
+    }
     tags: dict[str, dict[str, Any]] = {
-        "k8s": {"dagster-k8s/config": {"container_config": {"resources": resources}}},
+        "k8s": {"dagster-k8s/config": pod},
         "celery": {"dagster-celery/queue": CELERY_QUEUE},
         "ray": {"dagster-ray/config": {"num_gpus": count}},
     }

@@ -12,7 +12,7 @@ from typing import Any
 import dagster as dg
 
 from contextcliff_dagster.defs.dagster_internals import NULL_EVENT_POINTER
-from contextcliff_dagster.defs.ui.rendering import table
+from contextcliff_dagster.defs.ui.rendering import MOST_CELLS, table
 from contextcliff_dagster.inference.execution.cost_estimate import CostEstimate
 from contextcliff_dagster.inference.requests.outcome import MaybePaid
 from contextcliff_dagster.inference.telemetry.progress import Progress, RunSummary
@@ -47,8 +47,20 @@ def estimate_metadata(campaign: str, estimate: CostEstimate) -> dict[str, Any]:
         "usd_at_most": float(estimate.usd_at_most),
         "seconds": float(estimate.seconds),
         "models_without_price": ", ".join(estimate.unpriced) or "none",
-        "lines": table(lines),
+        "lines": table(lines if len(lines) <= MOST_CELLS else _by_model(lines)),
     }
+
+
+def _by_model(lines: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Sums over the bins and controls of each model; None where a part is unknown."""
+    summed: dict[str, dict[str, Any]] = {}
+    for line in lines:
+        own = summed.setdefault(line["model"], {"model": line["model"]})
+        for name, value in line.items():
+            if name not in ("model", "bin", "control"):
+                before = own.get(name, 0)
+                own[name] = None if None in (value, before) else before + value
+    return list(summed.values())
 
 
 def bin_metadata(

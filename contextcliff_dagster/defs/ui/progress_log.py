@@ -1,4 +1,4 @@
-"""Progress of the calls for Dagster: log lines and observations, at a limited rate."""
+"""Progress of a step's calls for Dagster: observations that grow rarer as the step goes on."""
 
 from __future__ import annotations
 
@@ -7,50 +7,73 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from contextcliff_dagster.defs.ui import rendering
 from contextcliff_dagster.defs.ui.calls import progress_metadata, summary_metadata
 from contextcliff_dagster.inference.telemetry.progress import Progress, RunSummary
 
-_LEAST_S, _MOST_S = 1.0, 10.0
-"""Seconds between two lines, in the first minute and from the tenth on: every event log keeps every
-line."""
+Observe = Callable[[str, dict[str, Any]], None]
+"""Takes a line, and the same in numbers."""
+_LEAST_S, _PARTS = 1.0, 6
+"""Seconds between two observations: at least so many, and a sixth of what the step has taken. An
+event log keeps each of them: some 40 of the first hour, 60 of the first day."""
 
 
-class Narrator:
-    """Takes every `Progress` of a model's calls, and passes on what is not too often.
+class StepProgress:
+    """What a step tells of its models' calls, one after the other.
 
-    ``log`` gets a line, ``observe`` the same in numbers; ``on_progress`` gets everything.
+    ``on_progress`` gets everything, ``observe`` what is not too often. ``last``: of the model that
+    is measured.
     """
 
     def __init__(
         self,
-        model: str,
-        log: Callable[[str], None],
-        observe: Callable[[dict[str, Any]], None],
+        observe: Observe,
         on_progress: Callable[[str, Progress], None] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._model, self._log, self._observe = model, log, observe
-        self._on_progress, self._clock = on_progress, clock
-        self._began = self._logged = clock()
+        self._observe, self._on_progress, self._clock = observe, on_progress, clock
+        self._began = self._observed = clock()
+        self._summaries: dict[str, RunSummary] = {}
         self.last: Progress | None = None
 
-    def __call__(self, progress: Progress) -> None:
-        """How far the calls have come now."""
-        self.last = progress
-        if self._on_progress is not None:
-            self._on_progress(self._model, progress)
-        now = self._clock()
-        if now - self._logged < min(max((now - self._began) / 60, _LEAST_S), _MOST_S):
-            return
-        self._logged = now
-        self._log(f"{self._model}: {line(progress)}")
-        self._observe({"model": self._model, **progress_metadata(progress)})
+    def of(self, model: str) -> Callable[[Progress], None]:
+        """Return what takes every `Progress` of the calls of ``model``."""
+        self.last = None
 
-    def end(self, summary: RunSummary) -> None:
-        """What the calls came to; no observation where none was sent."""
-        self._log(f"{self._model}: {json.dumps(summary.to_dict())}")
-        if summary.sent:
-            self._observe({"model": self._model, **summary_metadata(summary)})
+        def take(progress: Progress) -> None:
+            self.last = progress
+            if self._on_progress is not None:
+                self._on_progress(model, progress)
+            now = self._clock()
+            if now - self._observed < max((now - self._began) / _PARTS, _LEAST_S):
+                return
+            self._observed = now
+            shown = {"model": model, **progress_metadata(progress)}
+            self._observe(f"{model}: {line(progress)}", shown)
+
+        return take
+
+    def ended(self, model: str, summary: RunSummary) -> None:
+        """Note what the calls of ``model`` came to."""
+        self._summaries[model] = summary
+
+    def conclude(self) -> None:
+        """Tell what the calls of all models came to, once; nothing where none was sent."""
+        sent = {model: one for model, one in self._summaries.items() if one.sent}
+        if not sent:
+            return
+        if len(sent) == 1:
+            ((model, summary),) = sent.items()
+            text = f"{model}: {json.dumps(summary.to_dict())}"
+            self._observe(text, {"model": model, **summary_metadata(summary)})
+            return
+        rows = [{"model": model, **summary_metadata(one)} for model, one in sent.items()]
+        common = [name for name in rows[0] if all(name in row for row in rows)]
+        names = ("calls", "calls_sent", "retries", "calls_without_answer", "tokens", "cost_usd")
+        sums = {name: sum(row[name] for row in rows) for name in names}
+        text = f"{len(sent)} models: {sums['calls_sent']:,} calls sent, {sums['tokens']:,} tokens"
+        table = rendering.table([{name: row[name] for name in common} for row in rows])
+        self._observe(text, {"models": len(sent), **sums, "by_model": table})
 
 
 def line(progress: Progress) -> str:

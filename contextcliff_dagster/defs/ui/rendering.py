@@ -8,8 +8,12 @@ scalars.
 from __future__ import annotations
 
 import base64
+import io
+import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import accumulate
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -18,10 +22,19 @@ import dagster as dg
 from contextcliff_dagster.contracts import Column, Table
 
 if TYPE_CHECKING:
+    from PIL import Image
+
     from contextcliff_dagster.contracts.results import Cliffs
 
 INLINE_MARKDOWN_LIMIT = 1_000
-PICTURE_WIDTH = 1_080
+TABLE_LIMIT, TEXT_LIMIT, PICTURE_LIMIT = 24_000, 8_000, 38_000
+"""Bytes: every materialization of every partition keeps its own in the event log."""
+MOST_CELLS = 150
+"""Rows of a table by model and cell; of more, those by model are shown."""
+_SMALLER = ((1_080, 60), (1_080, 45), (1_080, 30), (900, 30), (900, 20), (720, 30), (720, 20))
+"""Widths in pixels and qualities of a picture, best first; at all of them its texts are legible."""
+_ROW_BYTES = 40
+"""What Dagster adds to each row of a table."""
 _SVG_SAFE = " =:/,'"
 
 _UI_TYPES = {
@@ -52,12 +65,25 @@ def column_schema(table: Table) -> dg.TableSchema:
 
 
 def table(rows: Sequence[Mapping[str, Any]]) -> dg.MetadataValue:
-    """Rows as a table of the UI; a note where there are none."""
+    """Rows as a table of the UI; a note where there are none, or how many do not fit."""
     if not rows:
         return dg.MetadataValue.text("no rows")
-    return dg.MetadataValue.table(
-        [dg.TableRecord({k: plain(v) for k, v in r.items()}) for r in rows]
-    )
+    shown = [{k: plain(v) for k, v in row.items()} for row in rows]
+    sizes = accumulate(_ROW_BYTES + len(json.dumps(row)) for row in shown)
+    kept = max(sum(size <= TABLE_LIMIT for size in sizes), 1)
+    if kept < len(rows):
+        first, *others = shown[0]
+        left = f"… and {len(rows) - kept:,} more rows"
+        shown[kept:] = [{first: left, **dict.fromkeys(others, "–")}]
+    return dg.MetadataValue.table([dg.TableRecord(row) for row in shown])
+
+
+def long_text(text: str, path: Path) -> dg.MetadataValue:
+    """Markdown behind a click; what does not fit is left out, with the file that has all of it."""
+    if len(text.encode()) > TEXT_LIMIT:
+        kept = text.encode()[:TEXT_LIMIT].decode(errors="ignore").rpartition("\n")[0]
+        text = f"{kept}\n\n… The whole text: `{path}`"
+    return dg.MetadataValue.md(text)
 
 
 def plain(value: Any) -> str | int | float | bool:
@@ -72,25 +98,42 @@ def plain(value: Any) -> str | int | float | bool:
     return plain(item()) if item is not None else str(value)
 
 
-def picture(png: bytes, alt: str) -> dg.MetadataValue:
-    """A PNG as Markdown, which the UI shows behind a click; made narrower where it would not fit.
+def pictures(files: Sequence[Path]) -> Mapping[str, dg.MetadataValue]:
+    """PNG files as Markdown by name: two where they fit, else the first, or a sentence.
 
-    The UI shows pictures at their own size in a dialog of 1,200 pixels.
+    The UI shows a picture behind a click, at its own size, in a dialog of 1,200 pixels.
     """
-    import io
+    for shown in (files[:2], files[:1]):
+        limit = PICTURE_LIMIT // max(len(shown), 1)
+        drawn = {file.stem: _markdown(file, limit) for file in shown}
+        kept = {name: dg.MetadataValue.md(text) for name, text in drawn.items() if text}
+        if len(kept) == len(shown):
+            return kept
+    return {files[0].stem: dg.MetadataValue.md(f"Too large for the event log: `{files[0]}`")}
 
+
+def _markdown(file: Path, limit: int) -> str | None:
+    """The picture, as large as the limit (bytes) lets it be; None where it cannot be so small."""
     from PIL import Image
 
-    with Image.open(io.BytesIO(png)) as image:
-        if image.width > PICTURE_WIDTH:
-            height = round(image.height * PICTURE_WIDTH / image.width)
-            large = image if image.mode == "RGB" else image.convert("RGB")
-            small = large.resize((PICTURE_WIDTH, height), Image.Resampling.LANCZOS)
-            buffer = io.BytesIO()
-            # 256 colours: a plot needs no more, and every event log keeps every picture.
-            small.quantize(256, dither=Image.Dither.NONE).save(buffer, "PNG", optimize=True)
-            png = buffer.getvalue()
-    return dg.MetadataValue.md(f"![{alt}](data:image/png;base64,{base64.b64encode(png).decode()})")
+    with Image.open(file) as image:
+        drawn = image.convert("RGB")
+    for width, quality in _SMALLER:
+        data = base64.b64encode(_webp(drawn, width, quality)).decode()
+        if len(data) <= limit:
+            return f"![{file.stem}](data:image/webp;base64,{data})"
+    return None
+
+
+def _webp(image: Image.Image, width: int, quality: int) -> bytes:
+    from PIL import Image as Images
+
+    if image.width > width:
+        height = round(image.height * width / image.width)
+        image = image.resize((width, height), Images.Resampling.LANCZOS)
+    buffer = io.BytesIO()
+    image.save(buffer, "WEBP", quality=quality)
+    return buffer.getvalue()
 
 
 def curve_line(cliffs: Cliffs) -> str:

@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
 from contextcliff_dagster.contracts.results import to_json
-from contextcliff_dagster.defs.ui.rendering import curve_line, inline, picture, table
+from contextcliff_dagster.defs.ui.partition_table import partition_rows
+from contextcliff_dagster.defs.ui.rendering import (
+    MOST_CELLS,
+    curve_line,
+    inline,
+    long_text,
+    pictures,
+    table,
+)
 from contextcliff_dagster.experiments.common.experiment import Analysis, Experiment
 from contextcliff_dagster.experiments.common.study_run import StudyRun
 from contextcliff_dagster.experiments.length_profile.experiment import LENGTH_PROFILE
@@ -25,34 +33,38 @@ if TYPE_CHECKING:
     from contextcliff_dagster.reporting.report_files import ReportFiles
 
 Metadata = dict[str, Any]
-_PICTURES = 4
-"""Of a report: every event log keeps each of them."""
+_PLOTTED = 150
+"""Numbers that the UI plots, at some 160 bytes of every materialization each."""
 _SHOWN_FIELDS = 12
 """Of a result of any experiment: the UI's tables scroll sideways beyond."""
 
 
 def records_metadata(run: StudyRun, experiment: Experiment, records: pa.Table) -> Metadata:
-    """Counts, mean scores, failures by tag, and which cells of which model are missing."""
+    """Counts, what stands behind each partition key, mean scores, failures by tag."""
     folder = run.store.campaign_dir(experiment.records.name, run.study.name, run.campaign)
     columns = [([], "count_all"), ("score", "mean"), ("score", "count"), ("failed", "sum")]
-    cells = records.group_by(["model", "bin"]).aggregate(columns)
+    by = ["model", "bin"]
+    cells = records.group_by(by).aggregate(columns)
+    if len(cells) > MOST_CELLS:
+        by = ["model"]
+        cells = records.group_by(by).aggregate(columns)
     summary = [
         {
-            "model": cell["model"],
-            "bin": cell["bin"],
+            **{name: cell[name] for name in by},
             "n": cell["count_all"],
             "mean score": cell["score_mean"],
             "failed": cell["failed_sum"] or 0,
             "not scored": cell["count_all"] - cell["score_count"],
         }
-        for cell in cells.sort_by([("model", "ascending"), ("bin", "ascending")]).to_pylist()
+        for cell in cells.sort_by([(name, "ascending") for name in by]).to_pylist()
     ]
     tags = Counter(filter(None, records["failure"].to_pylist()))
     return {
         "dagster/row_count": records.num_rows,
         "campaign": run.campaign,
         "path": dg.MetadataValue.path(str(folder)),
-        "by_model_and_bin": table(summary),
+        "partitions": table(partition_rows(run, experiment, records)),
+        f"by_{'_and_'.join(by)}": table(summary),
         "failures": table([{"failure": tag, "n": n} for tag, n in tags.most_common()]),
         **{f"failure/{tag}": n for tag, n in sorted(tags.items())},
     }
@@ -76,12 +88,12 @@ def result_metadata(
         "campaign": run.campaign,
         "results": table(rows),
         "path": dg.MetadataValue.path(str(path)),
-        **{
-            f"{_key(name)}/{slug(str(row.get('model', number)))}": value
+        **_plotted(
+            (f"{_key(name)}/{slug(str(row.get('model', number)))}", value)
             for number, row in enumerate(rows)
             for name, value in row.items()
             if isinstance(value, int | float) and not isinstance(value, bool)
-        },
+        ),
     }
     return dict.fromkeys(experiment.asset_names("result"), shown)
 
@@ -89,7 +101,7 @@ def result_metadata(
 def report_metadata(run: StudyRun, files: ReportFiles) -> Metadata:
     """The verdicts in place; the picture and the whole text behind a click; where the pages lie."""
     shown: Metadata = {
-        "report": dg.MetadataValue.md(files.md.read_text(encoding="utf-8")),
+        "report": long_text(files.md.read_text(encoding="utf-8"), files.md),
         "campaign": run.campaign,
         "path": dg.MetadataValue.path(str(files.md.parent)),
     }
@@ -107,17 +119,19 @@ def report_metadata(run: StudyRun, files: ReportFiles) -> Metadata:
             for line in _headlines(experiment, experiment.read_results(run))
         ]
         named = re.findall(r"\]\(([^()/]+)\.png\)", files.md.read_text(encoding="utf-8"))
-        drawn = {
-            f"picture/{name}": picture(files.md.with_name(f"{name}.png").read_bytes(), name)
-            for name in named[:_PICTURES]
-        }
+        files_named = [files.md.with_name(f"{name}.png") for name in named]
+        drawn = {f"picture/{name}": value for name, value in pictures(files_named).items()}
         return {**_summary(lines), **drawn, **shown}
     cliffs = LENGTH_PROFILE.read_results(run)
     return {
         "summary": inline(curve_line(result) for result in cliffs),
-        "picture": picture(files.png.read_bytes(), "report"),
+        "picture": pictures([files.png])[files.png.stem],
         **shown,
     }
+
+
+def _plotted(numbers: Iterable[tuple[str, Any]]) -> Metadata:
+    return dict(islice(numbers, _PLOTTED))
 
 
 def _headlines(experiment: Experiment, results: Sequence[Any]) -> list[str]:
@@ -166,15 +180,18 @@ def _metrics_metadata(run: StudyRun, cliffs: Sequence[Cliffs]) -> Metadata:
 
 def _cliffs_metadata(run: StudyRun, cliffs: Sequence[Cliffs]) -> Metadata:
     """Verdict and cap per model; numbers under keys of their own, so that the UI plots them."""
-    numbers: Metadata = {}
-    for result in cliffs:
-        model = slug(result.model)
-        if (cap := result.safe_cap_tokens) is not None:
-            numbers[f"safe_cap_tokens/{model}"] = cap
-        if (baseline := result.baseline.mean) is not None:
-            numbers[f"baseline_mean/{model}"] = baseline
-        numbers[f"verdict/{model}"] = result.verdict.value
-        numbers["method_version"] = result.method_version or "1"  # a step in a plot may be its own
+    numbers = _plotted(
+        (f"{name}/{slug(result.model)}", value)
+        for result in cliffs
+        for name, value in (
+            ("safe_cap_tokens", result.safe_cap_tokens),
+            ("baseline_mean", result.baseline.mean),
+            ("verdict", result.verdict.value),
+        )
+        if value is not None
+    )
+    if cliffs:  # a step in a plot may be the method's own
+        numbers["method_version"] = cliffs[-1].method_version or "1"
     return {
         "summary": inline(curve_line(result) for result in cliffs),
         "campaign": run.campaign,
@@ -191,8 +208,8 @@ def _rounds_metadata(rounds: Mapping[str, Mapping[str, Any]]) -> Metadata:
         return {}
     return {
         "next_round": dg.MetadataValue.json({m: dict(of) for m, of in rounds.items()}),
-        **{f"round/{slug(model)}": str(of["why"]) for model, of in rounds.items()},
-        **{f"examples_asked/{slug(model)}": int(of["asked"]) for model, of in rounds.items()},
+        **_plotted((f"round/{slug(model)}", str(of["why"])) for model, of in rounds.items()),
+        **_plotted((f"examples_asked/{slug(m)}", int(of["asked"])) for m, of in rounds.items()),
     }
 
 

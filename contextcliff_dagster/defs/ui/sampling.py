@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 
 from contextcliff_dagster.defs.ui.rendering import inline, table
+from contextcliff_dagster.defs.ui.token_ranges import range_of
 from contextcliff_dagster.store import Store
 from contextcliff_dagster.studies import Study
 
@@ -83,8 +84,7 @@ def manifest_metadata(study: Study, store: Store, manifest: Manifest) -> Metadat
     rows = [
         {
             "bin": bin.bin,
-            "from tokens": bin.edge_low,
-            "to tokens": bin.edge_high,
+            "tokens": range_of(manifest.bins, bin.bin),
             "median": bin.median_tokens,
             "examples": bin.n,
             "documents": bin.n_documents,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import dagster as dg
@@ -64,10 +65,14 @@ def _by_bins(asset: dg.AssetsDefinition) -> bool:
 
 def _frozen_bins(study: Study, store: Store) -> list[LengthBin]:
     """Those of the manifest of this very specification; none where there is none to read."""
-    path = store.manifest_dir(study.name) / HEAD
+    spec_hash, bins = bins_of(store.manifest_dir(study.name) / HEAD)
+    return bins if spec_hash == study.manifest_spec_hash() else []
+
+
+def bins_of(head_file: Path) -> tuple[str, list[LengthBin]]:
+    """Specification and bins in a ``manifest.json``; none where it cannot be read, or is large."""
     with suppress(OSError, ValueError, KeyError, TypeError):
-        if path.stat().st_size <= _MOST_BYTES:
-            head: dict[str, Any] = json.loads(path.read_bytes())
-            if head["header"]["spec_hash"] == study.manifest_spec_hash():
-                return [LengthBin(**one) for one in head["bins"]]
-    return []
+        if head_file.stat().st_size <= _MOST_BYTES:
+            head: dict[str, Any] = json.loads(head_file.read_bytes())
+            return str(head["header"]["spec_hash"]), [LengthBin(**one) for one in head["bins"]]
+    return "", []

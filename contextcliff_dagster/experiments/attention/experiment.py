@@ -86,15 +86,21 @@ class Attention(Experiment):
         Raises:
             StudyError: none of the study's models shows its attention.
         """
-        entries = [get_model(name) for name in run.study.models]
+        self.require_models(run.study)
+        return self.known_sources(run)
+
+    def require_models(self, study: Study) -> None:
+        """Raise StudyError where ``study`` asks for attention and no model of it shows it."""
+        if not self.is_asked(study):
+            return
+        entries = [get_model(name) for name in study.models]
         if all(self.not_asked(entry) for entry in entries):
             engines = ", ".join(dict.fromkeys(entry.engine for entry in entries))
             raise StudyError(
-                f"Study {run.study.name!r} asks for attention_entropy, but none of its models "
-                f"shows its attention (engines: {engines}); add one of engine reference or "
+                f"Study {study.name!r} asks for attention_entropy, but none of its models shows "
+                f"its attention (engines: {engines}); add a model of engine reference or "
                 "transformers, or leave it out."
             )
-        return self.known_sources(run)
 
     def known_sources(self, run: StudyRun) -> Sequence[Source]:
         return [Source(run.manifest)]
@@ -132,8 +138,10 @@ class Attention(Experiment):
         if not rows:
             return None
 
+        shape = max(row["layers"] for row in rows), max(row["heads"] for row in rows)
+
         def by_head(name: str) -> NDArray[np.float64]:
-            return np.array([_layers(row, row[name]) for row in rows])
+            return np.array([_layers(row, row[name], shape) for row in rows])
 
         trained = None
         with suppress(ContextCliffError):  # its entry may be gone since
@@ -166,28 +174,43 @@ def _measured(row: Mapping[str, Any]) -> dict[str, Any] | None:
     try:
         shown = json.loads(json.loads(row["extra"])["attention"])
         given = {
-            name: np.array(shown[name], np.float64)
+            name: [np.array(layer, np.float64) for layer in shown[name]]
             for name in _MEASURES
             if shown[name] is not None or name != "evidence"
         }
-        layers, heads = given["entropy"].shape
+        heads = [len(layer) for layer in given["entropy"]]
+        values = np.concatenate([layer for layers in given.values() for layer in layers])
     except (KeyError, TypeError, ValueError):
         return None
-    if any(
-        values.shape != (layers, heads) or not ((values >= 0) & (values <= 1)).all()
-        for values in given.values()
-    ):
+    counts = [[len(layer) for layer in layers] for layers in given.values()]
+    if not any(heads) or any(own != heads for own in counts):
         return None
-    flat = {name: values.ravel().tolist() for name, values in given.items()}
-    return {"evidence": None, **flat, "layers": layers, "heads": heads}
+    if values.ndim != 1 or not ((values >= 0) & (values <= 1)).all():
+        return None
+    most = max(heads)
+    flat = {
+        name: [value for layer in layers for value in _filled(layer.tolist(), most)]
+        for name, layers in given.items()
+    }
+    return {"evidence": None, **flat, "layers": len(heads), "heads": most}
 
 
-def _layers(row: Mapping[str, Any], values: Sequence[float] | None) -> NDArray[Any]:
-    """(layers, heads) of a record's list; NaN where there is none."""
+def _filled(values: list[float], heads: int) -> list[float | None]:
+    """``values`` of a layer with null for each head that it lacks."""
+    return [*values, *[None] * (heads - len(values))]
+
+
+def _layers(
+    row: Mapping[str, Any], values: Sequence[float | None] | None, shape: tuple[int, int]
+) -> NDArray[Any]:
+    """A record's list as an array of ``shape`` (layers, heads); NaN where there is none."""
     import numpy as np
 
-    shape = row["layers"], row["heads"]
-    return np.full(shape, np.nan) if values is None else np.array(values).reshape(shape)
+    out = np.full(shape, np.nan)
+    if values is not None:
+        own = np.array(values, np.float64).reshape(row["layers"], row["heads"])
+        out[: len(own), : own.shape[1]] = own
+    return out
 
 
 ATTENTION = Attention()

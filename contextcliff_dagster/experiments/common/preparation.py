@@ -17,15 +17,19 @@ from typing import TYPE_CHECKING, Any
 
 from contextcliff_dagster.contracts import LENGTH_MAP, CorpusError, StoreError, StudyError
 from contextcliff_dagster.corpora.materialize import (
+    QUESTIONS,
     CorpusSummary,
     materialize_corpus,
+    read_questions,
     read_summary,
 )
 from contextcliff_dagster.experiments.common.lists.file_list import keep_file_list
+from contextcliff_dagster.freed_memory import lean_arrow
 from contextcliff_dagster.inference.models.models_file import get_model
 from contextcliff_dagster.inference.models.tokenizers import open_any_tokenizer
 from contextcliff_dagster.sampling.bins import cut_bins, make_bins
 from contextcliff_dagster.sampling.draw_manifest import draw_manifest
+from contextcliff_dagster.sampling.length_map import binned_columns
 from contextcliff_dagster.sampling.manifest import Manifest
 from contextcliff_dagster.sampling.manifest_files import (
     MANIFEST_FILES,
@@ -159,6 +163,7 @@ def prepare_length_map(study: Study, store: Store) -> LengthMapSummary:
     return summary
 
 
+@lean_arrow()
 def prepare_audit(study: Study, store: Store) -> dict[str, Any]:
     """Judge the lengths before any call is made; the audit as a JSON object.
 
@@ -172,19 +177,17 @@ def prepare_audit(study: Study, store: Store) -> dict[str, Any]:
         if (kept := _read_json(_kept_audit(study, store))) is not None:
             return dict(kept)
         # It was deleted: what is left to audit is the sample.
-        lengths, questions = frozen.examples.select(LENGTH_MAP.column_names), frozen.examples
+        lengths = frozen.examples.select(LENGTH_MAP.column_names)
+        questions = iter(frozen.examples.select(list(QUESTIONS)).to_batches(max_chunksize=8_192))
     else:
-        import pyarrow.parquet as pq
-
         lengths = _lengths(study, store)
-        with pq.ParquetFile(corpus_dir(study, store) / "examples.parquet") as file:
-            questions = file.read(columns=["document_id", "question"])
+        questions = read_questions(corpus_dir(study, store))
     account = _corpus(study, store).account
     windows = [window for name in study.models if (window := get_model(name).window_tokens)]
     audit = audit_lengths(
         lengths,
         questions,
-        cut_bins(*_columns(lengths), study.bin_spec()),
+        cut_bins(*binned_columns(lengths), study.bin_spec()),
         Requirements(
             study.bins.starved_below,
             (study.target.min_tokens, study.target.max_tokens) if study.target else None,
@@ -198,6 +201,7 @@ def prepare_audit(study: Study, store: Store) -> dict[str, Any]:
     return as_kept
 
 
+@lean_arrow()
 def freeze_manifest(study: Study, store: Store) -> Manifest:
     """The frozen manifest, drawn where there is none for this specification.
 
@@ -210,7 +214,7 @@ def freeze_manifest(study: Study, store: Store) -> Manifest:
     audit = prepare_audit(study, store)
     if audit["verdict"] == "refuse":
         raise CorpusError(f"Study {study.name!r} is not measured: {audit['advice']}")
-    lengths = _lengths(study, store)
+    bins = make_bins(*binned_columns(_lengths(study, store)), study.bin_spec())
     header = {
         "study": study.name,
         "tokenizer": study.tokenizer,
@@ -222,8 +226,8 @@ def freeze_manifest(study: Study, store: Store) -> Manifest:
     }
     manifest = draw_manifest(
         corpus_dir(study, store),
-        lengths,
-        make_bins(*_columns(lengths), study.bin_spec()),
+        length_map_file(study, store),
+        bins,
         study.sample_spec(),
         header,
         lambda: _tokenizer(study),
@@ -284,10 +288,6 @@ def _lengths(study: Study, store: Store) -> pa.Table:
 def _tokenizer(study: Study) -> Tokenizer:
     refuse_without_leave(study, "tokenizer")
     return open_any_tokenizer(study.tokenizer_name)
-
-
-def _columns(lengths: pa.Table) -> tuple[list[int], list[str]]:
-    return lengths["length_tokens"].to_pylist(), lengths["document_id"].to_pylist()
 
 
 def _read_json(path: Path) -> Mapping[str, Any] | None:

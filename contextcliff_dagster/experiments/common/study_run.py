@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from contextcliff_dagster.contracts import StudyError
+from contextcliff_dagster.studies.study_lock import study_used
 
 if TYPE_CHECKING:
     from contextcliff_dagster.inference.ledger.ledger import Ledger
@@ -43,9 +44,10 @@ class StudyRun:
     ) -> Iterator[StudyRun]:
         """Open the ledger for a while; ``campaign``, and what is raised, as in `campaign_of`.
 
-        ``to_read``: the store may be in a folder where nothing can be written.
+        The study cannot be renamed meanwhile. ``to_read``: the store may be in a folder where
+        nothing can be written.
         """
-        with open_ledger(store, to_read=to_read) as ledger:
+        with study_used(store, study.name), open_ledger(store, to_read=to_read) as ledger:
             yield cls(study, store, ledger, campaign_of(ledger, study, campaign))
 
     @cached_property

@@ -45,7 +45,7 @@ def tokens_of(label: Any) -> int:
     return size
 
 
-Tokens = Annotated[int, BeforeValidator(tokens_of)]
+Tokens = Annotated[int, BeforeValidator(tokens_of, json_schema_input_type=int | str)]
 
 
 class EmbeddingServer(Section):
@@ -87,7 +87,11 @@ Embeddings = Annotated[
 class ContinuationSection(Section):
     """A model continues texts from fixed points, at growing sizes of its context."""
 
-    texts: Annotated[tuple[str, ...], BeforeValidator(_listed), Field(min_length=1)] = Field(
+    texts: Annotated[
+        tuple[str, ...],
+        BeforeValidator(_listed, json_schema_input_type=list[str] | str),
+        Field(min_length=1),
+    ] = Field(
         description="Files of prose (txt, md, html, pdf, docx, epub), relative to the study's file",
         examples=[["novel.txt"]],
     )
@@ -125,7 +129,7 @@ class ContinuationSection(Section):
     )
     temperature: Annotated[
         tuple[Annotated[float, Field(ge=0, le=2)], ...],
-        BeforeValidator(_listed),
+        BeforeValidator(_listed, json_schema_input_type=list[float] | float),
         Field(min_length=1),
     ] = Field(
         default=(1.0,),

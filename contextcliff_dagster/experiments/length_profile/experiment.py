@@ -68,9 +68,9 @@ class LengthProfile(Experiment):
 
     def score_campaign(self, run: StudyRun) -> pa.Table:
         """Score the bins that are predicted; those of an earlier sample or request are replaced."""
-        from contextcliff_dagster.experiments.length_profile import profile_and_report
+        from contextcliff_dagster.experiments.length_profile import scored_records
 
-        return profile_and_report.score_campaign(run, self)
+        return scored_records.score_campaign(run, self)
 
     def check_records(self, run: StudyRun, records: pa.Table) -> Sequence[CheckOutcome]:
         from contextcliff_dagster.experiments.common.record_checks import check_records

@@ -1,28 +1,21 @@
-"""From predictions to a report: scoring, profiling, writing; cheap, and made again at any time."""
+"""From records to a report: profiling and writing; cheap, and made again at any time."""
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from contextcliff_dagster.contracts import (
-    EVAL_RECORDS,
-    PREDICTIONS,
-    StoreError,
     Verdict,
-    conform,
 )
 from contextcliff_dagster.experiments.common.lists.file_list import notes_on_files
-from contextcliff_dagster.experiments.common.measurement import EVERYTHING, write_predictions
+from contextcliff_dagster.experiments.common.measurement import EVERYTHING
 from contextcliff_dagster.experiments.common.record_tables import (
     read_records,
     record_rows,
-    table_files,
 )
-from contextcliff_dagster.experiments.common.records import scoring_rules
 from contextcliff_dagster.experiments.common.study_run import StudyRun, in_order
 from contextcliff_dagster.experiments.length_profile.design_error_rates import quoted
 from contextcliff_dagster.experiments.length_profile.earlier_versions import (
@@ -38,11 +31,10 @@ from contextcliff_dagster.experiments.length_profile.profile_files import (
     with_prompt_overhead,
 )
 from contextcliff_dagster.scoring import SCORER_VERSION
-from contextcliff_dagster.store import read_table, write_result, write_table
+from contextcliff_dagster.store import write_result
 
 if TYPE_CHECKING:
     import pandas as pd
-    import pyarrow as pa
 
     from contextcliff_dagster.analysis.profile.context import ModelProfile
     from contextcliff_dagster.contracts.results import Cliffs
@@ -51,82 +43,6 @@ if TYPE_CHECKING:
     from contextcliff_dagster.reporting.report_files import ReportFiles
     from contextcliff_dagster.reporting.sections import Section
     from contextcliff_dagster.sampling.manifest import Manifest
-
-Place = tuple[Any, ...]
-_PLACE = ("bin", "example_id", "length_tokens", "recipe_hash")
-
-
-def score_campaign(run: StudyRun, experiment: Experiment) -> pa.Table:
-    """Score every prediction of the campaign that belongs to the sample; the records written.
-
-    However many examples a bin the study asks for: a smaller run shrinks no results.
-    Predictions of an earlier manifest or another recipe are replaced by what the ledger has for
-    this one. Where that is nothing they are left out, and their records removed.
-
-    Raises:
-        StoreError: a table is damaged or cannot be written; nothing of this sample is predicted
-            yet (then nothing is removed).
-        StudyError: the study's scorer is unknown.
-    """
-    import pyarrow as pa
-
-    from contextcliff_dagster.scoring.evaluate import score_rows
-
-    study, store, campaign, manifest = run.study, run.store, run.campaign, run.manifest
-    recipe = study.recipe()
-    planned = [s for bin in study.bin_keys for s in manifest.planned(bin, EVERYTHING)]
-    by_id = {sample.example.example_id: sample.example for sample in planned}
-    # The length, too: another tokenizer counts the same document otherwise.
-    places = {(s.bin, s.example.example_id, s.length_tokens, recipe.hash) for s in planned}
-    renew_predictions(run, experiment, places)
-    scored: list[pa.Table] = []
-    emptied: list[Path] = []
-    for path in table_files(store, PREDICTIONS, study.name, campaign):
-        rows = [row for row in read_table(path, PREDICTIONS).to_pylist() if _place(row) in places]
-        target = _sibling(path, EVAL_RECORDS.name)
-        # Outputs were pruned: an empty answer is an empty text, never none.
-        if any(row["raw_output"] is None and row["no_answer"] is None for row in rows):
-            # Judged while they were there; judged now, an answer would pass for none.
-            judged = read_table(target, EVAL_RECORDS).to_pylist() if target.exists() else []
-            if rows := [row for row in judged if _place(row) in places]:
-                scored.append(conform(rows, EVAL_RECORDS))
-            continue
-        if not rows:
-            emptied.append(target)
-            continue
-        records = score_rows(rows, by_id, manifest.document_text, scoring_rules(study, recipe))
-        write_table(target, records, EVAL_RECORDS)
-        scored.append(conform(records, EVAL_RECORDS))
-    if not scored:
-        raise StoreError(
-            f"Study {study.name!r} has no predictions in campaign {campaign} yet"
-            f"{' for its current sample and request' if emptied else ''}; "
-            f"run `contextcliff profile {study.name}`."
-        )
-    # Only what has no predictions is stale: another run may be scoring its own bins meanwhile.
-    for records_file in table_files(store, EVAL_RECORDS, study.name, campaign):
-        if records_file in emptied or not _sibling(records_file, PREDICTIONS.name).exists():
-            records_file.unlink(missing_ok=True)
-    return pa.concat_tables(scored)
-
-
-def renew_predictions(run: StudyRun, experiment: Experiment, places: Collection[Place]) -> None:
-    """Write again, without a call, what was predicted or profiled for another sample or request.
-
-    Of models that are not of the run, too: the ledger may have more or other answers of theirs to
-    this sample. ``places``: those of the current one.
-    """
-    changed = set(outdated(run).values())
-    measured: set[str] = set()
-    for path in table_files(run.store, PREDICTIONS, run.study.name, run.campaign):
-        columns = read_table(path, PREDICTIONS).select(["model", *_PLACE])
-        for row in columns.to_pylist():
-            measured.add(row["model"])
-            if _place(row) not in places:
-                changed.add(row["model"])
-    for model in changed & measured:
-        for bin in run.study.bin_keys:
-            write_predictions(run, experiment, model, bin)
 
 
 def profile_campaign(
@@ -144,7 +60,7 @@ def profile_campaign(
     from contextcliff_dagster.analysis.profile.model_profile import profile_model
     from contextcliff_dagster.inference.ledger.campaigns import recorded_identity
     from contextcliff_dagster.inference.models.models_file import load_models
-    from contextcliff_dagster.scoring.truncation import truncations, unchecked
+    from contextcliff_dagster.scoring.truncation import COLUMNS, truncations, unchecked
 
     study, store, campaign, manifest = run.study, run.store, run.campaign, run.manifest
     entries, copied = load_models(), _copied(manifest)
@@ -162,6 +78,7 @@ def profile_campaign(
         made = provenance(study, manifest, own, fields)
         folder = store.profile_dir(study.name, campaign, model)
         added = {name: guest.contribution(run, model) for name, guest in guests.items()}
+        cut = truncations(record_rows(own[list(COLUMNS)]))
         context = ProfileContext(
             model=model,
             study=study.name,
@@ -176,7 +93,7 @@ def profile_campaign(
             provenance=made | replaced(folder, made["hashes"]),
             warnings=[
                 *(f"{clause[:1].upper()}{clause[1:]}." for clause in account.get("cautions", ())),
-                *(line for cut in truncations(record_rows(own)) for line in unchecked(cut)),
+                *(line for one in cut for line in unchecked(one)),
             ],
             per_bin=int(own.groupby("bin")["example_id"].nunique().max()),
             looks=looks_before(run, model, own.loc[own["score"].notna(), "example_id"].nunique()),
@@ -283,16 +200,6 @@ def _copied(manifest: Manifest) -> float | None:
             held = one_place and any(map(Haystack(text).holds, example.answers))
             questions.append((example.answers[0], held))
     return copied_share(questions)
-
-
-def _place(row: Mapping[str, Any]) -> Place:
-    return tuple(row[name] for name in _PLACE)
-
-
-def _sibling(file: Path, table: str) -> Path:
-    """The same partition's file of another table (layout: ``Store``)."""
-    *_, campaign, model, bin, _ = file.parts
-    return file.parents[4] / table / campaign / model / bin / f"{table}.parquet"
 
 
 def _only(column: pd.Series) -> str | None:

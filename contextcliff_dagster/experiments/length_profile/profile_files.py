@@ -10,6 +10,7 @@ import json
 import math
 import shlex
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -197,6 +198,18 @@ def outdated(run: StudyRun) -> dict[Path, str]:
     return folders
 
 
+def models_outdated(run: StudyRun) -> set[str]:
+    """Models of profiles of another sample or request; of a file only what tells is looked at."""
+    hashes = hashes_of(run.study, run.manifest.sha256)
+    models: set[str] = set()
+    for path in _files(run.study, run.store, run.campaign):
+        with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
+            profile = json.loads(path.read_bytes())
+            if not _hold(profile["provenance"]["hashes"], hashes):
+                models.add(str(profile["model"]))
+    return models
+
+
 def left_out(run: StudyRun, profiled: Sequence[str]) -> list[str]:
     """Models of the campaign whose answers are all to another sample or request, in order."""
     from contextcliff_dagster.inference.ledger.campaigns import recorded_identity
@@ -217,26 +230,35 @@ def left_out(run: StudyRun, profiled: Sequence[str]) -> list[str]:
 
 
 def notes_on(run: StudyRun, profiled: Sequence[str]) -> list[str]:
-    """What the reader has to know of the request, and the models left out with the command that
-    measures them again; a sentence each, where there is anything to say."""
+    """What the reader has to know of the request, and the models that are not in the report with
+    the command that measures them; a sentence each, where there is anything to say."""
+    campaign = run.campaign
+    notes = [] if run.study.prompt.prefix_cache else [_NO_PREFIX_CACHE]
+    if outdated := left_out(run, profiled):
+        those, again = ("which was", "it") if len(outdated) == 1 else ("which were", "them")
+        notes.append(
+            f"Left out: {', '.join(outdated)}, {those} measured in campaign {campaign} with "
+            f"another sample or request than the study's now; `{_measuring(run, outdated)}` "
+            f"measures {again} again."
+        )
+    if missing := [one for one in run.study.models if one not in {*profiled, *outdated}]:
+        notes.append(
+            f"Not measured: {', '.join(missing)}. Campaign {campaign} has no scored answers of "
+            f"{'it' if len(missing) == 1 else 'them'} yet; `{_measuring(run, missing)}` asks."
+        )
+    return notes
+
+
+def _measuring(run: StudyRun, models: Sequence[str]) -> str:
+    """The command that measures these models in the run's campaign."""
     from contextcliff_dagster.inference.ledger.campaigns import current_campaign
 
-    study, campaign = run.study, run.campaign
-    notes = [] if study.prompt.prefix_cache else [_NO_PREFIX_CACHE]
-    models = left_out(run, profiled)
-    if not models:
-        return notes
-    command = ["contextcliff", "profile", study.name]
+    command = ["contextcliff", "profile", run.study.name]
     for model in models:
         command += ["--model", model]
-    if campaign != current_campaign(run.ledger, study.name):
-        command += ["--campaign", campaign]
-    those, again = ("which was", "it") if len(models) == 1 else ("which were", "them")
-    return [
-        *notes,
-        f"Left out: {', '.join(models)}, {those} measured in campaign {campaign} with another "
-        f"sample or request than the study's now; `{shlex.join(command)}` measures {again} again.",
-    ]
+    if run.campaign != current_campaign(run.ledger, run.study.name):
+        command += ["--campaign", run.campaign]
+    return shlex.join(command)
 
 
 def read_notes(report: Path) -> tuple[str, ...]:
@@ -262,7 +284,10 @@ def _files(study: Study, store: Store, campaign: str) -> list[Path]:
 
 
 def _is_made_of(cliffs: Cliffs, hashes: Mapping[str, str | None]) -> bool:
-    made_of = cliffs.provenance["hashes"]
+    return _hold(cliffs.provenance["hashes"], hashes)
+
+
+def _hold(made_of: Mapping[str, Any], hashes: Mapping[str, str | None]) -> bool:
     return all(made_of.get(name) == known for name, known in hashes.items() if known is not None)
 
 

@@ -19,7 +19,6 @@ from contextcliff_dagster.experiments.common.preparation import load_frozen
 from contextcliff_dagster.experiments.common.record_tables import read_records
 from contextcliff_dagster.experiments.common.study_run import StudyRun, in_order, open_ledger
 from contextcliff_dagster.experiments.length_profile.experiment import LENGTH_PROFILE
-from contextcliff_dagster.experiments.length_profile.profile_and_report import score_campaign
 from contextcliff_dagster.experiments.length_profile.profile_files import (
     by_this_method,
     read_cliffs,
@@ -30,7 +29,9 @@ from contextcliff_dagster.experiments.length_profile.regression import (
     require_baseline,
     with_changes,
 )
+from contextcliff_dagster.experiments.length_profile.scored_records import score_campaign
 from contextcliff_dagster.inference.execution.run_control import RunControl, deadline_after
+from contextcliff_dagster.inference.execution.started_engine import engines_kept
 from contextcliff_dagster.store import Store
 from contextcliff_dagster.studies import Study
 from contextcliff_dagster.studies.recurring_sections import SentinelSection
@@ -114,10 +115,11 @@ def run_sentinel(
             ensure_campaign(ledger, study.name, campaign)
         run = StudyRun(study, store, ledger, campaign)
         require_known_answers(run, LENGTH_PROFILE, caps)
-        for model in in_order(study, caps):
-            asked = Asked(model, [bin_of(caps[model], list(manifest.bins))], n)
-            progress = None if on_progress is None else partial(on_progress, model)
-            measure_cells(run, LENGTH_PROFILE, asked, replace(control, on_progress=progress))
+        with engines_kept():
+            for model in in_order(study, caps):
+                asked = Asked(model, [bin_of(caps[model], list(manifest.bins))], n)
+                progress = None if on_progress is None else partial(on_progress, model)
+                measure_cells(run, LENGTH_PROFILE, asked, replace(control, on_progress=progress))
         score_campaign(run, LENGTH_PROFILE)
     after = read_records(study, store, campaign)
     rates = RegressionSettings(

@@ -47,7 +47,11 @@ def _shares(value: Any) -> Any:
     return [one if isinstance(one, dict) else {"share": one} for one in _listed(value)]
 
 
-Levels = Annotated[tuple[One, ...], BeforeValidator(_listed), Field(min_length=1)]
+Levels = Annotated[
+    tuple[One, ...],
+    BeforeValidator(_listed, json_schema_input_type=tuple[One, ...] | One),
+    Field(min_length=1),
+]
 
 
 class Corruption(Section):
@@ -61,7 +65,7 @@ class Corruption(Section):
         json_schema_extra={"with": {"share": 0.05}},
     )
 
-    @field_validator("share", mode="before")
+    @field_validator("share", mode="before", json_schema_input_type=float | str)
     @classmethod
     def _share_is_a_number(cls, value: Any) -> Any:
         if isinstance(value, str) and value.endswith("%"):
@@ -130,17 +134,23 @@ class UtilizationSection(Section):
         description="Of the records: chronological or shuffled, their times kept",
         examples=[["chronological", "shuffled"]],
     )
-    corruption: Annotated[tuple[Corruption, ...], BeforeValidator(_shares), Field(min_length=1)] = (
-        Field(
-            default=(Corruption(share=0),),
-            description="Share of the records that is changed; {share, of: recomputed} works the "
-            "answers out again",
-            examples=[
-                [{"share": 0.0, "of": "distractors"}, {"share": 0.05, "of": "recomputed"}],
-            ],
-        )
+    corruption: Annotated[
+        tuple[Corruption, ...],
+        BeforeValidator(_shares, json_schema_input_type=Corruption | float | str | list[Any]),
+        Field(min_length=1),
+    ] = Field(
+        default=(Corruption(share=0),),
+        description="Share of the records that is changed; {share, of: recomputed} works the "
+        "answers out again",
+        examples=[
+            [{"share": 0.0, "of": "distractors"}, {"share": 0.05, "of": "recomputed"}],
+        ],
     )
-    thought: Annotated[tuple[OnOff, ...], BeforeValidator(_on_off), Field(min_length=1)] = Field(
+    thought: Annotated[
+        tuple[OnOff, ...],
+        BeforeValidator(_on_off, json_schema_input_type=OnOff | bool | list[OnOff | bool]),
+        Field(min_length=1),
+    ] = Field(
         default=("off",),
         description="on: the model reasons first and answers on a last line",
         examples=[["off", "on"]],
@@ -165,17 +175,17 @@ class UtilizationSection(Section):
         default=False, description="true: every combination of the arms' values, at its price"
     )
 
-    @field_validator("benchmarks", mode="before")
+    @field_validator("benchmarks", mode="before", json_schema_input_type=list[str] | str)
     @classmethod
     def _benchmark_aliases(cls, value: Any) -> Any:
         return [ALIASES.get(one, one) for one in _listed(value)]
 
-    @field_validator("formats", mode="before")
+    @field_validator("formats", mode="before", json_schema_input_type=list[str] | str)
     @classmethod
     def _format_aliases(cls, value: Any) -> Any:
         return [FORMAT_ALIASES.get(one, one) for one in _listed(value)]
 
-    @field_validator("scales", mode="before")
+    @field_validator("scales", mode="before", json_schema_input_type=list[str | int] | str | int)
     @classmethod
     def _scale_labels(cls, value: Any) -> Any:
         named = (part for one in _listed(value) for part in re.split(r"\s*,\s*", str(one)))

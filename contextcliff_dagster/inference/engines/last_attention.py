@@ -12,6 +12,7 @@ import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +20,9 @@ from numpy.typing import NDArray
 from contextcliff_dagster.inference.engines.base import Delta
 from contextcliff_dagster.inference.requests.recipe import Prompt
 from contextcliff_dagster.inference.requests.shared_document import MARK
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 SINK_TOKENS = 4
 """The first tokens of a prompt, whose share is apart."""
@@ -40,23 +44,40 @@ class LastAttention:
         self.sinks: list[list[float]] = []
         self.evidence: list[list[float]] = []
 
-    def add(self, weights: NDArray[np.floating]) -> None:
-        """Take the weights (heads, seen) of the next layer, of any positive sum.
+    def add(self, weights: NDArray[np.floating] | Tensor | None) -> None:
+        """Take the weights (heads, seen) of the next layer, of any positive sum; None: it has none.
 
-        A layer that sees a window has the weights of the prompt's last ``seen`` tokens.
+        A layer that sees a window has the weights of the prompt's last ``seen`` tokens. Layers may
+        have different numbers of heads. Tensors are summed up on their device.
         """
-        share = np.asarray(weights, np.float64)
-        share = share / share.sum(axis=-1, keepdims=True)
+        if weights is None:  # such as a convolution or linear attention
+            for measure in (self.entropy, self.sinks, self.evidence):
+                measure.append([])
+            return
+        share: Any
+        entr: Any
+        if isinstance(weights, np.ndarray):
+            import scipy.special
+
+            share, entr = weights.astype(np.float64), scipy.special.entr
+        else:
+            import torch
+
+            share, entr = weights.double(), torch.special.entr
+        share = share / share.sum(-1)[:, None]
         first = self._tokens - share.shape[-1]
-        information = share * np.log(share, out=np.zeros_like(share), where=share > 0)
         most = math.log(self._tokens) if self._tokens > 1 else 1.0
-        self.entropy.append(_rounded(-information.sum(axis=-1) / most))
-        self.sinks.append(_rounded(share[:, : max(0, SINK_TOKENS - first)].sum(axis=-1)))
+        self.entropy.append(_rounded(entr(share).sum(-1) / most))
+        self.sinks.append(_rounded(share[:, : max(0, SINK_TOKENS - first)].sum(-1)))
         if self._evidence is not None:
-            self.evidence.append(_rounded(share @ self._evidence[first:]))
+            held = np.flatnonzero(self._evidence[first:])
+            self.evidence.append(_rounded(share[:, held].sum(-1)))
 
     def to_json(self) -> str:
-        """``entropy``, ``sinks`` and ``evidence`` (null: unknown) as lists of layers of heads."""
+        """``entropy``, ``sinks`` and ``evidence`` (null: unknown) as lists of layers of heads.
+
+        A layer without attention weights has an empty list.
+        """
         evidence = None if self._evidence is None else self.evidence
         shown = {"entropy": self.entropy, "sinks": self.sinks, "evidence": evidence}
         return json.dumps(shown, separators=(",", ":"))
@@ -68,8 +89,8 @@ class LastAttention:
             yield replace(piece, extra={"attention": self.to_json()}) if ends else piece
 
 
-def _rounded(values: NDArray[np.float64]) -> list[float]:
-    return [round(float(value), _DIGITS) for value in values.clip(0.0, 1.0)]
+def _rounded(values: NDArray[np.float64] | Tensor) -> list[float]:
+    return [round(value, _DIGITS) for value in values.clip(0.0, 1.0).tolist()]
 
 
 def evidence_tokens(

@@ -41,9 +41,12 @@ def read_prompt(model: Any, ids: list[int], cache: Any, attention: LastAttention
         finally:
             if usual != "eager":
                 model.set_attn_implementation(usual)
-        layers = [weights for weights in out.attentions or () if weights is not None]
-        if not layers:
+        layers = list(out.attentions or ())
+        if all(weights is None for weights in layers):
             raise EngineError(f"{type(model).__name__} hands out no attention weights.")
+        # Hybrids hand out the layers alone that attend.
+        of_model = getattr(model.config.get_text_config(), "num_hidden_layers", 0)
+        layers += [None] * max(0, of_model - len(layers))
         for weights in layers:
-            attention.add(weights[0, :, -1].float().cpu().numpy())
+            attention.add(None if weights is None else weights[0, :, -1])
     return out.logits

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from contextcliff_dagster.contracts import EngineError
 from contextcliff_dagster.inference.engines.open_engine import declared_identity
@@ -17,6 +17,9 @@ from contextcliff_dagster.inference.models.models_file import ModelEntry
 from contextcliff_dagster.inference.requests.call_plan import CallPlan, PlannedCall
 from contextcliff_dagster.inference.spending.budget import prompt_tokens_upper_bound
 from contextcliff_dagster.inference.spending.prices import price_notes, price_unknown, priced
+
+if TYPE_CHECKING:
+    from contextcliff_dagster.inference.engines.kvpress.memory import KvReads
 
 _HISTORY_CALLS = 20
 
@@ -49,8 +52,9 @@ class CostLine:
 class CostEstimate:
     """The lines and their sums. ``pace``: per model, where its seconds come from.
 
-    ``notes``: sentences about prices that are old. ``price_unknown``: models with calls to make
-    that may cost an unknown sum (:func:`~.prices.price_unknown`).
+    ``notes``: sentences about prices that are old, and on what engine `kvpress` takes of memory and
+    disk. ``price_unknown``: models with calls to make that may cost an unknown sum
+    (:func:`~.prices.price_unknown`).
     """
 
     lines: tuple[CostLine, ...]
@@ -124,6 +128,9 @@ def estimate(
     pace: dict[str, str] = {}
     notes: list[str] = []
     unknown: list[str] = []
+    from contextcliff_dagster.inference.engines.kvpress.memory import KvReads
+
+    reads = KvReads()
     for entry in map(priced, entries):
         before = len(lines)
         base_s, token_s, pace[entry.name] = _pace(entry, ledger)
@@ -147,14 +154,14 @@ def estimate(
                 ]
                 total = sum(times for _, times in asked)
                 lines.append(CostLine(entry.name, name, total, cached, control=control))
-                _add_up(lines[-1], entry, asked, paid, base_s, token_s)
+                _add_up(lines[-1], entry, asked, paid, base_s, token_s, reads)
         if any(line.usd for line in lines[before:]):
             notes += price_notes(entry)
         if price_unknown(entry) and any(
             ln.calls > ln.cached + ln.overflow for ln in lines[before:]
         ):
             unknown.append(entry.name)
-    return CostEstimate(tuple(lines), pace, tuple(notes), tuple(unknown))
+    return CostEstimate(tuple(lines), pace, (*notes, *reads.notes()), tuple(unknown))
 
 
 def _add_up(
@@ -164,6 +171,7 @@ def _add_up(
     paid: Container[str],
     base_s: float,
     token_s: float,
+    reads: KvReads,
 ) -> None:
     """Add what ``calls``, each so many times, would take, apart from those whose keys are in
     ``paid``."""
@@ -183,7 +191,10 @@ def _add_up(
             continue
         line.prompt_tokens += times * tokens
         line.output_tokens += times * out
-        line.seconds += times * (base_s + token_s * tokens) / entry.concurrency
+        new = reads.add(entry, call.example.document_id, call.length_tokens)
+        # A pace that was measured has documents in it that had been read before.
+        read = tokens if new or not base_s else tokens - call.length_tokens
+        line.seconds += times * (base_s + token_s * read) / entry.concurrency
         if entry.price:
             bound = prompt_tokens_upper_bound(call.length_tokens, 0, scaffold)
             usd += times * entry.price.cost_usd(tokens, out)

@@ -7,12 +7,12 @@ from dataclasses import replace
 
 from contextcliff_dagster.contracts import EngineError
 from contextcliff_dagster.inference.devices.file_leases import WaitStopped
-from contextcliff_dagster.inference.devices.process_lease import leased
 from contextcliff_dagster.inference.engines.base import Engine
 from contextcliff_dagster.inference.engines.open_engine import declared_identity
 from contextcliff_dagster.inference.engines.session import EngineSession
 from contextcliff_dagster.inference.execution.run_calls import out_of_time, run_calls
 from contextcliff_dagster.inference.execution.run_control import RunControl
+from contextcliff_dagster.inference.execution.started_engine import started_engine
 from contextcliff_dagster.inference.execution.window_check import unknown_window
 from contextcliff_dagster.inference.ledger.campaigns import (
     ensure_campaign,
@@ -39,7 +39,7 @@ def measure(
     on_bin: Callable[[str], None] | None = None,
     engine: Engine | None = None,
 ) -> RunSummary:
-    """Make every call of ``plan`` that has no outcome yet, with one start of the engine.
+    """Make every call of ``plan`` that has no outcome yet, with one start of the engine at most.
 
     Where the ledger has all outcomes the engine is not started and no call is made. Where the
     entry wants devices, they are leased before it starts.
@@ -85,16 +85,8 @@ def measure(
     require_price(entry, budget)
     control = replace(control, budget=budget)
     try:
-        # Leased before the engine is made: CUDA reads what it may see when it is first loaded.
-        with (
-            leased(
-                entry.gpus_wanted,
-                f"Model {entry.name} of study {study}",
-                on_wait=control.on_wait,
-                should_stop=control.must_end,
-            ),
-            EngineSession(entry, engine) as session,
-        ):
+        purpose = f"Model {entry.name} of study {study}"
+        with started_engine(entry, purpose, control, engine) as session:
             identity = session.identity
             record_identity(ledger, study, campaign, entry.name, identity)
             if control.on_wait and session.engine.window_tokens is None:

@@ -269,7 +269,8 @@ def out_of_time(open_calls: int) -> BudgetError:
     """The sentence for a run that its deadline ends."""
     return BudgetError(
         f"The deadline was reached with some of {open_calls:,} calls still open; everything "
-        "measured is kept, so run the same command to go on, or raise --deadline."
+        "measured is kept, so run it again to go on, or raise the deadline: --deadline on "
+        "the command line, else deadline_s (of the run's config, or of the study's `calls`)."
     )
 
 

@@ -14,7 +14,7 @@ from contextlib import suppress
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from contextcliff_dagster.contracts import StoreError
+from contextcliff_dagster.contracts import StoreError, StoreUnreachableError
 from contextcliff_dagster.redaction import redact
 from contextcliff_dagster.store import DatabaseUrl
 
@@ -218,7 +218,8 @@ def postgres_error(error: BaseException, url: DatabaseUrl) -> StoreError:
         what = f"the connection cannot be had ({text}); see that the server runs, then {go_on}"
     else:
         what = f"{text}; check the server's log and {go_on}"
-    return StoreError(f"The call ledger {url} failed: {what}.")
+    kind = StoreUnreachableError if is_lost(error) else StoreError
+    return kind(f"The call ledger {url} failed: {what}.")
 
 
 def is_lost(error: BaseException) -> bool:

@@ -214,4 +214,8 @@ class Models(UserDict[str, ModelEntry]):
         return entry.model_copy(update={"name": name})
 
     def __contains__(self, name: object) -> bool:
-        return name in self.data or (isinstance(name, str) and self.get(name) is not None)
+        # Not by `get`, which asks this method from Python 3.12 on.
+        try:
+            return isinstance(name, str) and self[name] is not None
+        except KeyError:
+            return False

@@ -22,7 +22,7 @@ from contextcliff_dagster.inference.models.entry import Name
 from contextcliff_dagster.inference.models.entry_parts import Price as Price
 from contextcliff_dagster.inference.models.entry_parts import Quirks as Quirks
 from contextcliff_dagster.inference.models.entry_parts import Strict
-from contextcliff_dagster.inference.models.kv_variants import Models, kv_policy
+from contextcliff_dagster.inference.models.kv_variants import Models, kv_policy, parse_kv_variant
 from contextcliff_dagster.store import PACKAGE, store_root
 from contextcliff_dagster.yaml_config import load_validated
 
@@ -92,6 +92,12 @@ def get_model(name: str, models: Mapping[str, ModelEntry] | None = None) -> Mode
     except KeyError as error:
         if isinstance(error.__cause__, StudyError):  # a variant that its engine cannot be
             raise error.__cause__ from None
+    variant = parse_kv_variant(name)
+    if variant and variant.base in models:
+        raise StudyError(
+            f"Model {name!r} cannot be made of {variant.base!r}, which is a variant itself; name "
+            f"the model without `+{variant.base.rpartition('+')[2]}`."
+        )
     base, _, policy = name.rpartition("+")
     if base in models and kv_policy(policy):
         raise StudyError(f"Model {name!r} lacks its budget, a share as in {name}@0.2.")

@@ -233,9 +233,21 @@ class Recipe:
     def replicate_hash(self, replicate: int) -> str:
         """Hash of what one replicate asks: adding a wording or a round later leaves the
         others' calls paid."""
-        seed = {"seed": self.sampling.seed_of(replicate)} if self.sampling else {}
-        asked = {**self._scaffold(), **seed, "instruction": self.instruction(replicate)}
-        return stable_hash(asked)
+        if replicate not in self._replicate_hashes:
+            seed = {"seed": self.sampling.seed_of(replicate)} if self.sampling else {}
+            asked = {**self._scaffold(), **seed, "instruction": self.instruction(replicate)}
+            self._replicate_hashes[replicate] = stable_hash(asked)
+        return self._replicate_hashes[replicate]
+
+    @cached_property
+    def _replicate_hashes(self) -> dict[int, str]:
+        """Those that were asked for: each call's key has one in it."""
+        return {}
+
+    @property
+    def question_first(self) -> bool:
+        """Whether the question precedes the document."""
+        return self.template.index("{question}") < self.template.index("{document}")
 
     def render(
         self,
@@ -253,7 +265,7 @@ class Recipe:
         if isinstance(document, SharedText):
             whole = self.render(document.text, question, replicate, turns)
             outline = self.render(MARK, question, replicate, turns)
-            early = self.template.index("{question}") < self.template.index("{document}")
+            early = self.question_first
             return replace(whole, document=document, outline=outline, question_first=early)
         first, *later = [*(turn.question for turn in turns), question]
         instruction = self.instruction(replicate)

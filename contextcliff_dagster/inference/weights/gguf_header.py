@@ -6,7 +6,10 @@ Only scalars are kept; the vocabulary's arrays are skipped over.
 
 from __future__ import annotations
 
+import math
 import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -30,9 +33,34 @@ def gguf_header(path: Path) -> dict[str, Scalar]:
     Raises:
         EngineError: it is not a GGUF file, or a damaged one.
     """
-    try:
+    with _faults_named(path):
         stat = path.stat()
         return dict(_read_once(path, stat.st_size, stat.st_mtime_ns))
+
+
+def gguf_numbers(path: Path) -> int:
+    """Numbers of all tensors together, however many bits each takes; raises like `gguf_header`."""
+    with _faults_named(path), open_file(path) as file:
+        _, tensors = _entries(file)
+        total = 0
+        for _ in range(tensors):
+            _string(file)
+            (dimensions,) = _unpack(file, "I")
+            total += math.prod(_unpack(file, f"{dimensions}Q"))
+            _unpack(file, "IQ")  # its type, and where it lies
+        return total
+
+
+def trained_window(header: dict[str, Scalar]) -> int | None:
+    """Tokens that the model was trained to, or None where the header does not say."""
+    tokens = header.get(f"{header.get('general.architecture')}.context_length")
+    return tokens if isinstance(tokens, int) and tokens > 0 else None
+
+
+@contextmanager
+def _faults_named(path: Path) -> Iterator[None]:
+    try:
+        yield
     except OSError as error:
         raise EngineError(f"{path} cannot be read ({error.strerror}); check it.") from error
     except (struct.error, UnicodeDecodeError, ValueError, KeyError) as error:
@@ -42,23 +70,22 @@ def gguf_header(path: Path) -> dict[str, Scalar]:
         ) from error
 
 
-def trained_window(header: dict[str, Scalar]) -> int | None:
-    """Tokens that the model was trained to, or None where the header does not say."""
-    tokens = header.get(f"{header.get('general.architecture')}.context_length")
-    return tokens if isinstance(tokens, int) and tokens > 0 else None
-
-
 @cache
 def _read_once(path: Path, size: int, changed_ns: int) -> dict[str, Scalar]:
     del size, changed_ns
     with open_file(path) as file:
-        if file.read(4) != b"GGUF":
-            raise ValueError("it does not begin with GGUF")
-        version, _tensors, entries = _unpack(file, "IQQ")
-        if version not in (2, 3):
-            raise ValueError(f"version {version}")
-        values = {_string(file): _value(file, _unpack(file, "I")[0]) for _ in range(entries)}
+        values, _ = _entries(file)
         return {key: value for key, value in values.items() if value is not None}
+
+
+def _entries(file: BinaryIO) -> tuple[dict[str, Scalar | None], int]:
+    """The header's entries, and how many tensors are described after them."""
+    if file.read(4) != b"GGUF":
+        raise ValueError("it does not begin with GGUF")
+    version, tensors, entries = _unpack(file, "IQQ")
+    if version not in (2, 3):
+        raise ValueError(f"version {version}")
+    return {_string(file): _value(file, _unpack(file, "I")[0]) for _ in range(entries)}, tensors
 
 
 def _unpack(file: BinaryIO, layout: str) -> tuple[int, ...]:

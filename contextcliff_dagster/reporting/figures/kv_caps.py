@@ -45,20 +45,24 @@ def plot_kv_caps(family: KvFamily) -> bytes:
     axes = panel(figure, _LEFT, _FOOT, width * len(budgets), tall)
     _frame(axes, rows, [f"{budget:.0%} of the cache" for budget in budgets])
     caps = [member.cap_tokens or 0 for member in family.members]
+    points = 9.5 if width >= _NARROW else 7.8
     empty = {(x, y) for x in range(len(budgets)) for y in range(len(rows))}
     for member in family.members:
         place = budgets.index(member.kv.budget), rows.index(member.kv.policy)
-        _cell(axes, place, member, max([*caps, 1]), 9.5 if width >= _NARROW else 7.8)
+        _cell(axes, place, member, max([*caps, 1]), points, family.shortest_tokens)
         empty.discard(place)
     for x, y in sorted(empty):
         axes.text(x + 0.5, y + 0.5, "–", ha="center", va="center", color=SOFT_INK)
+    lost = f"{level(family.tolerance)} of the whole cache's baseline"
     note = (
-        "Large: safe cap, tokens of the document. Small: score of the shortest documents, and "
-        f"where {level(family.tolerance)} of it is lost, which the cap stays below,\n"
-        f"with its {level(family.confidence)} interval (> : beyond the longest document, "
-        f"{tokens(family.longest_tokens)}). No cap where the baseline has lost that already.\n"
-        "Darker: a larger cap. random: the control, which keeps entries by lot."
+        f"Large: safe cap, tokens of the document. Up to there, less than {lost} is lost.\n"
+        f"Small: the policy's own baseline; where {lost} is lost, with its "
+        f"{level(family.confidence)} interval\n"
+        f"(> : beyond the longest document, {tokens(family.longest_tokens)}). "
+        "Darker: a larger cap."
     )
+    if "random" in rows:
+        note += " random: the control, which keeps entries by lot."
     write(figure, 0.2, 0.46, note, fontsize=10, color=SOFT_INK)
     return png_bytes(figure, colours=64)
 
@@ -74,7 +78,9 @@ def _frame(axes: Axes, rows: list[str], columns: list[str]) -> None:
         spine.set_visible(False)
 
 
-def _cell(axes: Axes, place: tuple[int, int], member: KvMember, most: int, points: float) -> None:
+def _cell(
+    axes: Axes, place: tuple[int, int], member: KvMember, most: int, points: float, shortest: int
+) -> None:
     from matplotlib.colors import to_hex
     from matplotlib.patches import Rectangle
 
@@ -96,8 +102,7 @@ def _cell(axes: Axes, place: tuple[int, int], member: KvMember, most: int, point
     )
     ink = "white" if cap and share > 0.55 else INK
     small = member.baseline is not None and f"baseline {score(member.baseline)}"
-    below = "starts too low" if member.starts_low else loss_words(member.loss)
-    below = "at the floor" if member.verdict == "floor" else below
+    below = "at the floor" if member.verdict == "floor" else loss_words(member.loss, shortest)
     box = None if cap else {"facecolor": "white", "edgecolor": "none", "pad": 1.5}
     large = tokens(cap) if cap else "no cap"
     for text, height, size, weight in (
@@ -118,8 +123,11 @@ def _cell(axes: Axes, place: tuple[int, int], member: KvMember, most: int, point
         )
 
 
-def loss_words(loss: LossAt) -> str:
-    """Return ``lost at 1.5k [1.2k, >]``, or that it is not lost."""
+def loss_words(loss: LossAt, shortest: int) -> str:
+    """Return ``lost at 1.5k [1.2k, >]``, ``lost at 1.2k or later`` or ``lost from the start``."""
+    if loss.tokens is None:
+        return "not lost" if loss.low is None else f"lost at {token_label(loss.low)} or later"
+    if loss.tokens <= shortest:
+        return "lost from the start"
     low, high = (">" if end is None else token_label(end) for end in (loss.low, loss.high))
-    at = "not lost" if loss.tokens is None else f"lost at {token_label(loss.tokens)}"
-    return f"{at} [{low}, {high}]"
+    return f"lost at {token_label(loss.tokens)} [{low}, {high}]"

@@ -185,7 +185,7 @@ def token_label(tokens: float) -> str:
     for unit, size in (("M", 1024**2), ("k", 1024)):
         if tokens >= size:
             return f"{tokens / size:.3g}{unit}"
-    return f"{tokens:.3g}"
+    return f"{tokens:.0f}" if tokens >= 100 else f"{tokens:.3g}"
 
 
 def token_ticks(low: float, high: float, most: int = 9) -> list[float]:

@@ -20,6 +20,7 @@ from contextcliff_dagster.reporting.figures.style import (
 )
 from contextcliff_dagster.reporting.html.escaping import text
 from contextcliff_dagster.reporting.html.picture import LEFT, RIGHT, WIDTH, look
+from contextcliff_dagster.reporting.wording.attention import attention_sentences
 from contextcliff_dagster.reporting.wording.number_format import estimate, level, tokens
 from contextcliff_dagster.reporting.wording.sentences import labels
 
@@ -28,8 +29,8 @@ if TYPE_CHECKING:
 
 SCRIPT = "attention.js"
 """Of ``assets``: hints and arrow keys for the figures."""
-_HEIGHT, _TOP = 326.0, 46.0
-_FOOT = _HEIGHT - 46
+_HEIGHT, _TOP = 312.0, 26.0
+_FOOT = _HEIGHT - 52
 
 
 def attention_html(results: Sequence[Cliffs]) -> str:
@@ -47,9 +48,8 @@ def attention_html(results: Sequence[Cliffs]) -> str:
             parts.append(f"<h3>{text(name)}</h3>\n")
         parts += [_figure(panel, f"{name}: ") for panel in panels]
         if result.attention is not None:
-            parts.append(
-                f"<ul>{''.join(f'<li>{text(s)}</li>' for s in result.attention.says)}</ul>\n"
-            )
+            items = [f"<li>{text(s)}</li>" for s in attention_sentences(result.attention)]
+            parts.append(f"<ul>{''.join(items)}</ul>\n")
     bars = level(shown[0][1].confidence)
     parts.append(
         f'<p class="soft">Of the last prompt token, means over heads and layers; bars are {bars} '
@@ -63,9 +63,20 @@ def _figure(panel: Panel, name: str) -> str:
     keys = "With scripts, the arrow keys move between bins."
     label = f"{name}{panel.title}, over document length. {keys}"
     return (
+        f'<p class="facts"><strong>{text(panel.title)}</strong> {_keys(panel)}</p>\n'
         f'<figure class="attention"><svg viewBox="0 0 {WIDTH:g} {_HEIGHT:g}" role="group" '
         f'aria-label="{text(label)}">{_drawing(panel)}</svg>'
         '<div class="hint" hidden></div></figure>\n'
+    )
+
+
+def _keys(panel: Panel) -> str:
+    """Marks and names of the series; not in the figure, whose texts shrink on narrow screens."""
+    looks = [(series.name, look(series.look)) for series in panel.series]
+    return " ".join(
+        f'<span><svg class="chip {own.style}" viewBox="-8 -8 16 16" aria-hidden="true">'
+        f'<path d="{own.mark}"/></svg> {text(name)}</span>'
+        for name, own in looks
     )
 
 
@@ -102,13 +113,9 @@ def _drawing(panel: Panel) -> str:
             f'<text class="name" x="{middle:.1f}" y="{_TOP - 5:g}" text-anchor="middle">{words}'
             "</text></g>"
         )
-    at = LEFT + 6
     for row, series in enumerate(panel.series):
         own = look(series.look)
         parts.append(f'<g class="{own.style}">')
-        parts.append(f'<path class="mark" d="{own.mark}" transform="translate({at:g} 16)"/>')
-        parts.append(f'<text x="{at + 11:g}" y="20">{text(series.name)}</text>')
-        at += 44 + 6.6 * len(series.name)
         if series.band:
             up = [f"{x(p):.1f} {y(most):.1f}" for p, _, most in series.band]
             down = [f"{x(p):.1f} {y(least):.1f}" for p, least, _ in reversed(series.band)]

@@ -13,9 +13,10 @@ from contextcliff_dagster.reporting.sections import (
     Paragraph,
     Section,
 )
-from contextcliff_dagster.reporting.wording.number_format import level
+from contextcliff_dagster.reporting.wording.number_format import level, score
 
 if TYPE_CHECKING:
+    from contextcliff_dagster.contracts.results import Comparison
     from contextcliff_dagster.contracts.results.kv import KvComparison, Median, Quantity
 
 QUANTITY_NAMES: dict[Quantity, str] = {
@@ -42,7 +43,8 @@ def kv_sections(kv: KvComparison) -> list[Section]:
     note = (
         f"Equal: a mean drop of {kv.equal.margin:g} or more is excluded here and at all shorter "
         f"lengths, at {level(kv.equal.confidence)} for the whole table (an exact test of the "
-        "documents, from the shortest window on until one fails)."
+        "documents, from the shortest window on until one fails, or until A itself scores no more "
+        "than that)."
     )
     columns = ["tokens", "documents", "drop A - B", "p of a drop of the margin", "equal"]
     sections = [
@@ -55,6 +57,26 @@ def kv_sections(kv: KvComparison) -> list[Section]:
     if kv.costs:
         sections.append(Section("Memory and times", cost_blocks(kv), 3))
     return sections
+
+
+def kv_sentences(comparison: Comparison) -> list[str]:
+    """Return what a comparison of two KV policies says of memory and cap; none of another."""
+    if comparison.kv is None:
+        return []
+    return [comparison.kv.sentence, *filter(None, [cap_sentence(comparison)])]
+
+
+def cap_sentence(comparison: Comparison) -> str | None:
+    """Return B's safe cap against A's baseline, and what its own is; None where it has neither."""
+    kv, own = comparison.kv, comparison.caps.b_tokens
+    if kv is None or kv.cap is None or own is None:
+        return None
+    whole = "the whole cache" if kv.budget_a == 1 else f"{kv.policy_a} at {kv.budget_a:.0%}"
+    against = f"Against the baseline of {whole} ({score(kv.cap.baseline)}), "
+    if kv.cap.tokens == own:
+        return f"{against}the safe cap is {own:,} tokens, as against its own."
+    safe = "no length is safe" if kv.cap.tokens is None else f"the safe cap is {kv.cap.tokens:,}"
+    return f"{against}{safe}; {own:,} tokens is the cap against its own."
 
 
 def cost_blocks(kv: KvComparison) -> list[Block]:
@@ -70,9 +92,9 @@ def cost_blocks(kv: KvComparison) -> list[Block]:
         for cost in kv.costs
     ]
     note = (
-        "Medians over documents with intervals by order statistics; none for fewer than six. The "
-        "cache is that of the document; each document is read once, so its reading is the same "
-        "work for every policy."
+        "Medians over documents, with intervals by order statistics where there are enough "
+        "documents. Policies of kvpress: the cache of the document, which is read once for all of "
+        "them. Precisions of llama.cpp and vLLM: the cache of the prompt, which each reads itself."
     )
     columns = ["", "bin", "tokens", "A", "B"]
     return [DataTable(columns, rows, right=()), Paragraph(note)]

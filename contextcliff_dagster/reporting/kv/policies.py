@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from contextcliff_dagster.contracts import Verdict
+from contextcliff_dagster.contracts.results.kv import KvPolicy
 from contextcliff_dagster.reporting.figures.kv_caps import plot_kv_caps
 from contextcliff_dagster.reporting.kv.costs import QUANTITY_NAMES, median_words
 from contextcliff_dagster.reporting.sections import (
@@ -47,7 +48,13 @@ def _blocks(family: KvFamily) -> list[Block]:
     compared = [(m, m.comparison) for m in family.members if m.comparison is not None]
     blocks: list[Block] = [
         Figure(file, alt, plot_kv_caps(family)),
-        Bullets([*claims([(m, c.kv) for m, c in compared if c.kv is not None]), *control(family)]),
+        Bullets(
+            [
+                *claims([(m, c.kv) for m, c in compared if c.kv is not None]),
+                *control(family),
+                *own_caps(family),
+            ]
+        ),
         _drops(compared, level(family.tolerance)),
     ]
     windows = [c.kv for _, c in compared if c.kv is not None and len(c.kv.equal.windows) > 1]
@@ -56,9 +63,10 @@ def _blocks(family: KvFamily) -> list[Block]:
     if costs := _costs(compared):
         blocks.append(costs)
     note = (
-        "Each policy on the same examples as what it is compared with. The document is pressed "
-        "before the question is known. Drops are scores of the whole cache less those of the "
-        "policy, with intervals over documents; a ratio below 1 means that the drop comes earlier."
+        "Each policy on the same examples as what it is compared with. What kvpress keeps is "
+        "chosen before the question is known. Drops are scores of the whole cache less those of "
+        "the policy, with intervals over documents. A ratio below 1 means that a drop from the "
+        "own baseline comes earlier."
     )
     return [*blocks, Paragraph(note)]
 
@@ -97,29 +105,46 @@ def control(family: KvFamily) -> list[Text]:
     if others:
         words.append(
             Bracketed(
-                "Not shown to be better than random at the same budget (difference of the mean "
-                f"scores): {', '.join(others)}."
+                "Not shown to be better than random at the same budget, all policies tested "
+                "together (difference of the mean scores, with the interval of each alone): "
+                f"{', '.join(others)}."
             )
         )
     return words
+
+
+def own_caps(family: KvFamily) -> list[Text]:
+    """Return a sentence on the policies whose own caps are longer than those of the map."""
+    longer = [
+        f"{m.kv.label} ({m.comparison.caps.b_tokens:,} tokens)"
+        for m in family.members
+        if m.comparison is not None
+        and m.comparison.caps.b_tokens is not None
+        and m.comparison.caps.b_tokens > (m.cap_tokens or 0)
+    ]
+    if not longer:
+        return []
+    return [
+        "Caps here are about the baseline of the whole cache. Against its own baseline, a longer "
+        f"one is reported for {', '.join(longer)}."
+    ]
 
 
 def _drops(compared: Sequence[tuple[KvMember, Comparison]], tolerance: str) -> DataTable:
     rows: list[list[Cell]] = []
     for member, comparison in compared:
         overall = comparison.overall
-        caps = comparison.caps
         drop = "not measured"
         if overall.difference is not None and overall.ci_low is not None:
-            drop = f"{-overall.difference:+.2f} [{-(overall.ci_high or 0):+.2f}, "
-            drop += f"{-overall.ci_low:+.2f}]"
+            drop = f"{0.0 - overall.difference:+.2f} [{0.0 - (overall.ci_high or 0):+.2f}, "
+            drop += f"{0.0 - overall.ci_low:+.2f}]"
         rows.append(
             [
                 Code(member.kv.label),
                 comparison.n or 0,
                 score(overall.mean_b),
                 Bracketed(drop),
-                "none" if caps.ratio is None or member.starts_low else f"x {caps.ratio:.2f}",
+                tokens(member.cap_tokens, "none"),
                 Bracketed(_moved(member, comparison.loss_shift)),
                 Bracketed(_moved(member, comparison.midpoint_shift)),
                 tokens(comparison.kv.equal.tokens if comparison.kv else None, "none"),
@@ -130,7 +155,7 @@ def _drops(compared: Sequence[tuple[KvMember, Comparison]], tolerance: str) -> D
         "n",
         "mean score",
         "drop",
-        "cap",
+        "safe cap, tokens",
         f"length of a {tolerance} drop",
         "midpoint",
         "equal up to, tokens",
@@ -155,7 +180,7 @@ def _drops_over_length(compared: Sequence[KvComparison]) -> DataTable:
     ]
     rows: list[list[Cell]] = [
         [
-            Code(f"{kv.policy} {kv.budget:g}" if kv.budget != 1 else kv.policy),
+            Code(KvPolicy(kv.base, kv.policy, kv.budget).label),
             *(f"{w.drop:+.2f}{' equal' if w.equal else ''}" for w in kv.equal.windows),
         ]
         for kv in compared

@@ -13,8 +13,9 @@ from contextcliff_dagster.reporting.sections import (
     Paragraph,
     Section,
 )
+from contextcliff_dagster.reporting.wording.attention import attention_sentences
 from contextcliff_dagster.reporting.wording.number_format import count, estimate, tokens
-from contextcliff_dagster.reporting.wording.sentences import score_name, sentence
+from contextcliff_dagster.reporting.wording.sentences import score_name
 
 if TYPE_CHECKING:
     from contextcliff_dagster.contracts.results import Cliffs
@@ -50,7 +51,7 @@ def attention_sections(result: Cliffs) -> list[Section]:
         Section(
             "Attention of the last prompt token",
             [
-                Bullets([sentence(words) for words in attention.says]),
+                Bullets(attention_sentences(attention)),
                 DataTable(head, rows, caption, right=(1, 2)),
                 Paragraph(READING),
             ],

@@ -24,6 +24,7 @@ from contextcliff_dagster.reporting.sections import (
     Section,
     Text,
 )
+from contextcliff_dagster.reporting.wording.attention import attention_sentences
 from contextcliff_dagster.reporting.wording.latency import (
     joint_cap_sentence,
     latency_limit_sentence,
@@ -140,7 +141,7 @@ def _bins(results: Sequence[Cliffs], names: Sequence[str]) -> Section:
 def _attention(results: Sequence[Cliffs], names: Sequence[str]) -> list[Section]:
     """What attention says of each model; nothing where it was not measured."""
     said: list[Text | Item] = [
-        Item(Code(name), [sentence(words) for words in result.attention.says])
+        Item(Code(name), attention_sentences(result.attention))
         for name, result in zip(names, results, strict=True)
         if result.attention is not None
     ]

@@ -65,6 +65,15 @@ def test_a_drop_that_begins_in_the_middle_ends_the_claim_there(pairs: Pairs) -> 
     assert sum(window.n_documents for window in equal.windows) == len(pairs.a.n)
 
 
+def test_where_the_whole_cache_has_nothing_to_lose_nothing_is_claimed(pairs: Pairs) -> None:
+    """Both sides without a right answer beyond the first half do not differ, nor work."""
+    early = pairs.a.length_tokens <= np.median(pairs.a.length_tokens)
+    ones = np.ones(len(pairs.a.n))
+    side = replace(pairs.a, n=ones, s=1.0 * early)
+    equal = equal_score(replace(pairs, a=side, b=side), 0.1, 0.95)
+    assert [window.equal for window in equal.windows] == [True, True, False, False]
+
+
 def test_a_recovery_beyond_a_drop_is_not_claimed(pairs: Pairs) -> None:
     early = pairs.a.length_tokens <= np.quantile(pairs.a.length_tokens, 0.25)
     assert equal_score(with_drop(pairs, early * 0.9), 0.1, 0.95).tokens is None

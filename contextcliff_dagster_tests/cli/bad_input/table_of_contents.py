@@ -56,6 +56,7 @@ _WRONG: dict[str, tuple[Any, ...]] = {
     "sampling.seed": (True, -1, 1.5, "x", None),
     "sampling.questions_per_document": (True, 10**30, 0, 1.5, "x"),
     "sampling.min_tokens": (True, _HUGE, -1, 1.5, "x"),
+    "attention_entropy": (5, "often", [True], {}),
     "targeted.pilot": (True, 10**30, 0, 1.5, "x"),
     "targeted.until": (5, "5", "0%", "99%", "x", None, True),
     "targeted.round": (True, 10**30, 0, "x"),
@@ -292,7 +293,26 @@ def _prose() -> Iterator[Case]:
         yield Case(f"a text of {label}", line, (words,), make)
 
 
+_NO_ATTENTION = {
+    "openai": "{engine: openai, model_id: m, base_url: 'http://127.0.0.1:9/v1'}",
+    "llamacpp": "{engine: llamacpp, weights: m.gguf}",
+    "vllm": "{engine: vllm, model_id: m}",
+    "kvpress": "{engine: kvpress, model_id: reference-short, kv: {policy: snapkv, budget: 0.2}}",
+}
+
+
+def _attention() -> Iterator[Case]:
+    for engine, entry in _NO_ATTENTION.items():
+        yield Case(
+            f"--attention of engine {engine}",
+            ("profile", "quick", "--attention", "--model", "far"),
+            ("attention_entropy", engine),
+            _study(f"models: {{far: {entry}}}\n"),
+            {"CONTEXTCLIFF_MODELS": "{D}/mine.yaml"},
+        )
+
+
 def cases() -> Iterator[Case]:
     """All of them."""
-    for table in (_keys, _texts, _data, _prose, _policies, _variables):
+    for table in (_keys, _texts, _data, _prose, _policies, _variables, _attention):
         yield from table()

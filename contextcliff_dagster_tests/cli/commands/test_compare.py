@@ -9,6 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from contextcliff_dagster.contracts.results.kv import KvPolicy
+from contextcliff_dagster.experiments.length_profile import kv_policies
 from contextcliff_dagster_tests.support.files.log_files import inspect_sample, write_inspect
 from contextcliff_dagster_tests.support.measured_stores import copy_of_quick
 from contextcliff_dagster_tests.support.records.planted_curves import plant, ramp
@@ -46,6 +48,30 @@ def test_small_against_large_in_one_sentence_and_a_picture(store: str, tmp_path:
     schema("comparison").validate(result)
     assert result["loss_shift"]["ratio"] > 2
     assert json.loads(call(*args, "--json").out)["sentence"] == result["sentence"]
+
+
+@pytest.mark.parametrize("names", [PAIR, PAIR[::-1]])
+def test_a_kv_policy_is_compared_with_the_whole_cache_whichever_is_named_first(
+    store: str, names: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    short, long = PAIR
+    policies = {long: KvPolicy("m", "none"), short: KvPolicy("m", "snapkv", 0.5)}
+    monkeypatch.setattr(kv_policies, "policy_of", policies.get)
+    first = json.loads(call("campaign", "list", "quick", "--json", "--store", store).out)[0]
+    where = ("--study", "quick", "--campaign", first["campaign"], "--store", store)
+    result = json.loads(call("compare", *names, *where, "--json").out)
+    assert (result["a"]["name"], result["b"]["name"]) == (long, short)
+    assert result["caps"]["a_tokens"] > result["caps"]["b_tokens"]
+    assert (result["kv"]["policy_a"], result["kv"]["policy"]) == ("none", "snapkv")
+
+
+@pytest.mark.slow(reason="two models over 10 examples")
+@pytest.mark.usefixtures("contextcliff_home")
+def test_a_sample_smaller_than_the_study_s_is_compared() -> None:
+    ended = call("profile", "quick", "--samples-per-bin", "2")
+    assert ended.code == 0, ended.err
+    result = json.loads(call("compare", *PAIR, "--study", "quick", "--json").out)
+    assert (result["n"], result["paired"]) == (10, True)
 
 
 def test_campaigns_of_one_model_are_compared_on_what_both_measured(store: str) -> None:

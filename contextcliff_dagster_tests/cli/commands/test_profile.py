@@ -12,7 +12,14 @@ import pytest
 from contextcliff_dagster_tests.support.child_processes import wait_until
 from contextcliff_dagster_tests.support.held_calls import Gate
 from contextcliff_dagster_tests.support.records.calls import reference_server
-from contextcliff_dagster_tests.support.terminal import Ended, call, run, served, start
+from contextcliff_dagster_tests.support.terminal import (
+    Ended,
+    assert_one_sentence,
+    call,
+    run,
+    served,
+    start,
+)
 
 QUICK = ("quick", "--samples-per-bin", "4")
 PLANNED = 20  # five bins of four
@@ -125,3 +132,14 @@ def test_ones_own_file_is_one_option_away(tmp_path: Path) -> None:
     again = call("report", name)
     assert again.code == 0, again.err
     assert "FAILURE RISK REPORT" in again.out
+
+
+def test_a_question_before_the_document_is_refused_before_anything_is_asked(
+    contextcliff_home: Path, tmp_path: Path
+) -> None:
+    prompt = tmp_path / "prompt.txt"
+    prompt.write_text("{question}\n\n{document}")
+    line = "profile quick --model reference-short --kv_policy snapkv --kv_budget 0.5 --prompt"
+    ended = call(*line.split(), str(prompt))
+    assert_one_sentence(ended, "reference-short+snapkv@0.5", "the question before the document")
+    assert not (contextcliff_home / "quick").exists()

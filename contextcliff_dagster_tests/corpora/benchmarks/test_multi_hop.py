@@ -159,7 +159,8 @@ def test_the_distance_between_hops_is_counted_in_tokens_of_the_study(tmp_path: P
     lengths = read_length_map(tmp_path / "length_map.parquet")
     columns = lengths["length_tokens"].to_pylist(), lengths["document_id"].to_pylist()
     bins = make_bins(*columns, BinSpec(count=1, starved_below=1))
-    frozen = draw_manifest(tmp_path, lengths, bins, SampleSpec(), {}, lambda: tokenizer)
+    path = tmp_path / "length_map.parquet"
+    frozen = draw_manifest(tmp_path, path, bins, SampleSpec(), {}, lambda: tokenizer)
     (row,) = frozen.examples.to_pylist()
     text = frozen.document_text(row["document_id"])
     between = text[text.index("Ola Berg was") : text.index("The mill stands")]

@@ -32,6 +32,8 @@ INTEGRATIONS = {
 START = "dagster/asset_partition_range_start"
 END = "dagster/asset_partition_range_end"
 
+EXECUTORS = "contextcliff_dagster.defs.executors"
+
 Models = Callable[..., Study]
 
 
@@ -74,7 +76,9 @@ def test_one_that_is_not_installed_names_its_extra(
     name: str, module: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CONTEXTCLIFF_EXECUTOR", name)
-    monkeypatch.setitem(sys.modules, module, None)  # as if it were not there
+    for part in {module, *(part for part in sys.modules if part.startswith(f"{module}."))}:
+        monkeypatch.setitem(sys.modules, part, None)  # as if it were not there
+    monkeypatch.delitem(sys.modules, f"{EXECUTORS}.celery_workers", raising=False)
     with pytest.raises(StudyError, match=rf"'{name}'.*install contextcliff-dagster\[{name}\]"):
         chosen_executor()
 
@@ -173,7 +177,14 @@ def test_models_that_were_asked_everything_need_no_device(
         (
             "k8s",
             "dagster-k8s/config",
-            {"container_config": {"resources": {"limits": {"nvidia.com/gpu": "2"}}}},
+            {
+                "container_config": {"resources": {"limits": {"nvidia.com/gpu": "2"}}},
+                "pod_spec_config": {
+                    "tolerations": [
+                        {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
+                    ]
+                },
+            },
         ),
         ("ray", "dagster-ray/config", {"num_gpus": 2}),
         ("celery", "dagster-celery/queue", CELERY_QUEUE),

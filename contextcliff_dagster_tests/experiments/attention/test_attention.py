@@ -33,7 +33,7 @@ from contextcliff_dagster.inference.models.models_file import ModelEntry
 from contextcliff_dagster.inference.spending.budget import Budget
 from contextcliff_dagster.inference.weights.trained_length import trained_tokens
 from contextcliff_dagster.reference.card import weights_path
-from contextcliff_dagster.store import Store, read_table
+from contextcliff_dagster.store import Store, read_table, write_table
 from contextcliff_dagster.studies import Study, load_study
 from contextcliff_dagster_tests.support.child_processes import wait_until
 from contextcliff_dagster_tests.support.records.profiles import changed
@@ -157,6 +157,8 @@ def test_a_measurement_that_is_none_makes_no_record(watched: Study, store: Store
     good = {"entropy": [[0.5, 1]], "sinks": [[0, 0.1]], "evidence": None}
     bad: list[Any] = [
         {**good, "entropy": [[0.5], [1, 1]]},
+        {**good, "entropy": [[0.5, float("nan")]]},
+        {"entropy": [[]], "sinks": [[]], "evidence": None},
         {**good, "sinks": [[0.1]]},
         {**good, "evidence": [[0.1, 1.2]]},
         {**good, "entropy": [["a", 1]]},
@@ -170,6 +172,27 @@ def test_a_measurement_that_is_none_makes_no_record(watched: Study, store: Store
         source: Any = None
         made = ATTENTION.score(run, source, [{**row, "extra": extra} for extra in extras])
     assert [(one["layers"], one["heads"], one["evidence"]) for one in made] == [(1, 2, None)]
+
+
+def test_layers_may_differ_in_heads_or_have_none(watched: Study, store: Store) -> None:
+    profile_study(watched)
+    values = [[0.5, 0.1], [], [0.2]]
+    shown = {"entropy": values, "sinks": values, "evidence": values}
+    extra = json.dumps({"attention": json.dumps(shown)})
+    given = rows_of(watched, store)
+    own = dict.fromkeys(("layers", "heads", "entropy", "sinks", "evidence"))
+    with StudyRun.open(watched, store) as run:
+        source: Any = None
+        rows = [{**row, **own, "no_answer": None, "extra": extra} for row in given]
+        made = ATTENTION.score(run, source, rows)
+        assert made[0]["entropy"] == [0.5, 0.1, None, None, 0.2, None]
+        for file in (store.root / watched.name / ATTENTION_RECORDS.name).rglob("*.parquet"):
+            write_table(file, [row for row in made if row["bin"] in str(file)], ATTENTION_RECORDS)
+    sample = sample_of(watched, store)
+    assert sample is not None
+    assert sample.entropy.shape == (12, 3, 2)
+    assert np.isnan(sample.entropy[0]).tolist() == [[False] * 2, [True] * 2, [False, True]]
+    np.testing.assert_allclose(np.nanmean(sample.evidence, axis=(1, 2)), 0.8 / 3)
 
 
 def test_it_goes_with_archives_is_restored_and_pruned(

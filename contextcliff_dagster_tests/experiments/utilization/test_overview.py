@@ -69,7 +69,7 @@ def test_result_and_report_show_the_answer_and_the_picture(contextcliff_home: Pa
         assert all(line.endswith(".") for line in lines)
     pictures = [name for name in report if name.startswith("picture/")]
     assert len(pictures) >= 2
-    assert all("data:image/png" in report[name].value for name in pictures)
+    assert all("data:image/webp" in report[name].value for name in pictures)
     outcomes = {}
     for name, (record,) in checks.items():
         assert record.event is not None

@@ -254,3 +254,34 @@ def test_biases_windows_and_caps_are_the_architecture_s_own(
     if "sliding_window" in options and tokens > 24:
         assert min((row > 0).sum(axis=1).max() for row in rows) == 24
     close(shown, shares_of(rows, held))
+
+
+@pytest.mark.torch
+def test_a_hybrid_shows_its_layers_that_attend() -> None:
+    import torch
+    import transformers
+
+    torch.manual_seed(1)
+    kinds = ["conv", "full_attention", "conv", "full_attention"]
+    config = transformers.Lfm2Config(
+        **{**SMALL, "layer_types": kinds, "block_ff_dim": 48, "block_auto_adjust_ff_dim": False}
+    )
+    model = transformers.AutoModelForCausalLM.from_config(config).eval()
+    ids = torch.randint(1, 97, (60,)).tolist()
+    seen = LastAttention(60)
+    read_prompt(model, ids, transformers.DynamicCache(config=config), seen)
+    model.set_attn_implementation("eager")
+    with torch.inference_mode():
+        whole = model(torch.tensor([ids]), output_attentions=True).attentions
+    shown = json.loads(seen.to_json())
+    assert [len(layer) for layer in shown["entropy"]] == [4, 4, 0, 0]
+    own = {**shown, "entropy": shown["entropy"][:2], "sinks": shown["sinks"][:2]}
+    close(own, shares_of([layer[0, :, -1].double().numpy() for layer in whole], None))
+
+
+def test_layers_may_have_different_heads() -> None:
+    seen = LastAttention(5, np.arange(5) == 4)
+    for heads in (2, 3):
+        seen.add(np.eye(5)[-heads:])
+    seen.add(None)
+    assert json.loads(seen.to_json())["evidence"] == [[0.0, 1.0], [0.0, 0.0, 1.0], []]

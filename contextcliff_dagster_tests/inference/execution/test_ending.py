@@ -48,7 +48,7 @@ def test_the_budget_stops_before_it_is_exceeded_and_the_next_run_goes_on(ledger:
 def test_after_the_deadline_nothing_is_sent_and_the_next_run_goes_on(ledger: Ledger) -> None:
     with reference_server(delay_ms=50) as url:
         entry = openai_entry(url, concurrency=2)
-        with pytest.raises(BudgetError, match=r"everything measured is kept.*raise --deadline"):
+        with pytest.raises(BudgetError, match=r"everything measured is kept.*raise the deadline"):
             run(ledger, entry, deadline_at=time.monotonic())
         kept = ledger.stats()
         assert kept["answers"] == kept["attempts"] <= 2, "what was sent was waited for"
@@ -62,7 +62,7 @@ def test_the_deadline_ends_waiting_for_a_device_too(
     monkeypatch.setenv("CONTEXTCLIFF_DEVICES", "one")
     held = lease(1, "somebody else")
     said: list[str] = []
-    with pytest.raises(BudgetError, match=r"deadline was reached .* 18 calls.*raise --deadline"):
+    with pytest.raises(BudgetError, match=r"deadline was reached .* 18 calls.*raise the deadline"):
         run(ledger, reference_entry(gpus=1), deadline_at=time.monotonic(), on_wait=said.append)
     held.close()
     assert ledger.stats()["attempts"] == 0

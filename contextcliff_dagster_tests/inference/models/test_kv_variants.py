@@ -107,6 +107,8 @@ class TestEntries:
             ("reference-short+snapkv@0.05", "from 0.1 to 1, not 0.05"),
             ("reference-short+snapkv@1.01", "from 0.1 to 1, not 1.01"),
             ("reference-short+snapkv", "as in reference-short.snapkv@0.2"),
+            ("reference-short+none+knorm@0.5", "variant itself; .* without `.none`"),
+            ("reference-short+knorm@0.5+none", "variant itself; .* without `.knorm@0.5`"),
             ("reference-short+lru@0.2", "There is no model"),
             ("other+snapkv@0.2", "There is no model"),
         ],

@@ -21,7 +21,11 @@ from contextcliff_dagster.inference.weights.files import (
     gguf_sha256,
     installed_version,
 )
-from contextcliff_dagster.inference.weights.gguf_header import gguf_header, trained_window
+from contextcliff_dagster.inference.weights.gguf_header import (
+    gguf_header,
+    gguf_numbers,
+    trained_window,
+)
 
 
 def text(value: str) -> bytes:
@@ -29,8 +33,11 @@ def text(value: str) -> bytes:
     return struct.pack("<Q", len(data)) + data
 
 
-def gguf(entries: dict[str, str | int]) -> bytes:
-    """A header as llama.cpp writes it, with arrays of numbers, texts and arrays in between."""
+def gguf(entries: dict[str, str | int], *tensors: tuple[int, ...]) -> bytes:
+    """A header as llama.cpp writes it, with arrays of numbers, texts and arrays in between.
+
+    ``tensors``: shapes of those that it describes.
+    """
     numbers = struct.pack("<IQ3i", 5, 3, -1, 0, 1)
     words = struct.pack("<IQ", 8, 2) + text("a") + text("bc")
     arrays = [numbers, words, struct.pack("<IQ", 9, 2) + numbers + words]
@@ -38,7 +45,9 @@ def gguf(entries: dict[str, str | int]) -> bytes:
     for key, value in entries.items():
         kind, data = (8, text(value)) if isinstance(value, str) else (4, struct.pack("<I", value))
         body += text(key) + struct.pack("<I", kind) + data
-    return b"GGUF" + struct.pack("<IQQ", 3, 0, len(entries) + len(arrays)) + body
+    for shape in tensors:
+        body += text("t") + struct.pack(f"<I{len(shape)}QIQ", len(shape), *shape, 3, 0)
+    return b"GGUF" + struct.pack("<IQQ", 3, len(tensors), len(entries) + len(arrays)) + body
 
 
 ENTRIES = {"general.architecture": "tiny", "tiny.context_length": 777}
@@ -53,6 +62,16 @@ def test_a_header_is_read_as_it_was_written(
     header = gguf_header(path)
     assert header == {**entries, **ENTRIES}
     assert trained_window(header) == 777
+
+
+def test_the_numbers_of_all_tensors_are_counted(tmp_path: Path) -> None:
+    path = tmp_path / "m.gguf"
+    path.write_bytes(gguf(ENTRIES, (32, 5), (7,)))
+    assert gguf_header(path) == ENTRIES
+    assert gguf_numbers(path) == 32 * 5 + 7
+    path.write_bytes(path.read_bytes()[:-3])
+    with pytest.raises(EngineError, match="a damaged one"):
+        gguf_numbers(path)
 
 
 def test_a_cut_header_is_one_sentence(tmp_path: Path) -> None:

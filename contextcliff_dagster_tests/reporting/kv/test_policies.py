@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from contextcliff_dagster.analysis.comparison.kv_family import KvFamily, LossAt, starts_low
+from contextcliff_dagster.analysis.comparison.kv_family import KvFamily, LossAt
 from contextcliff_dagster.reporting.figures.kv_caps import loss_words, plot_kv_caps
+from contextcliff_dagster.reporting.kv.costs import cap_sentence, kv_sentences
 from contextcliff_dagster.reporting.kv.policies import policy_sections
 from contextcliff_dagster.reporting.markdown.render import as_page
 from contextcliff_dagster.reporting.report_files import write_report
@@ -50,11 +51,28 @@ def test_equal_policies_are_said_to_save_and_others_not(page: str, family: KvFam
     assert shift["m+snapkv@0.5"].ratio == 1
 
 
-def test_a_baseline_that_has_lost_the_tolerance_starts_low() -> None:
-    assert starts_low(0.13, 0.40, 0.3)
-    assert not starts_low(0.29, 0.40, 0.3)
-    assert not starts_low(None, 0.40, 0.3)
-    assert not starts_low(0.13, None, 0.3)
+def test_caps_are_about_the_baseline_of_the_whole_cache(page: str, family: KvFamily) -> None:
+    members = {member.model: member for member in family.members}
+    knorm = members["m+knorm@0.5"]
+    assert knorm.comparison is not None
+    assert knorm.comparison.caps.b_tokens is not None  # against its own baseline of 0.4
+    assert knorm.cap_tokens is None
+    assert knorm.loss.tokens == family.shortest_tokens
+    whole, half, fifth = (members[f"m+{n}"] for n in ("none", "snapkv@0.5", "snapkv@0.2"))
+    assert whole.cap_tokens == half.cap_tokens
+    assert fifth.cap_tokens is not None
+    assert fifth.cap_tokens < (fifth.loss.low or 0) < (whole.loss.low or 0)
+    row = next(line for line in page.splitlines() if line.startswith("| `knorm at 50%` | 200"))
+    assert row.split(" | ")[4] == "none"
+    assert "a longer one is reported for knorm at 50% (107 tokens), random at 50%" in page
+    assert cap_sentence(knorm.comparison) == (
+        "Against the baseline of the whole cache (1.00), no length is safe; 107 tokens is the cap "
+        "against its own."
+    )
+    assert half.comparison is not None
+    assert "the safe cap is 654 tokens, as against its own." in str(cap_sentence(half.comparison))
+    assert kv_sentences(half.comparison)[0].startswith("At equal score")
+    assert "; a drop of 30% from its own baseline is reached at " in half.comparison.sentence
 
 
 def test_a_policy_no_better_than_the_control_is_named(page: str, family: KvFamily) -> None:
@@ -91,11 +109,15 @@ def test_the_same_family_gives_the_same_bytes(family: KvFamily) -> None:
     one = replace(family, members=[replace(m, cap_tokens=None) for m in family.members])
     assert Image.open(io.BytesIO(plot_kv_caps(one))).size == Image.open(io.BytesIO(png)).size
     assert plot_kv_caps(one) != png
+    chosen = replace(family, members=[m for m in family.members if m.kv.policy != "random"])
+    assert Image.open(io.BytesIO(plot_kv_caps(chosen))).size < Image.open(io.BytesIO(png)).size
 
 
 def test_open_ends_are_shown_as_such() -> None:
-    assert loss_words(LossAt(1536, 1024, None)) == "lost at 1.5k [1k, >]"
-    assert loss_words(LossAt(None, 2048, None)) == "not lost [2k, >]"
+    assert loss_words(LossAt(1536, 1024, None), 40) == "lost at 1.5k [1k, >]"
+    assert loss_words(LossAt(None, 2048, None), 40) == "lost at 2k or later"
+    assert loss_words(LossAt(None, None, None), 40) == "not lost"
+    assert loss_words(LossAt(40, 40, 2048), 40) == "lost from the start"
 
 
 def test_a_study_of_one_policy_has_no_section() -> None:

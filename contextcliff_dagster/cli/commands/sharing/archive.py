@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -13,6 +15,9 @@ from contextcliff_dagster.cli.options import common_options, kept_campaign_optio
 from contextcliff_dagster.cli.study_selection import keep_definition
 from contextcliff_dagster.reporting.wording.number_format import count
 from contextcliff_dagster.store import Store
+
+if TYPE_CHECKING:
+    from contextcliff_dagster.studies import Study
 
 
 @click.command()
@@ -64,6 +69,25 @@ def import_(file: Path, name: str | None, as_json: bool) -> None:
     text = (
         f"Study {summary.study} is in {store.root}: {count(summary.answers, 'answer')} of "
         f"{count(len(summary.campaigns), 'campaign')} for ${summary.usd:,.4f}, "
-        f"{summary.new_answers:,} of them new; see it with `contextcliff report {summary.study}`."
+        f"{summary.new_answers:,} of them new; see it with `contextcliff report "
+        f"{summary.study}{_other_models(study, summary.campaigns, store)}`."
     )
     print_either(summary.to_dict(), text, as_json=as_json)
+
+
+def _other_models(study: Study, campaigns: Sequence[str], store: Store) -> str:
+    """The options by which `report` finds models that are none of the study's own; "" where the
+    newest campaign has measured one of these."""
+    from contextcliff_dagster.experiments.common.study_run import open_ledger
+
+    if not campaigns:
+        return ""
+    with open_ledger(store) as ledger:
+        rows = ledger.read(
+            "SELECT DISTINCT model FROM campaign_models WHERE study = ? AND campaign = ?",
+            (study.name, campaigns[-1]),
+        )
+    measured = sorted(str(model) for (model,) in rows)
+    if not measured or not set(measured).isdisjoint(study.models):
+        return ""
+    return "".join(f" --model {name}" for name in measured)

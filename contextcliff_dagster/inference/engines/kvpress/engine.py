@@ -7,8 +7,6 @@ that it interrupted is a TransportError, tried again like others.
 from __future__ import annotations
 
 import asyncio
-import json
-import math
 import os
 from collections.abc import AsyncIterator
 from contextlib import aclosing, suppress
@@ -33,20 +31,14 @@ from contextcliff_dagster.inference.engines.kvpress.worker_process import (
 from contextcliff_dagster.inference.engines.transformers import dtype_of, model_path, window_of
 from contextcliff_dagster.inference.models.entry_parts import KvOptions
 from contextcliff_dagster.inference.models.identity import Identity
-from contextcliff_dagster.inference.models.kv_variants import parse_kv_variant
 from contextcliff_dagster.inference.models.models_file import ModelEntry
 from contextcliff_dagster.inference.requests.recipe import Prompt
 from contextcliff_dagster.inference.requests.shared_document import MARK
 from contextcliff_dagster.inference.weights.files import file_sha256, folder_hashes
-from contextcliff_dagster.inference.weights.gguf_header import gguf_header
 from contextcliff_dagster.reference.card import REFERENCE_MODELS, weights_path
 from contextcliff_dagster.retry import Backoff, retry
 from contextcliff_dagster.store import Store
 
-H2O_BYTES = 4 << 30
-"""Most memory of the attention of one layer, which h2o writes out: scores, with the mask, and
-after the softmax, in 32 bits, for each head and each two tokens."""
-_H2O_COPIES = 3
 KEPT_BYTES = 1 << 30
 """Most memory of the documents that are kept for further questions; one is kept whatever it has."""
 DISK_VARIABLE = "CONTEXTCLIFF_KV_READS_GIB"
@@ -59,7 +51,7 @@ _OF_NO_ENTRY = {"kv", "window_tokens"}
 
 def kvpress_identity(entry: ModelEntry) -> dict[str, Any]:
     """All that decides the answers, but for the device; nothing is loaded for it."""
-    entry, path = _weights(entry)
+    entry, path = kvpress_weights(entry)
     kv = _options(entry)
     versions = kv_versions(entry.name)
     fields = {
@@ -69,7 +61,7 @@ def kvpress_identity(entry: ModelEntry) -> dict[str, Any]:
         "dtype": dtype_of(entry, path),
         "kv": {"policy": kv.policy, "budget": kv.budget},
         "rope_scaling": entry.rope_scaling,
-        "window_tokens": _window(entry, path),
+        "window_tokens": window_of(entry, path),
     }
     return {name: value for name, value in fields.items() if value is not None}
 
@@ -78,8 +70,12 @@ def _options(entry: ModelEntry) -> KvOptions:
     return entry.kv or KvOptions(policy="none")
 
 
-def _weights(entry: ModelEntry) -> tuple[ModelEntry, Path]:
-    """The entry with its weights named, and where they are."""
+def kvpress_weights(entry: ModelEntry) -> tuple[ModelEntry, Path]:
+    """The entry with its weights named, and where they are.
+
+    Raises:
+        EngineError: it names none, or they are missing.
+    """
     if not entry.weights:
         if entry.model_id not in REFERENCE_MODELS:
             raise EngineError(
@@ -89,40 +85,6 @@ def _weights(entry: ModelEntry) -> tuple[ModelEntry, Path]:
             )
         entry = entry.model_copy(update={"weights": str(weights_path(entry.model_id))})
     return entry, model_path(entry)
-
-
-def _window(entry: ModelEntry, path: Path) -> int:
-    window = window_of(entry, path)
-    if _options(entry).policy != "h2o":
-        return window
-    longest = h2o_longest(_heads(entry, path))
-    derived = parse_kv_variant(entry.name)  # its window is the base's, chosen for no policy
-    if not derived and entry.window_tokens and entry.window_tokens > longest:
-        raise EngineError(
-            f"Model {entry.name!r}: policy h2o writes out the attention between every two tokens, "
-            f"which for this model fits {H2O_BYTES >> 30} GiB up to {longest} tokens; set "
-            f"`window_tokens` to {longest} at most in models.yaml, or take another policy."
-        )
-    return min(window, longest)
-
-
-def h2o_longest(heads: int) -> int:
-    """The longest text whose attention fits `H2O_BYTES`, in tokens."""
-    return math.isqrt(H2O_BYTES // (_H2O_COPIES * 4 * heads))
-
-
-def _heads(entry: ModelEntry, path: Path) -> int:
-    if path.is_file():
-        header = gguf_header(path)
-        heads: Any = header.get(f"{header.get('general.architecture')}.attention.head_count")
-    else:
-        heads = json.loads((path / "config.json").read_text("utf-8")).get("num_attention_heads")
-    if not isinstance(heads, int) or heads < 1:
-        raise EngineError(
-            f"Model {entry.name!r}: {path} does not say how many attention heads it has, which "
-            "bound what policy h2o can read; take another policy."
-        )
-    return heads
 
 
 def disk_bytes() -> int:
@@ -137,36 +99,58 @@ def disk_bytes() -> int:
     )
 
 
+def question_first(model: str) -> str:
+    """Why ``model``, of a policy that chooses, cannot answer where the question comes first."""
+    return (
+        f"Model {model!r}: the prompt puts the question before the document, which is to be "
+        "compressed before the question is known; put {document} first in the prompt's template."
+    )
+
+
 class KvpressEngine(NoEmbeddings):
     """See `base.Engine`. The worker answers one call after the other."""
 
     def __init__(self, entry: ModelEntry) -> None:
-        self._entry, self._path = _weights(entry)
-        self._kv = _options(entry)
-        self._fields = kvpress_identity(entry)
-        single = self._path.is_file()
-        self._worker = WorkerProcess(
-            entry.name,
-            {
-                "folder": str(self._path.parent if single else self._path),
-                "gguf_file": self._path.name if single else None,
-                "dtype": dtype_of(self._entry, self._path),
-                "rope_scaling": entry.rope_scaling,
-                "threads": entry.threads,
-                "memory_bytes": KEPT_BYTES,
-                "disk_bytes": disk_bytes(),
-                "reads_folder": str(Store.default().kv_reads_dir),
-                "reads_of": {n: v for n, v in self._fields.items() if n not in _OF_NO_ENTRY},
-            },
-        )
-        self._notes: dict[str, bool] = {}
+        self._serve(entry)
+        self._worker = WorkerProcess(entry.name, self._settings())
         self._device = ""
-        self._restarts = 0
         self._lock = asyncio.Lock()
+
+    def _serve(self, entry: ModelEntry) -> None:
+        fields = kvpress_identity(entry)
+        self._entry, self._path = kvpress_weights(entry)
+        self._kv, self._fields = _options(entry), fields
+        self._notes: dict[str, bool] = {}
+        self._restarts = 0
+
+    def _settings(self) -> dict[str, Any]:
+        single = self._path.is_file()
+        return {
+            "folder": str(self._path.parent if single else self._path),
+            "gguf_file": self._path.name if single else None,
+            "dtype": dtype_of(self._entry, self._path),
+            "rope_scaling": self._entry.rope_scaling,
+            "threads": self._entry.threads,
+            "memory_bytes": KEPT_BYTES,
+            "disk_bytes": disk_bytes(),
+            "reads_folder": str(Store.default().kv_reads_dir),
+            "reads_of": {n: v for n, v in self._fields.items() if n not in _OF_NO_ENTRY},
+        }
+
+    def switch_to(self, entry: ModelEntry) -> bool:
+        """Serve ``entry`` from now on, if it loads what the worker has loaded.
+
+        Raises:
+            EngineError: ``entry`` cannot be served; see `kvpress_identity`.
+        """
+        if entry.engine != self._entry.engine:
+            return False
+        self._serve(entry)
+        return self._worker.adopt(entry.name, self._settings())
 
     @property
     def window_tokens(self) -> int | None:
-        """The entry's window, else the trained one; for h2o at most what its memory allows."""
+        """The entry's window, else the trained one."""
         return int(self._fields["window_tokens"])
 
     async def start(self) -> None:
@@ -210,11 +194,7 @@ class KvpressEngine(NoEmbeddings):
             EngineError: the worker died too often, or the question precedes the document.
         """
         if prompt.question_first and self._kv.policy != "none":
-            raise EngineError(
-                f"Model {self._entry.name!r}: the prompt puts the question before the document, "
-                "which is to be compressed before the question is known; put {document} first in "
-                "the prompt's template."
-            )
+            raise EngineError(question_first(self._entry.name))
         await self._ready()
         asked = {
             "op": "answer",

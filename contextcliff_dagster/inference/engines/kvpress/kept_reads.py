@@ -27,7 +27,7 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import save_file
 
-from contextcliff_dagster.inference.engines.kvpress.pressing import Read
+from contextcliff_dagster.inference.engines.kvpress.pressing import SCORED_WHILE_READING, Read
 from contextcliff_dagster.private_files import file_mode, make_folder
 
 FREE_BYTES = 1 << 30
@@ -55,20 +55,21 @@ class KeptReads:
         self._used: set[str] = set()
         self.problem: str | None = None
 
-    def find(self, ids: list[int], eager: bool, device: torch.device) -> Read | None:
-        """What was read of ``ids``, under eager attention or not."""
-        key = self._key(ids, eager)
+    def find(self, ids: list[int], policy: str, device: torch.device) -> Read | None:
+        """What was read of ``ids``, with the scores that ``policy`` needs."""
+        key = self._key(ids)
         if key not in self._kept:
             read = self._load(key, device)
             if read is None or read.tokens != len(ids):
                 return None
             self._hold(key, read)
         self._kept.move_to_end(key)
-        return self._kept[key]
+        read = self._kept[key]
+        return read if policy not in SCORED_WHILE_READING or policy in read.scores else None
 
-    def keep(self, ids: list[int], eager: bool, read: Read) -> None:
+    def keep(self, ids: list[int], read: Read) -> None:
         """Hold ``read`` in memory; `write` puts it on the disk, when nobody waits."""
-        key = self._key(ids, eager)
+        key = self._key(ids)
         self._hold(key, read)
         self._unwritten.append(key)
 
@@ -89,9 +90,8 @@ class KeptReads:
         ):
             self._kept.popitem(last=False)
 
-    def _key(self, ids: list[int], eager: bool) -> str:
-        text = json.dumps([self._model, eager, ids])
-        return hashlib.sha256(text.encode()).hexdigest()
+    def _key(self, ids: list[int]) -> str:
+        return hashlib.sha256(json.dumps([self._model, ids]).encode()).hexdigest()
 
     def _load(self, key: str, device: torch.device) -> Read | None:
         if self._folder is None:

@@ -15,16 +15,17 @@ from typing import Any
 
 import kvpress
 import torch
+from kvpress.utils import get_prerope_query_states
 from transformers import DynamicCache
+from transformers.models.llama.modeling_llama import rotate_half
 
 LONGEST_WINDOW = 64
 SINKS = 4
-SCORED_WHILE_READING = {
-    "h2o": kvpress.ObservedAttentionPress,
-    "expected_attention": kvpress.ExpectedAttentionPress,
-}
-"""Policies whose scores need what the layer computes on the way, but not the budget; h2o reads
-under eager attention, which gives all others other entries in the last digits."""
+SCORED_WHILE_READING = ("h2o", "expected_attention")
+"""Policies whose scores need what the layer computes on the way, but not the budget."""
+BLOCK_BYTES = {"cpu": 8 << 20, "cuda": 256 << 20}
+"""Memory of the attention of a few tokens to all before them, in 32 bits, which h2o adds up: on a
+CPU what its cache holds, on a GPU enough for it to be busy."""
 
 
 class CancelledError(Exception):
@@ -123,7 +124,7 @@ class Reader:
     def _watched(self, read: Read, cancelled: Callable[[], bool]) -> Iterator[None]:
         """Each layer is scored as it is read, and a cancelled request ends there."""
 
-        def after(module: Any, _: Any, kwargs: dict[str, Any], output: Any) -> None:
+        def after(module: Any, _: Any, kwargs: dict[str, Any], __: Any) -> None:
             if cancelled():
                 raise CancelledError
             hidden = kwargs["hidden_states"]
@@ -133,19 +134,19 @@ class Reader:
             layer = kwargs["past_key_values"].layers[module.layer_idx]
             for policy, scores in read.scores.items():
                 started = self.now_ms()
-                press = SCORED_WHILE_READING[policy]()
-                if policy == "expected_attention":
+                if policy == "h2o":
+                    score = mean_attention(module, hidden, layer.keys, kwargs)
+                else:
+                    press = kvpress.ExpectedAttentionPress()
                     press.n_sink = min(SINKS, hidden.shape[1] // 2)
-                seen = output[1] if policy == "h2o" else None
-                scores.append(press.score(module, hidden, layer.keys, layer.values, seen, kwargs))
+                    score = press.score(module, hidden, layer.keys, layer.values, None, kwargs)
+                scores.append(score)
                 read.score_ms[policy] += self.now_ms() - started
 
         hooks = [a.register_forward_hook(after, with_kwargs=True) for a in self._attentions]
-        self._model.set_attn_implementation("eager" if "h2o" in read.scores else "sdpa")
         try:
             yield
         finally:
-            self._model.set_attn_implementation("sdpa")
             for hook in hooks:
                 hook.remove()
 
@@ -181,8 +182,36 @@ class Reader:
             ratio = 1 - (kept + 0.5) / read.tokens
             press = kvpress.StreamingLLMPress(max(0.0, ratio), min(SINKS, kept))
         elif policy == "random":
+            # As `kvpress.RandomPress`, but drawn on the CPU: the same entries on every device.
             seed = zlib.crc32(json.dumps(ids).encode()) + n
-            press = kvpress.RandomPress(seed=seed)
+            drawn = torch.rand(*keys.shape[:-1], generator=torch.Generator().manual_seed(seed))
+            return drawn.to(keys.device)
         else:
             press = kvpress.KnormPress()
         return press.score(self._attentions[n], hidden, keys, values, None, kwargs)
+
+
+def mean_attention(
+    module: Any, hidden: torch.Tensor, keys: torch.Tensor, kwargs: Mapping[str, Any]
+) -> torch.Tensor:
+    """Mean attention that each entry got from itself and those after it (1, heads of keys, tokens).
+
+    What `kvpress.ObservedAttentionPress` makes of attention that is written out between every two
+    tokens, here of a few tokens at a time: memory grows with the length and not with its square.
+    """
+    tokens, heads = keys.shape[2], module.config.num_attention_heads
+    rows = max(1, BLOCK_BYTES[keys.device.type] // (4 * heads * tokens))
+    sums = torch.zeros(1, heads, tokens, device=keys.device)
+    for start in range(0, tokens, rows):
+        stop = min(start + rows, tokens)
+        cos, sin = (t[:, start:stop].unsqueeze(1) for t in kwargs["position_embeddings"])
+        queries = get_prerope_query_states(module, hidden[:, start:stop])
+        queries = queries * cos + rotate_half(queries) * sin
+        grouped = queries.reshape(1, keys.shape[1], -1, queries.shape[-1])
+        weights = grouped @ keys[:, :, :stop].transpose(2, 3) * module.scaling
+        weights = weights.view(1, heads, stop - start, stop)
+        later = torch.ones(stop - start, stop - start, device=keys.device).triu(1).bool()
+        weights[..., start:].masked_fill_(later, float("-inf"))
+        sums[..., :stop] += weights.softmax(-1, torch.float32).sum(2)
+    means = sums / torch.arange(tokens, 0, -1, device=keys.device)
+    return means.view(1, keys.shape[1], -1, tokens).mean(2)

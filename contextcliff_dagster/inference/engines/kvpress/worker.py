@@ -17,12 +17,14 @@ from __future__ import annotations
 import json
 import os
 import queue
+import re
 import resource
 import sys
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -138,19 +140,21 @@ class Worker:
 
     def read(self, ids: list[int], policy: str, request: dict[str, Any]) -> tuple[Read, bool]:
         """The entries of ``ids``; True where they were read before, under whatever policy."""
-        eager, reuse = policy == "h2o", request["reuse"]
-        if reuse and (kept := self.reads.find(ids, eager, self.model.device)):
+        reuse = request["reuse"]
+        if reuse and (kept := self.reads.find(ids, policy, self.model.device)):
             return kept, True
-        served = {policy} if eager or not reuse else SCORED_WHILE_READING.keys() - {"h2o"}
-        scored = SCORED_WHILE_READING.keys() & served
+        # The scores of h2o take time in the square of the length, so only it has them made.
+        served = {policy, "expected_attention"} if reuse else {policy}
+        scored = served.intersection(SCORED_WHILE_READING)
         read = self.reader.read(ids, scored, lambda: request["id"] in self.cancelled)
         read.peak_bytes = self._peak_bytes()
         if reuse:
-            self.reads.keep(ids, eager, read)
+            self.reads.keep(ids, read)
         return read, False
 
     def answer(self, request: dict[str, Any]) -> Iterator[dict[str, Any]]:
         """The pieces of one answer; the last has ``finish_reason``, counts and measurements."""
+        self._begin_peak()
         started = time.perf_counter()
         policy, budget, most = request["policy"], request["budget"], request["most"]
         ids, end = self.encode(request)
@@ -224,9 +228,20 @@ class Worker:
             yield token
             place, feed = place + len(feed), [token]
 
+    def _begin_peak(self) -> None:
+        """Forget what earlier requests took, maybe under another policy."""
+        if self.model.device.type == "cuda":
+            torch.cuda.reset_peak_memory_stats()
+        with suppress(OSError):
+            Path("/proc/self/clear_refs").write_text("5")
+
     def _peak_bytes(self) -> int:
         if self.model.device.type == "cuda":
             return int(torch.cuda.max_memory_allocated())
+        with suppress(OSError):
+            status = Path("/proc/self/status").read_text()
+            if found := re.search(r"^VmHWM:\s+(\d+) kB", status, re.MULTILINE):
+                return int(found[1]) * 1024
         unit = 1 if sys.platform == "darwin" else 1024
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 

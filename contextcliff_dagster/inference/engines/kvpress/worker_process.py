@@ -58,9 +58,10 @@ def kv_versions(model: str) -> dict[str, str]:
     places = [str(path) for path in python.parent.parent.glob("lib/python*/site-packages")]
     installed = {d.name: d.version for d in distributions(path=places)}
     if not python.is_file() or "kvpress" not in installed:
+        place = python if os.environ.get(PYTHON_VARIABLE) else python.parent.parent
         raise EngineError(
             f"Model {model!r} runs on kvpress, in an environment of its own that is not at "
-            f"{python.parent.parent}; `make install-kv` in a checkout of the source makes it, or "
+            f"{place}; `make install-kv` in a checkout of the source makes it, or "
             f"name its Python in {PYTHON_VARIABLE}."
         )
     names = ("torch", "transformers", "kvpress", "gguf")
@@ -68,7 +69,7 @@ def kv_versions(model: str) -> dict[str, str]:
 
 
 class WorkerProcess:
-    """One worker for one model."""
+    """One worker for models of the same settings."""
 
     def __init__(self, model: str, settings: Message) -> None:
         self._model, self._settings = model, settings
@@ -78,6 +79,11 @@ class WorkerProcess:
         self._waiting: dict[int, asyncio.Queue[Message | None]] = {}
         self._numbers = count(1)
         self._ended = False
+
+    def adopt(self, model: str, settings: Message) -> bool:
+        """Name it after another model, if that has the same settings."""
+        self._model = model
+        return dict(settings) == dict(self._settings)
 
     @property
     def pid(self) -> int | None:
@@ -108,7 +114,8 @@ class WorkerProcess:
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=self._log,
-            env={**os.environ, "HF_HUB_OFFLINE": "1"},
+            # Threads that wait for each other at full speed lose half of a core that others use.
+            env={"OMP_WAIT_POLICY": "PASSIVE", **os.environ, "HF_HUB_OFFLINE": "1"},
             limit=_LONGEST_LINE,
             pass_fds=lease_descriptors(),
             start_new_session=True,  # Ctrl-C is this process's to handle

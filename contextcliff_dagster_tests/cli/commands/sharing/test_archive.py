@@ -64,6 +64,23 @@ def _members(file: Path) -> dict[str, bytes]:
         return {n: archive.read(n) for n in archive.namelist() if n != "archive.json"}
 
 
+@pytest.mark.slow(reason="a measurement and a report")
+def test_an_import_names_the_command_that_shows_models_of_one_s_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    models = tmp_path / "models.yaml"
+    models.write_text("models: {mine: {engine: reference, model_id: reference-short}}\n")
+    monkeypatch.setenv("CONTEXTCLIFF_MODELS", str(models))
+    file, here, there = (str(tmp_path / name) for name in ("study.zip", "here", "there"))
+    measure = "profile quick --model mine --samples-per-bin 1 --store"
+    assert call(*measure.split(), here).code == 0
+    assert call("export", "quick", file, "--store", here).code == 0
+    command = call("import", file, "--store", there).out.strip().partition("`contextcliff ")[2]
+    command = command.rstrip("`.")
+    assert command == "report quick --model mine"
+    assert call(*command.split(), "--store", there).code == 0
+
+
 def test_the_same_store_gives_the_same_bytes(measured: Path, tmp_path: Path) -> None:
     files = [tmp_path / "one.zip", tmp_path / "two.zip"]
     for file in files:

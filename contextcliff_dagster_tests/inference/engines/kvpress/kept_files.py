@@ -33,7 +33,7 @@ def worker(model: str = "m") -> KeptReads:
 
 
 def there(*texts: int) -> list[int]:
-    return [n for n in texts if (folder / f"{worker()._key(ids(n), False)}.safetensors").exists()]
+    return [n for n in texts if (folder / f"{worker()._key(ids(n))}.safetensors").exists()]
 
 
 def ids(n: int) -> list[int]:
@@ -42,35 +42,35 @@ def ids(n: int) -> list[int]:
 
 def keep(by: KeptReads, n: int) -> Read:
     made = read(470)
-    by.keep(ids(n), False, made)
+    by.keep(ids(n), made)
     by.write()
     return made
 
 
 found: dict[str, object] = {}
-made, again = keep(worker(), 1), worker().find(ids(1), False, cpu)
+made, again = keep(worker(), 1), worker().find(ids(1), "p", cpu)
 assert again is not None
 ours, theirs = made.tensors(), again.tensors()
 same = ours.keys() == theirs.keys() and all(torch.equal(ours[n], theirs[n]) for n in ours)
 found["same"] = same and made.about() == again.about()
-found["other model"] = worker("other").find(ids(1), False, cpu) is not None
-found["eager"] = worker().find(ids(1), True, cpu) is not None
+found["other model"] = worker("other").find(ids(1), "p", cpu) is not None
+found["without scores"] = worker().find(ids(1), "h2o", cpu) is not None
 
 (file,) = folder.iterdir()
 whole = file.read_bytes()
 file.write_bytes(whole[:-100])
-found["cut"] = worker().find(ids(1), False, cpu) is not None
+found["cut"] = worker().find(ids(1), "p", cpu) is not None
 file.write_bytes(whole[:-100] + bytes([whole[-100] ^ 1]) + whole[-99:])
-found["one bit"] = worker().find(ids(1), False, cpu) is not None
+found["one bit"] = worker().find(ids(1), "p", cpu) is not None
 found["after damage"] = [path.name for path in folder.iterdir()]
 
 earlier, later = worker(), worker()
 for n in (1, 2, 3):
     keep(earlier, n)
-    os.utime(folder / f"{earlier._key(ids(n), False)}.safetensors", (n, n))
+    os.utime(folder / f"{earlier._key(ids(n))}.safetensors", (n, n))
 (folder / ".x.tmp").touch()
 os.utime(folder / ".x.tmp", (1, 1))
-assert later.find(ids(1), False, cpu)
+assert later.find(ids(1), "p", cpu)
 keep(later, 4)
 keep(later, 5)
 found["least recently used goes"] = there(1, 2, 3, 4, 5)

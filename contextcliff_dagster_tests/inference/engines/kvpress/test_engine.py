@@ -8,7 +8,7 @@ import os
 import shutil
 import signal
 from collections.abc import Iterator
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -21,8 +21,6 @@ from contextcliff_dagster.inference.engines.base import Decoding, RejectedError,
 from contextcliff_dagster.inference.engines.cache_figures import CacheShape
 from contextcliff_dagster.inference.engines.kvpress.engine import (
     KvpressEngine,
-    _asked,
-    h2o_longest,
     kvpress_identity,
 )
 from contextcliff_dagster.inference.engines.kvpress.worker_process import (
@@ -40,9 +38,9 @@ from contextcliff_dagster_tests.support.kv_engine import (
     ANEW,
     PLAIN,
     POLICIES,
+    RECIPES,
     answers,
     entry,
-    in_its_environment,
     pressed,
     prompts,
     run,
@@ -54,11 +52,6 @@ needs_kv = [pytest.mark.kv, pytest.mark.timeout(900)]
 T = TypeVar("T")
 
 TOKEN_BYTES = CacheShape(2, 4, 32, 32).token_bytes("f32", "f32")
-RECIPES = [
-    Recipe(template="{document}{question}", system="Be brief."),
-    Recipe("chat_prefill", template="{document}{question}", answer_prefix="9"),
-    Recipe("completion", template="{document}{question}"),
-]
 
 
 @pytest.fixture(scope="module")
@@ -171,7 +164,8 @@ class TestReferenceModel:
             assert first
             with pytest.raises(TransportError, match="worker died"):
                 async for _ in engine.stream(prompts()[2], Decoding(7000)):
-                    os.kill(first, signal.SIGKILL)
+                    with suppress(ProcessLookupError):  # what it had sent may come after its end
+                        os.kill(first, signal.SIGKILL)
             assert texts(await answers(engine, prompts()[:3])) == texts(before)
             assert engine._worker.pid not in (None, first)
 
@@ -213,13 +207,6 @@ class TestReferenceModel:
         assert len({str(f["kv"]) for f in fields}) == 4
         assert all(f"kvpress {kv_versions('m')['kvpress']}" in f["runtime"] for f in fields)
 
-    def test_h2o_names_the_length_that_its_memory_allows(self) -> None:
-        longest = h2o_longest(heads=4)
-        engine = KvpressEngine(entry("h2o", 0.5, window_tokens=longest))
-        assert engine.window_tokens == longest
-        with pytest.raises(EngineError, match=f"up to {longest} tokens"):
-            KvpressEngine(entry("h2o", 0.5, window_tokens=longest + 1))
-
     def test_weights_that_cannot_be_loaded_are_one_sentence(self, tmp_path: Path) -> None:
         (tmp_path / "config.json").write_text('{"max_position_embeddings": 64}')
 
@@ -254,40 +241,6 @@ def test_a_gguf_file_is_read_dequantised() -> None:
         run(started, work)
 
 
-SETTINGS = {
-    "folder": str(weights_path("reference-short")),
-    "gguf_file": None,
-    "threads": 1,
-    "dtype": "float32",
-    "rope_scaling": None,
-    "memory_bytes": 0,
-    "disk_bytes": 0,
-    "reads_folder": None,
-    "reads_of": {},
-}
-
-
-@pytest.mark.kv
-def test_the_question_is_read_at_its_own_positions() -> None:
-    """As with all entries under a mask that hides those which were not kept."""
-    script = Path(__file__).with_name("masked_attention.py")
-    same, elsewhere, token, expected = in_its_environment(script, json.dumps(SETTINGS))
-    assert same < 1e-4 < 1 < elsewhere
-    assert token == expected
-
-
-@pytest.mark.kv
-def test_with_every_entry_kept_all_policies_answer_as_forwards_over_the_whole_prompt() -> None:
-    asked = [_asked(prompt) for recipe in RECIPES for prompt in prompts(recipe, 2)]
-    script = Path(__file__).with_name("plain_forward.py")
-    policies = ["none", *POLICIES]
-    found = in_its_environment(script, *map(json.dumps, (SETTINGS, asked, policies)))
-    assert len(found) == len(asked)
-    for answers_of in found:
-        assert answers_of == dict.fromkeys(["plain", *policies], answers_of["plain"])
-    assert len({answers_of["plain"] for answers_of in found}) > 2
-
-
 def test_without_its_environment_the_command_to_make_it_is_named(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -295,6 +248,7 @@ def test_without_its_environment_the_command_to_make_it_is_named(
     for use in (KvpressEngine, kvpress_identity):
         with pytest.raises(EngineError, match="make install-kv") as caught:
             use(entry("snapkv", 0.2))
+        assert f"not at {tmp_path / 'bin' / 'python'};" in str(caught.value)
         assert "\n" not in str(caught.value)
 
 

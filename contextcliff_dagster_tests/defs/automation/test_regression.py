@@ -17,8 +17,12 @@ from dagster._core.storage.asset_check_execution_record import AssetCheckExecuti
 from contextcliff_dagster.analysis.comparison.regression import Shrink
 from contextcliff_dagster.contracts import EVAL_RECORDS, StudyError
 from contextcliff_dagster.defs.alerts.channels import COMMAND, WEBHOOK, alert
+from contextcliff_dagster.defs.automation.schedules import (
+    campaign_at,
+    report_freshness,
+    study_schedules,
+)
 from contextcliff_dagster.defs.resources import StoreResource, Watch
-from contextcliff_dagster.defs.schedules import campaign_at, report_freshness, study_schedules
 from contextcliff_dagster.defs.studies import study_assets, study_jobs
 from contextcliff_dagster.experiments.common.preparation import load_frozen
 from contextcliff_dagster.experiments.common.study_run import campaign_of, open_ledger
@@ -185,13 +189,14 @@ def test_the_sentence_says_what_changed_of_the_serving_identity(
         then = current_campaign(ledger, study.name)
         served = recorded_identity(ledger, study.name, then, "reference-short")
         assert served is not None
-        other = Identity({**served.fields, "server": {"image": "vllm/vllm-openai:v0.26"}})
-        record_identity(ledger, study.name, "now", "reference-short", other)
+        for campaign, version in (("before", "0.25.0"), ("now", "0.26.0")):
+            other = Identity({**served.fields, "server": "vllm", "server_version": version})
+            record_identity(ledger, study.name, campaign, "reference-short", other)
         judged = replace(
-            shrunk(), baseline=then, shrinks={"reference-short": shrunk().shrinks["m"]}
+            shrunk(), baseline="before", shrinks={"reference-short": shrunk().shrinks["m"]}
         )
         changed = with_changes(judged, study, ledger)
-    line = "server.image: not given -> vllm/vllm-openai:v0.26"
+    line = "server_version: 0.25.0 -> 0.26.0"
     assert changed.changes == {"reference-short": [line]}
     assert f"Its serving identity has changed: {line}." in changed.sentence
     alarm = shrink_alarm(changed)
@@ -207,7 +212,9 @@ def test_a_scheduled_run_that_fails_before_its_first_call_leaves_no_campaign(
     job = study_jobs(study)[0]
     (schedule,) = study_schedules(study, [job])
     resources = {"store": StoreResource(root=str(store.root)), "watch": Watch()}
-    context = dg.build_schedule_context(instance=instance, scheduled_execution_time=TICK)
+    context = dg.build_schedule_context(
+        instance=instance, scheduled_execution_time=TICK, resources=resources
+    )
     (request,) = schedule.evaluate_tick(context).run_requests
     broken = study.changed(
         corpus={"kind": "jsonl", "path": "/nowhere.jsonl"}, tokenizer="reference"

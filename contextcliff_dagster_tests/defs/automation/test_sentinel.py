@@ -11,9 +11,9 @@ import pytest
 
 from contextcliff_dagster.contracts import StudyError
 from contextcliff_dagster.defs.alerts.channels import COMMAND
+from contextcliff_dagster.defs.automation.sentinel import sentinel_job, sentinel_schedules
 from contextcliff_dagster.defs.resources import StoreResource, Watch
 from contextcliff_dagster.defs.run import profile_study
-from contextcliff_dagster.defs.sentinel import sentinel_job, sentinel_schedules
 from contextcliff_dagster.experiments.common.study_run import open_ledger
 from contextcliff_dagster.experiments.length_profile.regression import pin_baseline
 from contextcliff_dagster.experiments.length_profile.sentinel import run_sentinel

@@ -9,13 +9,13 @@ import dagster as dg
 
 from contextcliff_dagster.defs.alerts.channels import alert
 from contextcliff_dagster.defs.alerts.failed_runs import ALERTED_TAG
-from contextcliff_dagster.defs.asset_specs import RETRY_CRASHES, asset_key, group, run_tags
+from contextcliff_dagster.defs.asset_specs import RETRY_FAILED, asset_key, group, run_tags
 from contextcliff_dagster.defs.assets.refusals import refusing
+from contextcliff_dagster.defs.automation.schedules import campaign_at
 from contextcliff_dagster.defs.executors.device_tags import device_tags
 from contextcliff_dagster.defs.resources import StoreResource, Watch
 from contextcliff_dagster.defs.run_tags import complete_run_tags
-from contextcliff_dagster.defs.schedules import campaign_at
-from contextcliff_dagster.defs.ui.progress_log import Narrator
+from contextcliff_dagster.defs.ui.progress_log import StepProgress
 from contextcliff_dagster.experiments.length_profile.experiment import shrink_alarm
 from contextcliff_dagster.experiments.length_profile.sentinel import run_sentinel
 from contextcliff_dagster.inference.execution.run_control import RunControl, deadline_after
@@ -49,10 +49,8 @@ def sentinel_job(study: Study) -> dg.JobDefinition:
         watch: dg.ResourceParam[Watch],
     ) -> None:
         where = store.open()
-        narrators = {
-            model: Narrator(model, context.log.info, lambda _: None, watch.on_progress)
-            for model in study.models
-        }
+        progress = StepProgress(lambda text, _: context.log.info(text), watch.on_progress)
+        listeners = {model: progress.of(model) for model in study.models}
         outcome = run_sentinel(
             study,
             where,
@@ -63,7 +61,7 @@ def sentinel_job(study: Study) -> dg.JobDefinition:
             ),
             per_bin=config.examples,
             campaign=config.campaign,
-            on_progress=lambda model, progress: narrators[model](progress),
+            on_progress=lambda model, progress: listeners[model](progress),
         )
         complete_run_tags(context, study, outcome.campaign)
         alarm = shrink_alarm(outcome)
@@ -88,7 +86,7 @@ def sentinel_job(study: Study) -> dg.JobDefinition:
             f"A few examples at the caps of `{study.name}`, asked again and compared with the "
             "pinned baseline; fails where answers are lost, or too few came to judge."
         ),
-        tags={"contextcliff/study": study.name, **RETRY_CRASHES},
+        tags={"contextcliff/study": study.name, **RETRY_FAILED},
     )
     def job() -> None:
         sentinel()

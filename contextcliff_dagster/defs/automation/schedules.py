@@ -1,25 +1,21 @@
 """A new campaign of a study at every tick, and how old its report may grow."""
 
-from __future__ import annotations
+# No `from __future__ import annotations` here: Dagster reads resources off the annotations of a
+# schedule and does not resolve strings.
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import islice, pairwise
-from typing import Any
 
 import dagster as dg
 
-from contextcliff_dagster.defs.asset_specs import Config, job_name, run_config, run_tags
+from contextcliff_dagster.defs.asset_specs import job_name
+from contextcliff_dagster.defs.campaign_runs.requests import Measurement
 from contextcliff_dagster.defs.dagster_internals import cron_string_iterator
-from contextcliff_dagster.defs.partitions import range_tags
+from contextcliff_dagster.defs.resources import StoreResource
 from contextcliff_dagster.experiments.common.experiment import Experiment
 from contextcliff_dagster.experiments.common.study_run import TICK_NAME
-from contextcliff_dagster.experiments.lookup import (
-    judged_assets,
-    measuring_assets,
-    ops_of,
-    partitioned,
-)
+from contextcliff_dagster.experiments.lookup import partitioned
 from contextcliff_dagster.studies import Study
 
 _TICKS = 60
@@ -31,7 +27,7 @@ def campaign_at(tick: datetime) -> str:
 
 
 def study_schedules(
-    study: Study, jobs: Sequence[dg.UnresolvedAssetJobDefinition]
+    study: Study, jobs: Sequence["dg.UnresolvedAssetJobDefinition"]
 ) -> list[dg.ScheduleDefinition]:
     """The study's schedules, one per job that measures all of an experiment, if it has any.
 
@@ -52,26 +48,17 @@ def study_schedules(
             execution_timezone=plan.timezone,
             description=f"Measures `{study.name}` in a new campaign: {plan.cron} {plan.timezone}.",
         )
-        def measure(context: dg.ScheduleEvaluationContext) -> dg.RunRequest:
-            # Begun by the run's first call: a run that fails before leaves no empty campaign.
+        def measure(
+            context: dg.ScheduleEvaluationContext, store: StoreResource
+        ) -> list[dg.RunRequest]:
+            # Begun by the first call: runs that fail before leave no empty campaign.
             campaign = campaign_at(context.scheduled_execution_time)
-            return dg.RunRequest(
-                run_key=campaign,
-                run_config=dated_config(study, experiment, campaign),
-                tags=range_tags(study, experiment) | run_tags(study, campaign, "schedule"),
-            )
+            measurement = Measurement(study, experiment, campaign, "schedule")
+            return measurement.requests(measurement.everything(store.open(), campaign))
 
         return measure
 
     return [schedule(experiment) for experiment in partitioned(study)]
-
-
-def dated_config(
-    study: Study, experiment: Experiment, campaign: str, more: Config | None = None
-) -> dict[str, Any]:
-    """Run config that makes every asset of the experiment's job work on ``campaign``."""
-    assets = [*measuring_assets(study, experiment), *judged_assets(experiment), "report"]
-    return run_config(study, campaign, ops_of(experiment, assets), more or {})
 
 
 def report_freshness(study: Study) -> dg.FreshnessPolicy | None:

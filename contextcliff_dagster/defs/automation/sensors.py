@@ -8,11 +8,10 @@ from typing import Any, cast
 
 import dagster as dg
 
-from contextcliff_dagster.defs.asset_specs import asset_key, group, run_tags
+from contextcliff_dagster.defs.asset_specs import asset_key, group
+from contextcliff_dagster.defs.campaign_runs.requests import Asked, Measurement
 from contextcliff_dagster.defs.dagster_internals import NOT_FINISHED_STATUSES
-from contextcliff_dagster.defs.partitions import partition_key, range_tags
 from contextcliff_dagster.defs.resources import StoreResource
-from contextcliff_dagster.defs.schedules import dated_config
 from contextcliff_dagster.experiments.common.study_run import campaign_of, open_ledger
 from contextcliff_dagster.experiments.length_profile.experiment import LENGTH_PROFILE
 from contextcliff_dagster.store import slug
@@ -47,34 +46,22 @@ def study_sensors(
         with open_ledger(store.open()) as ledger:
             campaign = campaign_of(ledger, study)
         known = made.metadata if made else {}
+        measurement = Measurement(study, LENGTH_PROFILE, campaign, "sensor")
         if NEXT_ROUND not in known or known["campaign"].value != campaign:
             pilot = {"samples_per_bin": plan.pilot, "why": "Pilot."}
-            return _request(study, campaign, "pilot", pilot, range_tags(study, LENGTH_PROFILE))
+            parts = measurement.everything(store.open(), f"{campaign}/pilot", pilot)
+            return measurement.requests(parts)
         rounds = cast("Mapping[str, Mapping[str, Any]]", known[NEXT_ROUND].value)
-        requests = []
+        asked = {}
         for model in study.models:
-            if model not in rounds or not rounds[model]["samples"]:
-                continue
-            of = rounds[model]
-            bins = sorted(of["samples"])
-            keys = [partition_key(LENGTH_PROFILE, model, bin) for bin in (bins[0], bins[-1])]
-            asked = {"samples": dict(of["samples"]), "why": of["why"]}
-            tags = {**range_tags(study, LENGTH_PROFILE, keys), "contextcliff/round": of["why"]}
-            one, key = study.with_models([model]), f"{slug(model)}/{of['asked']}"
-            requests.append(_request(one, campaign, key, asked, tags))
-        if requests:
-            return requests
+            if model in rounds and rounds[model]["samples"]:
+                of = rounds[model]
+                config = {"samples": dict(of["samples"]), "why": of["why"]}
+                tags = {"contextcliff/round": of["why"]}
+                part = Asked([model], sorted(of["samples"]), config, tags)
+                asked[f"{campaign}/{slug(model)}/{of['asked']}"] = part
+        if asked:
+            return measurement.requests(asked)
         return dg.SkipReason(" ".join(f"{m}: {of['why']}" for m, of in rounds.items()))
 
     return [target]
-
-
-def _request(
-    study: Study, campaign: str, key: str, asked: Mapping[str, Any], tags: Mapping[str, str]
-) -> dg.RunRequest:
-    """The run that measures what is ``asked``; the same state of knowledge asks only once."""
-    return dg.RunRequest(
-        run_key=f"{campaign}/{key}",
-        run_config=dated_config(study, LENGTH_PROFILE, campaign, {"predictions": asked}),
-        tags={**tags, **run_tags(study, campaign, "sensor")},
-    )

@@ -1,0 +1,71 @@
+"""The safe cap of a KV policy against what the whole cache scores on short documents.
+
+A cap is about a drop from a baseline. A policy that scores low on the shortest documents already
+has a low baseline of its own, from which little can drop: its own cap may be long, and yet no
+length is safe for those who had the whole cache before.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from contextcliff_dagster.analysis.cliff.cap import DEPTH, chance_allowed
+from contextcliff_dagster.analysis.curves.falling_curve import fit_falling_curve
+from contextcliff_dagster.analysis.curves.other_baseline import LossAgainst
+from contextcliff_dagster.analysis.records.samples import Documents
+from contextcliff_dagster.contracts.results.kv import KvCap
+
+if TYPE_CHECKING:
+    from contextcliff_dagster.analysis.comparison.pairing import Pairs, Side
+    from contextcliff_dagster.analysis.curves.falling_curve import FallingCurve
+    from contextcliff_dagster.analysis.records.settings import AnalysisSettings
+
+
+def kv_cap(pairs: Pairs, own_cap: int | None, settings: AnalysisSettings) -> KvCap:
+    """Return B's cap against A's baseline.
+
+    It is never longer than B's own, so that all that bars or shortens that one (too few examples,
+    a floor, a dip, missing answers, several looks) does so here.
+
+    Args:
+        pairs: paired documents of A and B.
+        own_cap: of B, against its own baseline, tokens.
+    """
+    whole, pressed = (_curve(side, settings) for side in (pairs.a, pairs.b))
+    baseline = _baseline(whole)
+    if not pressed.beyond_baseline:
+        return KvCap(None, baseline, None, None, None)
+    loss = LossAgainst(pressed, whole)
+    chance = chance_allowed(settings.confidence, float(pressed.cells.n.sum()))
+    safe = loss.longest_safe(DEPTH * settings.tolerance, chance)
+    end = int(pressed.cells.high[pressed.cells.baseline_cells - 1])
+    tokens = min(safe, own_cap) if own_cap is not None and safe > end else None
+    return KvCap(tokens, baseline, *loss.lost_at(settings.tolerance, settings.confidence))
+
+
+def own_loss(side: Side, settings: AnalysisSettings) -> tuple[int | None, int | None, int | None]:
+    """Return the length (tokens) at which the tolerance of the own baseline is lost, and its
+    interval; None: not within the measured lengths.
+    """
+    curve = _curve(side, settings)
+    if not curve.beyond_baseline:
+        return None, None, None
+    at = curve.lost_at(settings.tolerance, settings.confidence)
+    value, low, high = (
+        round(end) if np.isfinite(end) else None for end in (at.value, at.low, at.high)
+    )
+    return value, low, high
+
+
+def _curve(side: Side, settings: AnalysisSettings) -> FallingCurve:
+    binary = bool(np.isin(side.s / side.n, (0.0, 1.0)).all())
+    documents = Documents(side.length_tokens, side.n, side.s, binary)
+    return fit_falling_curve(documents, settings.baseline_share)
+
+
+def _baseline(curve: FallingCurve) -> float:
+    cells = curve.cells
+    region = slice(cells.baseline_cells)
+    return float(cells.s[region].sum() / cells.n[region].sum())

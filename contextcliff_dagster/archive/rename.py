@@ -1,0 +1,205 @@
+"""A study under another name: its rows in the ledger, its folder, the results in it, its files.
+
+Each step is whole or not done, and doing it again changes nothing. A note in the store says from
+the first step to the last that a renaming goes on: until it has ended no run uses either name
+(`studies.study_lock`), so that nothing is measured under the wrong one.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from contextlib import ExitStack, suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from contextcliff_dagster.contracts import ContextCliffError, StoreError, StudyError, Table
+from contextcliff_dagster.inference.ledger.ledger import Ledger
+from contextcliff_dagster.inference.ledger.rename import ledger_rows, rename_in_ledger
+from contextcliff_dagster.store import Store, write_json
+from contextcliff_dagster.studies import rename_file as files
+from contextcliff_dagster.studies.files import kept_in, require_study_name
+from contextcliff_dagster.studies.study_lock import (
+    begun_renaming,
+    renaming_note,
+    study_alone,
+)
+
+_RESULTS = (
+    "profiles/*/*/*.json", "results/*/*.json", "baseline.json", "calibration.json", "retired.json",
+)  # fmt: skip
+"""JSON files of a study that name it. Reports are not among them: `report` writes them again."""
+
+
+@dataclass(frozen=True, slots=True)
+class RenamePlan:
+    """What a renaming changes. ``resumed``: an earlier one was interrupted, and is finished."""
+
+    old: str
+    new: str
+    files: tuple[str, ...]
+    folder: bool
+    campaigns: int
+    calls: int
+    resumed: bool
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields, JSON-ready."""
+        return asdict(self)
+
+
+def plan_rename(store: Store, old: str, new: str) -> RenamePlan:
+    """What `rename_study` would change; changes nothing.
+
+    Raises:
+        StudyError: there is no study ``old``, ``new`` is taken or no name, or a file of the study
+            cannot be changed.
+        StoreError: another renaming was begun, or the ledger cannot be read.
+    """
+    for name in (old, new):
+        require_study_name(name)
+    begun = begun_renaming(store)
+    if begun is not None and begun != (old, new):
+        raise StoreError(
+            f"Study {begun.old!r} is being renamed to {begun.new!r}; run `{begun.command}` first."
+        )
+    if old == new:
+        raise StudyError(f"Study {old!r} has this name; give another one.")
+    if begun is None:
+        _refuse_taken(store, new)
+    defined = files.study_files(store, old) if begun is None else _files_left(store, old)
+    for path in defined:
+        files.renamed_text(path, old, new)
+    rows = _rows(store, old)
+    plan = RenamePlan(
+        old, new, tuple(map(str, defined)), store.study_dir(old).is_dir(),
+        rows.get("campaigns", 0), rows.get("calls", 0), begun is not None,
+    )  # fmt: skip
+    if not (plan.files or plan.folder or rows or plan.resumed):
+        raise StudyError(
+            f"There is no study {old!r}, neither a file nor results; `contextcliff studies` and "
+            "`contextcliff campaign list` name those there are."
+        )
+    return plan
+
+
+def rename_study(store: Store, old: str, new: str, *, tables: Iterable[Table]) -> RenamePlan:
+    """Rename study ``old``; called again after a crash, it finishes what was begun.
+
+    Nothing is measured again afterwards: no key of a call holds the study's name. The sample keeps
+    the name under which it was drawn, and its hash.
+
+    Args:
+        tables: those that the experiments fill.
+
+    Raises:
+        StudyError, StoreError: as `plan_rename`; or a run of the study is going on, or something
+            cannot be written.
+    """
+    for name in (old, new):
+        require_study_name(name)
+    with ExitStack() as held:
+        held.enter_context(study_alone(store, old))
+        plan = plan_rename(store, old, new)
+        if plan.resumed:  # the folder may have its new name already
+            held.enter_context(study_alone(store, new))
+        note = renaming_note(store)
+        if not plan.resumed:
+            write_json(note, {"old": old, "new": new})
+        try:
+            _rename_rows(store, old, new)
+        except ContextCliffError:
+            if not plan.resumed and _rows(store, old):  # refused: the study goes on as it was
+                note.unlink(missing_ok=True)
+            raise
+        try:
+            if store.study_dir(old).exists():
+                store.study_dir(old).rename(store.study_dir(new))
+            _name_results(store.study_dir(new), old, new, tables)
+            for path in _files_left(store, old):
+                kept = path == kept_in(store.root) / f"{old}.yaml"
+                files.rename_kept(store, old, new) if kept else files.rename_file(path, old, new)
+            note.unlink(missing_ok=True)
+        except OSError as error:
+            raise StoreError(
+                f"Cannot change {error.filename or old} ({error.strerror or error}); correct "
+                f"that and run `contextcliff studies rename {old} {new}` again."
+            ) from error
+    return plan
+
+
+def _rows(store: Store, study: str) -> dict[str, int]:
+    if not store.has_ledger:
+        return {}
+    with Ledger.open(store.ledger) as ledger:
+        return ledger_rows(ledger, study)
+
+
+def _rename_rows(store: Store, old: str, new: str) -> None:
+    if store.has_ledger:
+        with Ledger.open(store.ledger) as ledger:
+            rename_in_ledger(ledger, old, new)
+
+
+def _refuse_taken(store: Store, name: str) -> None:
+    path: object = files.is_taken(store, name)
+    if path is None and store.study_dir(name).exists():
+        path = store.study_dir(name)
+    if path is None and _rows(store, name):
+        path = store.ledger
+    if path is not None:
+        raise StudyError(f"There is a study {name!r} already ({path}); choose another name.")
+
+
+def _files_left(store: Store, old: str) -> list[Path]:
+    """The files that a renaming has not come to yet."""
+    with suppress(StudyError):
+        return files.study_files(store, old)
+    return []
+
+
+def _name_results(folder: Path, old: str, new: str, tables: Iterable[Table]) -> None:
+    """Let the results in ``folder`` name their study; they could be made again from the ledger."""
+    for table in {table.name for table in tables}:
+        for file in sorted(folder.glob(f"{table}/campaign=*/model=*/bin=*/*.parquet")):
+            _name_in_table(file, new)
+    for pattern in _RESULTS:
+        for file in sorted(folder.glob(pattern)):
+            with suppress(ValueError):  # a damaged one stays what it is
+                value = json.loads(file.read_bytes())
+                if (named := _named(value, old, new)) != value:
+                    write_json(file, named)
+
+
+def _name_in_table(file: Path, new: str) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from contextcliff_dagster.private_files import atomic_path
+
+    with suppress(pa.ArrowInvalid):  # a damaged one stays what it is
+        with pq.ParquetFile(file) as opened:
+            names = opened.schema_arrow.names
+            if "study" not in names or set(opened.read(["study"])["study"].to_pylist()) == {new}:
+                return
+            data = opened.read()
+        index = names.index("study")
+        column = pa.array([new] * data.num_rows, data.schema.field(index).type)
+        with atomic_path(file) as temporary:
+            pq.write_table(
+                data.set_column(index, data.schema.field(index), column),
+                temporary,
+                compression="zstd",
+            )
+
+
+def _named(value: Any, old: str, new: str) -> Any:
+    if isinstance(value, list):
+        return [_named(one, old, new) for one in value]
+    if isinstance(value, dict):
+        return {
+            key: new if key == "study" and one == old else _named(one, old, new)
+            for key, one in value.items()
+        }
+    return value

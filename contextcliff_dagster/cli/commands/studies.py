@@ -1,0 +1,146 @@
+"""The studies that there are: listed, retired, renamed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from contextcliff_dagster.cli.display.output import print_either, print_json, print_table
+from contextcliff_dagster.cli.errors import say
+from contextcliff_dagster.cli.options import common_options
+from contextcliff_dagster.contracts import StoreError
+from contextcliff_dagster.reporting.wording.number_format import count
+from contextcliff_dagster.store import Store
+
+if TYPE_CHECKING:
+    from contextcliff_dagster.archive.rename import RenamePlan
+
+_MOST_NAMED = 4
+"""Models of a study in its line."""
+
+
+@click.group(invoke_without_command=True)
+@common_options
+@click.pass_context
+def studies(ctx: click.Context, as_json: bool) -> None:
+    """List the studies that can be profiled, retire or rename one."""
+    if ctx.invoked_subcommand is None:
+        _list_studies(as_json)
+
+
+def _list_studies(as_json: bool) -> None:
+    from contextcliff_dagster.studies import read_studies
+    from contextcliff_dagster.studies.retired import retired_studies
+
+    known, broken = read_studies()
+    retired = retired_studies(Store.default())
+    known = {name: study for name, study in known.items() if name not in retired}
+    for one in broken:
+        say(f"Warning: study {one.name!r} cannot be loaded. {one.error}")
+    if as_json:
+        print_json([study.model_dump(mode="json", exclude_none=True) for study in known.values()])
+        return
+    rows = []
+    for name, study in known.items():
+        sizes = f"{study.bins.count} x {study.sampling.samples_per_bin}"
+        corpus, models = study.corpus.kind, ", ".join(study.models[:_MOST_NAMED])
+        if len(study.models) > _MOST_NAMED:
+            models += f" and {len(study.models) - _MOST_NAMED} more"
+        if not study.has_corpus:
+            made = ", ".join(study.sections)
+            rows.append((name, "made here", made, "-", models, study.description))
+            continue
+        options = study.corpus.options
+        several = ", ".join(options.get("tasks") or options.get("kinds") or ())
+        rows.append(
+            (name, corpus, study.task or several or "any", sizes, models, study.description)
+        )
+    print_table(("STUDY", "CORPUS", "TASK", "BINS x SAMPLES", "MODELS", "DESCRIPTION"), rows)
+    if retired:
+        click.echo(f"\nRetired: {', '.join(retired)} (`contextcliff studies retire --undo STUDY`).")
+
+
+@studies.command("retire", short_help="Show a study no longer; its results stay.")
+@click.argument("study")
+@click.option("--undo", is_flag=True, help="Show it again.")
+@common_options
+def studies_retire(study: str, undo: bool, as_json: bool) -> None:
+    """Leave STUDY, also one whose file is gone, out of this list, the Dagster UI and the database.
+
+    Its calls, results and file stay where they are, and `--undo` shows it again.
+    """
+    from contextcliff_dagster.studies.retired import bring_back, retire
+
+    (bring_back if undo else retire)(Store.default(), study)
+    text = f"Study {study} is {'shown again' if undo else 'retired'}."
+    print_either({"study": study, "retired": not undo}, text, as_json=as_json)
+
+
+@studies.command("rename", short_help="Give a study another name; nothing is measured again.")
+@click.argument("old")
+@click.argument("new")
+@click.option("--dry-run", is_flag=True, help="Say what would change; change nothing.")
+@common_options
+def studies_rename(old: str, new: str, dry_run: bool, as_json: bool) -> None:
+    """Rename study OLD to NEW: its file, its folder in the store, its rows in the call ledger.
+
+    Its answers stay, so NEW is not asked again. Interrupted, the same command finishes it.
+    """
+    from contextcliff_dagster.archive.rename import plan_rename, rename_study
+    from contextcliff_dagster.experiments.lookup import experiment_tables
+
+    store = Store.default()
+    plan = plan_rename(store, old, new)
+    _refuse_during_runs(store, old)
+    if dry_run:
+        text = f"Nothing is changed. This would be: {_changes(plan)}"
+    else:
+        plan = rename_study(store, old, new, tables=experiment_tables())
+        text = f"Study {old} is now {new}: {_changes(plan)}\n{_afterwards(plan)}"
+    print_either({**plan.to_dict(), "dry_run": dry_run}, text, as_json=as_json)
+
+
+def _refuse_during_runs(store: Store, study: str) -> None:
+    """Runs of this command hold a lock themselves; those that Dagster launched may be in between.
+
+    Raises:
+        StoreError: one of them is not over.
+    """
+    from contextcliff_dagster.cli.dagster_home import COMMAND_LINE, dagster_home, open_instance
+
+    if not dagster_home(store).is_dir():
+        return
+    import dagster as dg
+
+    from contextcliff_dagster.defs.dagster_internals import NOT_FINISHED_STATUSES
+
+    of_study = dg.RunsFilter(
+        tags={"contextcliff/study": study}, statuses=list(NOT_FINISHED_STATUSES)
+    )
+    with open_instance(store) as instance:
+        for run in instance.get_runs(of_study):
+            if run.tags.get("contextcliff/cause") != COMMAND_LINE:
+                raise StoreError(
+                    f"Run {run.run_id[:8]} of study {study!r} is not over in Dagster; wait for it, "
+                    "or end it there (Runs), then rename the study."
+                )
+
+
+def _changes(plan: RenamePlan) -> str:
+    parts = [
+        *([", ".join(plan.files)] if plan.files else []),
+        *(["its folder in the store"] if plan.folder else []),
+        f"{count(plan.campaigns, 'campaign')} with {count(plan.calls, 'call')} in the ledger",
+    ]
+    begun = " (begun before, finished now)" if plan.resumed else ""
+    return f"{', '.join(parts)}{begun}."
+
+
+def _afterwards(plan: RenamePlan) -> str:
+    return (
+        f"No call is made again: `contextcliff report {plan.new}` writes its report under the new "
+        f"name. Dagster keeps the history of {plan.old}/... under those keys; once the code "
+        f"location is reloaded the assets of {plan.new}/... begin without one, their schedules and "
+        "sensors switched off, and `database` wants to be materialized."
+    )

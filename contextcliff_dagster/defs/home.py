@@ -1,0 +1,52 @@
+"""Which folder keeps Dagster's own records of a store's runs; the mark of a shell's."""
+
+from __future__ import annotations
+
+import logging
+import os
+from pathlib import Path
+
+from contextcliff_dagster.contracts import StoreError
+from contextcliff_dagster.store import Store, checkout_root
+
+COMMAND_LINE = "command line"
+"""What started a run, as its tag ``contextcliff/cause`` says."""
+
+_WARNED = "CONTEXTCLIFF_HOME_WARNED"
+"""Inherited by the processes that this one starts."""
+
+
+def dagster_home(store: Store) -> Path:
+    """``DAGSTER_HOME`` where set; the checkout's for the checkout's own store; else the store's.
+
+    Raises:
+        StoreError: Dagster would misread the path.
+    """
+    if own := os.environ.get("DAGSTER_HOME"):
+        home = Path(own).expanduser().absolute()
+        if {"?", "%"} & set(str(home)):
+            raise StoreError(
+                f"DAGSTER_HOME is {home}, but Dagster cannot keep its runs in a folder with '?' or "
+                "'%' in its path; name another one."
+            )
+        return home
+    checkout = checkout_root()
+    if checkout is not None and store.root.resolve() == (checkout / "data" / "store").resolve():
+        return checkout / "dagster_home"
+    return store.database_dir / "dagster_home"
+
+
+def warn_without_home(store: Store) -> None:
+    """Log a sentence where ``DAGSTER_HOME`` is not set: Dagster then keeps runs until they end.
+
+    Once: `dg launch` loads the code location four times, in processes of their own.
+    """
+    if not os.environ.get("DAGSTER_HOME") and _WARNED not in os.environ:
+        os.environ[_WARNED] = "1"
+        logging.getLogger("dagster.contextcliff").warning(
+            "DAGSTER_HOME is not set, so Dagster forgets these runs when this process ends (what "
+            "is measured stays in %s). To keep them where `contextcliff ui` shows them: export "
+            "DAGSTER_HOME=%s",
+            store.root,
+            dagster_home(store),
+        )

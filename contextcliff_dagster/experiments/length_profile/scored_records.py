@@ -1,0 +1,174 @@
+"""From predictions to records: each partition is scored when something of it has changed."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from contextcliff_dagster.contracts import EVAL_RECORDS, PREDICTIONS, StoreError, conform
+from contextcliff_dagster.experiments.common.code_version import experiment_version
+from contextcliff_dagster.experiments.common.measurement import EVERYTHING, write_predictions
+from contextcliff_dagster.experiments.common.record_tables import RecordsAtOnce, table_files
+from contextcliff_dagster.experiments.common.records import scoring_rules
+from contextcliff_dagster.experiments.length_profile.profile_files import models_outdated
+from contextcliff_dagster.scoring import SCORER_VERSION
+from contextcliff_dagster.scoring.scorers import AUTO, BUILT_IN
+from contextcliff_dagster.store import read_table, write_table
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from contextcliff_dagster.contracts import Example
+    from contextcliff_dagster.experiments.common.experiment import Experiment
+    from contextcliff_dagster.experiments.common.study_run import StudyRun
+
+Place = tuple[Any, ...]
+_PLACE = ("bin", "example_id", "length_tokens", "recipe_hash")
+
+
+def score_campaign(run: StudyRun, experiment: Experiment) -> pa.Table:
+    """Score every prediction of the campaign that belongs to the sample; the records written.
+
+    However many examples a bin the study asks for: a smaller run shrinks no results.
+    Predictions of an earlier manifest or another recipe are replaced by what the ledger has for
+    this one. Where that is nothing they are left out, and their records removed. Records whose
+    predictions, sample, request and rules are those that they were made from stay as they are.
+
+    Raises:
+        StoreError: a table is damaged or cannot be written; nothing of this sample is predicted
+            yet (then nothing is removed).
+        StudyError: the study's scorer is unknown.
+    """
+    import pyarrow as pa
+
+    study, store, campaign = run.study, run.store, run.campaign
+    at_once = RecordsAtOnce(store, EVAL_RECORDS, study.name, campaign)
+    scoring = _Scoring(run, experiment, at_once)
+    kept = {
+        path: records
+        for path in _predictions_of(run)
+        if (records := scoring.kept(path)) is not None
+    }
+    if _renew_predictions(run, experiment, scoring, kept):
+        kept = {}
+    scored: list[pa.Table] = []
+    emptied: list[Path] = []
+    for path in _predictions_of(run):
+        records = kept[path] if path in kept else scoring.scored(path)
+        if records is None:
+            emptied.append(_records_of(path))
+        elif records.num_rows:
+            scored.append(records)
+    if not scored:
+        raise StoreError(
+            f"Study {study.name!r} has no predictions in campaign {campaign} yet"
+            f"{' for its current sample and request' if emptied else ''}; "
+            f"run `contextcliff profile {study.name}`."
+        )
+    # Only what has no predictions is stale: another run may be scoring its own bins meanwhile.
+    for records_file in table_files(store, EVAL_RECORDS, study.name, campaign):
+        if records_file in emptied or not _sibling(records_file, PREDICTIONS.name).exists():
+            records_file.unlink(missing_ok=True)
+    at_once.keep(table_files(store, EVAL_RECORDS, study.name, campaign))
+    return pa.concat_tables(scored)
+
+
+class _Scoring:
+    """How the predictions of one campaign are judged."""
+
+    def __init__(self, run: StudyRun, experiment: Experiment, at_once: RecordsAtOnce) -> None:
+        self._at_once = at_once
+        manifest, recipe = run.manifest, run.study.recipe()
+        planned = [s for bin in run.study.bin_keys for s in manifest.planned(bin, EVERYTHING)]
+        self._examples: Mapping[str, Example] = {s.example.example_id: s.example for s in planned}
+        self._documents = manifest.document_text
+        self._rules = scoring_rules(run.study, recipe)
+        # The length, too: another tokenizer counts the same document otherwise.
+        self._places = {
+            (s.bin, s.example.example_id, s.length_tokens, recipe.hash) for s in planned
+        }
+        version = experiment_version(run.study, experiment, "records")
+        self._made_by = [manifest.sha256, recipe.hash, SCORER_VERSION, version]
+        # The code of any other scorer may change, and no version says so.
+        self._may_keep = self._rules.scorer in (AUTO, *BUILT_IN)
+
+    def belongs(self, row: Mapping[str, Any]) -> bool:
+        """Whether a prediction is one of the sample, by the study's request."""
+        return tuple(row[name] for name in _PLACE) in self._places
+
+    def kept(self, path: Path) -> pa.Table | None:
+        """Return the records of predictions in ``path`` if they were made from just these."""
+        target = _records_of(path)
+        if not self._may_keep or self._at_once.made_from(target) != self._source(path):
+            return None
+        return self._at_once.read(target)
+
+    def scored(self, path: Path) -> pa.Table | None:
+        """Write the records of predictions in ``path`` and return them; None where none belongs.
+
+        Of pruned outputs, what was judged while they were there, and nothing is written.
+        """
+        from contextcliff_dagster.scoring.evaluate import score_rows
+
+        source, target = self._source(path), _records_of(path)
+        predicted = read_table(path, PREDICTIONS).to_pylist()
+        rows = [row for row in predicted if self.belongs(row)]
+        # Judged now, an answer that was pruned would pass for none: an empty one is an empty text.
+        if any(row["raw_output"] is None and row["no_answer"] is None for row in rows):
+            judged = read_table(target, EVAL_RECORDS).to_pylist() if target.exists() else []
+            return conform([row for row in judged if self.belongs(row)], EVAL_RECORDS)
+        if not rows:
+            return None
+        records = conform(
+            score_rows(rows, self._examples, self._documents, self._rules), EVAL_RECORDS
+        )
+        # Others in the file are replaced as soon as the ledger has more: it is looked at again.
+        whole = len(rows) == len(predicted)
+        write_table(target, records, EVAL_RECORDS, made_from=source if whole else None)
+        return records
+
+    def _source(self, path: Path) -> str:
+        digest = hashlib.blake2b(path.read_bytes(), digest_size=16)
+        digest.update("\0".join(self._made_by).encode())
+        return digest.hexdigest()
+
+
+def _renew_predictions(
+    run: StudyRun, experiment: Experiment, scoring: _Scoring, kept: Mapping[Path, pa.Table]
+) -> bool:
+    """Write again, without a call, what was predicted or profiled for another sample or request.
+
+    Of models that are not of the run, too: the ledger may have more or other answers of theirs to
+    this sample. ``kept``: records whose predictions all belong. Returns whether any was written.
+    """
+    changed = models_outdated(run)
+    measured = {
+        model for records in kept.values() for model in records["model"].unique().to_pylist()
+    }
+    for path in _predictions_of(run):
+        if path in kept:
+            continue
+        for row in read_table(path, PREDICTIONS, ["model", *_PLACE]).to_pylist():
+            measured.add(row["model"])
+            if not scoring.belongs(row):
+                changed.add(row["model"])
+    for model in changed & measured:
+        for bin in run.study.bin_keys:
+            write_predictions(run, experiment, model, bin)
+    return bool(changed & measured)
+
+
+def _predictions_of(run: StudyRun) -> Sequence[Path]:
+    return table_files(run.store, PREDICTIONS, run.study.name, run.campaign)
+
+
+def _records_of(predictions: Path) -> Path:
+    return _sibling(predictions, EVAL_RECORDS.name)
+
+
+def _sibling(file: Path, table: str) -> Path:
+    """The same partition's file of another table (layout: ``Store``)."""
+    *_, campaign, model, bin, _ = file.parts
+    return file.parents[4] / table / campaign / model / bin / f"{table}.parquet"

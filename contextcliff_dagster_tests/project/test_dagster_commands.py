@@ -1,0 +1,76 @@
+"""Commands of Dagster that the documentation prints: `make install` brings them, and they work."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+import tomllib
+from importlib.metadata import entry_points
+from pathlib import Path
+
+import pytest
+
+from contextcliff_dagster_tests.support.measured_stores import copy_of_quick
+from contextcliff_dagster_tests.support.paths import CHECKOUT, DOCS
+
+PAGES = [CHECKOUT / "README.md", *sorted(DOCS.glob("*.md"))]
+BINARIES = Path(sys.executable).parent
+RANGE = "reference-short|b01...reference-short|b02"
+
+
+def commands(program: str) -> list[tuple[Path, list[str]]]:
+    """Each command of ``program`` between backquotes or in a block, as words, with its page."""
+    found = []
+    for page in PAGES:
+        text = page.read_text("utf-8")
+        pattern = rf"(?:^|`)((?:\.venv/bin/)?{program} [a-z][^`]*?)(?:`|$(?=\n```))"
+        for command in re.findall(pattern, text, re.M):
+            found.append((page, shlex.split(command)))
+    return found
+
+
+def test_make_install_brings_dagster_and_other_programs_are_named_with_their_extra() -> None:
+    project = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())["project"]
+    needed = {re.split(r"[^\w-]", line)[0] for line in project["dependencies"]}
+    (dagster,) = entry_points(group="console_scripts", name="dagster")
+    assert dagster.dist is not None
+    assert dagster.dist.name in needed
+    assert {page.name for page, _ in commands("dagster")} >= {"ui.md"}
+    pages = {page for page, _ in commands("dg")}
+    assert pages
+    for page in pages:
+        assert "extra `dg`" in page.read_text("utf-8"), page
+
+
+@pytest.mark.slow  # Dagster's programs load the code location in several processes
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("program", ["dagster", "dg"])
+def test_bins_are_measured_from_a_shell_which_is_told_of_the_home(
+    program: str,
+    tmp_path_factory: pytest.TempPathFactory,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("CONTEXTCLIFF_HOME", str(copy_of_quick(tmp_path_factory)))
+    monkeypatch.delenv("DAGSTER_HOME")
+    words = ["dg", "launch", "--assets", "quick/predictions", "--partition-range", RANGE]
+    if program == "dagster":
+        words = next(
+            one for page, one in commands(r"dagster") if "materialize" in one and RANGE in one
+        )
+    ended = subprocess.run(
+        [str(BINARIES / Path(words[0]).name), *words[1:]],
+        cwd=CHECKOUT,
+        env=dict(os.environ),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    said = ended.stdout + ended.stderr
+    assert ended.returncode == 0, said[-4000:]
+    assert "RUN_SUCCESS" in said
+    assert said.count("DAGSTER_HOME is not set") == 1
+    home = Path(os.environ["CONTEXTCLIFF_HOME"]) / "dagster_home"
+    assert f"export DAGSTER_HOME={home}" in said
