@@ -12,6 +12,7 @@ from selenium.common.exceptions import (
     ElementClickInterceptedException,
     NoSuchElementException,
     StaleElementReferenceException,
+    TimeoutException,
 )
 from selenium.webdriver.chrome.options import Options
 from selenium.webdriver.chrome.service import Service
@@ -26,6 +27,8 @@ from contextcliff_dagster_tests.support.requirements import chromedriver, chromi
 PATIENCE_S = 120
 """Of one look at the page: machines that run the tests may be slow."""
 _DIALOG = "//div[contains(@class,'dagster-dialog')]"
+_BUTTON = "//button[contains(normalize-space(.),'{}') and not(@disabled)]"
+_LAUNCH = _DIALOG + _BUTTON.format("Launch backfill")
 FLAGS = (
     "--headless=new",
     "--no-sandbox",
@@ -77,10 +80,10 @@ class Browser:
             driver.find_element(By.XPATH, xpath).click()
             return True
 
-        self._wait.until(found, xpath)
+        self._until(found, xpath)
 
     def click_button(self, text: str, within: str = "") -> None:
-        self.click(f"{within}//button[contains(normalize-space(.),'{text}') and not(@disabled)]")
+        self.click(within + _BUTTON.format(text))
 
     def see(self, xpath: str) -> WebElement:
         """The element, once it is displayed."""
@@ -89,11 +92,19 @@ class Browser:
             element = driver.find_element(By.XPATH, xpath)
             return element if element.is_displayed() else None
 
-        found: WebElement = self._wait.until(displayed, xpath)
+        found: WebElement = self._until(displayed, xpath)
         return found
 
     def until(self, what: Callable[[], Any]) -> Any:
-        return self._wait.until(lambda driver: what())
+        return self._until(lambda driver: what(), "What is waited for")
+
+    def _until(self, what: Callable[[Any], Any], sought: str) -> Any:
+        try:
+            return self._wait.until(what)
+        except TimeoutException as late:
+            shown = self.driver.find_element(By.XPATH, "//body").text
+            message = f"{sought}: not there within {PATIENCE_S} s. The page shows:\n{shown}"
+            raise AssertionError(message) from late
 
     def screenshot(self, path: Path) -> None:
         self.driver.save_screenshot(str(path))
@@ -102,9 +113,22 @@ class Browser:
         """Launch ``job`` for all its partitions from its own page."""
         self.open(f"/locations/contextcliff_dagster/jobs/{job}")
         self.click_button("Materialize all")
-        for number in (1, 2):
-            self.click(f"({_DIALOG}//button[normalize-space(.)='All'])[{number}]")
-        self.click_button("Launch backfill", _DIALOG)
+        self.launch_all_partitions()
+
+    def launch_all_partitions(self) -> None:
+        """Choose all keys of both dimensions in the open dialog, and launch the backfill.
+
+        The dialog forgets what is chosen before it has read the keys: chosen until it may launch.
+        """
+
+        def launched(driver: Any) -> bool:
+            for number in (1, 2):
+                every = f"({_DIALOG}//button[normalize-space(.)='All'])[{number}]"
+                driver.find_element(By.XPATH, every).click()
+            driver.find_element(By.XPATH, _LAUNCH).click()
+            return True
+
+        self._until(launched, _LAUNCH)
 
     def backfill(self, asset: str, *choices: tuple[str, tuple[str, ...]]) -> None:
         """Backfill the named keys of each partition dimension of ``asset`` from its own page."""
@@ -117,7 +141,7 @@ class Browser:
                 menu = "//div[contains(@class,'dagster-popover')]"
                 self.click(f"{menu}//div[@title='{key}']")
             self.driver.switch_to.active_element.send_keys(Keys.ESCAPE)
-        self.click_button("Launch backfill", _DIALOG)
+        self.click(_LAUNCH)
 
     def wait_for_backfills(self, count: int, within_s: float = 600) -> None:
         """Until ``count`` backfills have been asked for and the last is done.

@@ -84,9 +84,7 @@ def _materialize_unsynced(walk: Walk) -> None:
     browser.see(f"{_DIALOG}//*[contains(normalize-space(.),'predictions')]")
     walk.picture("materialize-unsynced")
     browser.click_button("Materialize 3 assets", _DIALOG)
-    for number in (1, 2):
-        browser.click(f"({_DIALOG}//button[normalize-space(.)='All'])[{number}]")
-    browser.click_button("Launch backfill", _DIALOG)
+    browser.launch_all_partitions()
 
 
 def stale(walk: Walk) -> set[str]:

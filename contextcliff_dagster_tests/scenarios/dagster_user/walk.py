@@ -71,8 +71,12 @@ class Walk:
         assert self.runs()[run_id]["status"] == status
 
     def texts(self, xpath: str) -> list[str]:
-        """The texts of all that ``xpath`` finds just now."""
-        return [one.text for one in self.browser.driver.find_elements(By.XPATH, xpath)]
+        """The texts of all that ``xpath`` finds just now, on one drawing of the page."""
+        find = self.browser.driver.find_elements
+        texts: tuple[list[str]] = self.browser.until(
+            lambda: ([one.text for one in find(By.XPATH, xpath)],)
+        )
+        return texts[0]
 
     def picture(self, name: str) -> None:
         self.browser.screenshot(self.pictures / f"{name}.png")
