@@ -106,7 +106,7 @@ def draw(rng: np.random.Generator, curves: tuple[Curve, Curve], scores: str, pai
         own = np.where(rng.random(hard.shape) < SHARED, hard, rng.random(hard.shape))
         s = answers(own, curve(lengths.astype(float)), scores)
         n = np.full(len(lengths), questions)
-        sides.append(Side(lengths, n, s, np.zeros(len(lengths), np.int64)))
+        sides.append(Side(lengths, n, s, np.zeros(len(lengths), np.int64), scores == "0/1"))
     none, rows = np.zeros(0), np.zeros(0, np.int64)
     return Pairs(paired, sides[0], sides[1], [], none, none, rows, only_a=0, only_b=0)
 
@@ -118,7 +118,7 @@ def weights_of(pairs: Pairs, count: int, rng: np.random.Generator) -> tuple[Floa
 
 def true_side(side: Side, curve: Curve) -> Side:
     mean = curve(side.length_tokens.astype(float))
-    return Side(side.length_tokens, side.n, side.n * mean, side.bin_index)
+    return Side(side.length_tokens, side.n, side.n * mean, side.bin_index, False)
 
 
 def band(seed: int, name: str, scores: str, paired: bool) -> tuple[bool, bool, float, int]:

@@ -52,7 +52,7 @@ def planted_pairs(documents: int) -> Pairs:
     """Single questions on so many documents, log-uniform lengths; the scores are filled in."""
     lengths = np.geomspace(40, 8_000, documents).astype(np.int64)
     ones, bins = np.ones(documents), np.zeros(documents, np.int64)
-    side = Side(lengths, ones, ones, bins)
+    side = Side(lengths, ones, ones, bins, True)
     return Pairs(True, side, side, [], ones, ones, np.arange(documents), 0, 0)
 
 

@@ -71,7 +71,7 @@ def pairs_of(lengths: np.ndarray, a: np.ndarray, b: np.ndarray, questions: int) 
     place = np.zeros(count, dtype=np.int64)
     n = np.bincount(document).astype(float)
     first = lengths[::questions][:count]
-    sides = [Side(first, n, np.bincount(document, weights=s), place) for s in (a, b)]
+    sides = [Side(first, n, np.bincount(document, weights=s), place, True) for s in (a, b)]
     return Pairs(True, *sides, [], a.astype(float), b.astype(float), document, 0, 0)
 
 

@@ -119,10 +119,10 @@ def comparison_page(comparison: Comparison) -> Page:
         ],
         ["verdict", a.verdict or "none", b.verdict or "none", ""],
         [
-            "mean score",
+            "mean score" if comparison.paired else "mean score at the same lengths",
             score(overall.mean_a),
             score(overall.mean_b),
-            Bracketed(f"{_difference(overall)}, p = {_p(overall.p_value)}"),
+            Bracketed(_difference(overall) + _p(overall.p_value, ", p = ")),
         ],
         [
             "safe cap, tokens",
@@ -184,5 +184,5 @@ def _shift(shift: LossShift) -> list[Cell]:
     return [a, b, Bracketed(f"x {score(shift.ratio, '?')} [{low}, {high}]")]
 
 
-def _p(value: float | None) -> str:
-    return "" if value is None else f"{value:.2g}"
+def _p(value: float | None, before: str = "") -> str:
+    return "" if value is None else f"{before}{value:.2g}"

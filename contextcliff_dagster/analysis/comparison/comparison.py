@@ -15,6 +15,7 @@ import numpy as np
 
 from contextcliff_dagster.analysis.comparison.difference_tests import (
     adjusted_p_values,
+    at_same_lengths,
     difference_curve,
     difference_interval,
 )
@@ -174,16 +175,28 @@ def _differing(
     settings: AnalysisSettings,
     p_value: float,
 ) -> Differing:
-    """Means, difference and interval of one bin, or of all examples."""
-    sides, drawn = [], []
+    """Means, difference and interval of one bin, or of all examples.
+
+    Of all that are unpaired: at the same mix of lengths, in the bins that both have.
+    """
+    common = np.intersect1d(pairs.a.bin_index, pairs.b.bin_index)
+    sides, drawn, places = [], [], []
     for side, weight in zip((pairs.a, pairs.b), weights, strict=True):
-        inside = np.ones(len(side.n), bool) if place is None else side.bin_index == place
+        if place is not None:
+            inside = side.bin_index == place
+        elif pairs.paired:
+            inside = np.ones(len(side.n), bool)
+        else:
+            inside = np.isin(side.bin_index, common[common >= 0])
         sides.append(np.array([side.n[inside], side.s[inside]]))
         drawn.append(weight[inside])
-    one, other = sides
-    n_a, n_b = int(one[0].sum()), int(other[0].sum())
+        places.append(side.bin_index[inside])
+    n_a, n_b = (int(side[0].sum()) for side in sides)
     if not n_a or not n_b:
         return nulls(Differing, n_a=n_a, n_b=n_b)
+    if place is None and not pairs.paired:
+        sides, drawn = at_same_lengths(sides, drawn, places)
+    one, other = sides
     mean_a, mean_b = (float(side[1].sum() / side[0].sum()) for side in sides)
     low, high = difference_interval(one, other, (drawn[0], drawn[1]), settings.confidence)
     return Differing(
@@ -203,8 +216,14 @@ def _warnings(pairs: Pairs, a: Measured, b: Measured) -> list[str]:
     if not pairs.paired:
         warnings.append(
             "Unpaired: no example in common, so the documents differ too and the comparison is "
-            "weaker than one on the same sample."
+            "weaker than one on the same sample. Both are given the same mix of lengths."
         )
+        outside = [int(side.n[side.bin_index < 0].sum()) for side in (pairs.a, pairs.b)]
+        if any(outside):
+            warnings.append(
+                f"{outside[0]:,} examples of {a.name} and {outside[1]:,} of {b.name} are longer or "
+                f"shorter than the bins of {a.name}, and count for the curves alone."
+            )
     elif pairs.only_a or pairs.only_b:
         warnings.append(
             f"Only examples answered by both are compared: {pairs.only_a:,} examples of {a.name} "
@@ -225,17 +244,26 @@ def sentence(result: Comparison) -> str:
     a, b, overall = result.a.name, result.b.name, result.overall
     alpha = 1.0 - result.confidence
     difference = overall.difference
-    span = f"{overall.ci_low:+.2f} to {overall.ci_high:+.2f}"
-    worse = [row.bin for row in result.bins if row.p_value is not None and row.p_value <= alpha]
-    if difference is not None and overall.p_value is not None and overall.p_value <= alpha:
+    span = f"{overall.ci_low or 0:+.2f} to {overall.ci_high or 0:+.2f}"
+    sure = [row for row in result.bins if row.p_value is not None and row.p_value <= alpha]
+    lower, higher = (
+        ", ".join(row.bin for row in sure if sign * (row.difference or 0) > 0) for sign in (-1, 1)
+    )
+    if difference is None:
+        sentence = f"{b} and {a} have no length bin in common, so their scores are not compared"
+    elif overall.p_value is not None and overall.p_value <= alpha:
         sentence = f"{b} scores {'lower' if difference < 0 else 'higher'} than {a} by "
         sentence += f"{abs(difference):.2f} on average ({span}, p = {overall.p_value:.2g})"
-    elif worse:
-        sentence = f"{b} and {a} differ at some lengths (overall {difference:+.2f}, {span})"
+        same, reverse = (lower, higher) if difference < 0 else (higher, lower)
+        sentence += f", significantly so in {same}" if same else ""
+        sentence += f", and significantly the reverse in {reverse}" if reverse else ""
+    elif sure:
+        sentence = f"{b} and {a} differ at some lengths (overall {difference:+.2f}, {span}): {b} "
+        parts = [f"scores lower in {lower}"] * bool(lower)
+        parts += [f"scores higher in {higher}"] * bool(higher)
+        sentence += " and ".join(parts)
     else:
         sentence = f"No difference detected between {b} and {a} (overall {difference:+.2f}, {span})"
-    if worse:
-        sentence += f", significantly so in {', '.join(worse)}"
     shift = result.loss_shift
     own = " from its own baseline" if result.kv is not None else ""
     drop = f"a drop of {result.tolerance:.0%}{own}"

@@ -10,6 +10,7 @@ Young 1993, Resampling-Based Multiple Testing).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -86,6 +87,36 @@ def _exchanges(pairs: Pairs, permutations: int, rng: np.random.Generator) -> tup
         variance[0] += spread
     scale = np.sqrt(np.where(variance > 0, variance, 1.0))
     return sums[0] / scale, sums[1:] / scale
+
+
+def at_same_lengths(
+    sums: Sequence[Floats], drawn: Sequence[Floats], places: Sequence[Ints]
+) -> tuple[list[Floats], list[Floats]]:
+    """Two samples of other documents, weighted to the same mix of lengths.
+
+    A bin counts as n_a n_b / (n_a + n_b), as in the statistic of the test (Mantel and Haenszel
+    1959, Journal of the National Cancer Institute 22, 719-748); in each resample as well.
+
+    Args:
+        sums: (2, D) for each side: examples and summed scores per document.
+        drawn: weights of the documents per resample (D, B), for each side.
+        places: bins of the documents (D), for each side; the same bins occur on both.
+    """
+    bins = int(max(place.max() for place in places)) + 1
+    each = [np.bincount(p, of[0], bins) for of, p in zip(sums, places, strict=True)]
+    counts = each[0] * each[1] / np.maximum(each[0] + each[1], 1e-9)
+    mixed, resampled = [], []
+    for of, weights, place, own in zip(sums, drawn, places, each, strict=True):
+        even = of * (counts / np.maximum(own, 1e-9))[place]
+        weights = weights.copy()
+        for bin in np.unique(place):
+            rows = place == bin
+            size = even[0, rows] @ weights[rows]
+            with np.errstate(divide="ignore", invalid="ignore"):
+                weights[rows] = np.where(size > 0, weights[rows] * (counts[bin] / size), 1.0)
+        mixed.append(even)
+        resampled.append(weights)
+    return mixed, resampled
 
 
 def difference_interval(

@@ -60,8 +60,7 @@ def own_loss(side: Side, settings: AnalysisSettings) -> tuple[int | None, int | 
 
 
 def _curve(side: Side, settings: AnalysisSettings) -> FallingCurve:
-    binary = bool(np.isin(side.s / side.n, (0.0, 1.0)).all())
-    documents = Documents(side.length_tokens, side.n, side.s, binary)
+    documents = Documents(side.length_tokens, side.n, side.s, side.binary)
     return fit_falling_curve(documents, settings.baseline_share)
 
 

@@ -19,12 +19,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Side:
-    """One measurement's documents, shortest first; arrays of length D."""
+    """One measurement's documents, shortest first; arrays of length D.
+
+    ``n`` examples and ``s``, the sum of their scores; ``binary``: every score is 0 or 1.
+    """
 
     length_tokens: Ints
     n: Floats
     s: Floats
     bin_index: Ints
+    binary: bool
 
 
 @dataclass(frozen=True)
@@ -57,7 +61,8 @@ def pair_records(a: pd.DataFrame, b: pd.DataFrame, bins: Sequence[LengthBin]) ->
     """Pair eval records of two measurements by example; lengths and bins are those of ``a``.
 
     Where a side names no examples, and both name documents, a document's answers are taken as those
-    to one example. Without a shared example the two are compared unpaired.
+    to one example. Where a side names no documents, examples are paired by their own names, if
+    those are unique. Without a shared example the two are compared unpaired.
 
     Raises:
         ContextCliffError: records that cannot be analysed (see `records.samples.clean_records`).
@@ -66,15 +71,19 @@ def pair_records(a: pd.DataFrame, b: pd.DataFrame, bins: Sequence[LengthBin]) ->
 
     a, b, averaged = _by_document(a, b)
     sample_a = clean_records(a, bins)
-    sample_b = clean_records(b, sample_a.bins)
+    # Studies name their bins alike, whatever lengths they have: B's names say nothing of A's.
+    sample_b = clean_records(b.drop(columns="bin", errors="ignore"), sample_a.bins)
     one, other = _named(sample_a.examples), _named(sample_b.examples)
     keys = ["document_id", "example_id"]
+    named = [side[side["example_id"] != ""] for side in (one, other)]
+    if sample_a.documents_known != sample_b.documents_known:
+        if not any(side["example_id"].duplicated().any() for side in named):
+            keys = ["example_id"]
     both = pd.merge(
-        one[one["example_id"] != ""],
-        other.loc[other["example_id"] != "", [*keys, "score"]],
-        on=keys,
-        suffixes=("_a", "_b"),
+        named[0], named[1][[*keys, "document", "score"]], on=keys, suffixes=("_a", "_b")
     )
+    only_b_names = sample_b.documents_known and not sample_a.documents_known
+    both["document"] = both["document_b" if only_b_names else "document_a"]
     both = both.sort_values(["length_tokens", *keys], ignore_index=True)
     paired = len(both) > 0
     return Pairs(
@@ -133,4 +142,4 @@ def _side(frame: pd.DataFrame, score: pd.Series[float]) -> Side:
     np.minimum.at(length, row, frame["length_tokens"].to_numpy(np.int64))
     place = np.full(count, -1, dtype=np.int64)
     place[row] = frame["bin_index"].to_numpy(np.int64)
-    return Side(length, n, s, place)
+    return Side(length, n, s, place, bool(score.isin((0.0, 1.0)).all()))

@@ -16,7 +16,7 @@ LENGTHS = np.geomspace(40, 8_000, 120).astype(np.int64)
 
 def pairs_of(right_a: np.ndarray, right_b: np.ndarray) -> Pairs:
     ones, bins = np.ones(len(LENGTHS)), np.zeros(len(LENGTHS), np.int64)
-    sides = (Side(LENGTHS, ones, right.astype(float), bins) for right in (right_a, right_b))
+    sides = (Side(LENGTHS, ones, right.astype(float), bins, True) for right in (right_a, right_b))
     return Pairs(True, *sides, [], right_a, right_b, np.arange(len(LENGTHS)), 0, 0)
 
 
@@ -61,7 +61,7 @@ def test_without_an_own_cap_there_is_none() -> None:
 def test_one_length_has_neither_cap_nor_loss() -> None:
     answers = np.ones(len(LENGTHS))
     pairs = pairs_of(answers, answers)
-    side = Side(np.full(len(LENGTHS), 100), np.ones(len(LENGTHS)), answers, pairs.a.bin_index)
+    side = Side(np.full(len(LENGTHS), 100), np.ones(len(LENGTHS)), answers, pairs.a.bin_index, True)
     one = Pairs(True, side, side, [], answers, answers, np.arange(len(LENGTHS)), 0, 0)
     cap = kv_cap(one, 100, SETTINGS)
     assert (cap.tokens, cap.lost_tokens, cap.lost_low, cap.lost_high) == (None, None, None, None)
