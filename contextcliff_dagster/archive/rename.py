@@ -8,6 +8,7 @@ the first step to the last that a renaming goes on: until it has ended no run us
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable
 from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass
@@ -71,6 +72,11 @@ def plan_rename(store: Store, old: str, new: str) -> RenamePlan:
     defined = files.study_files(store, old) if begun is None else _files_left(store, old)
     for path in defined:
         files.renamed_text(path, old, new)
+        if not os.access(folder := path.resolve().parent, os.W_OK):
+            raise StudyError(
+                f"The file of study {old!r} is in {folder}, which is read-only here; run the same "
+                "command where it can be written."
+            )
     rows = _rows(store, old)
     plan = RenamePlan(
         old, new, tuple(map(str, defined)), store.study_dir(old).is_dir(),
@@ -178,20 +184,22 @@ def _name_in_table(file: Path, new: str) -> None:
 
     from contextcliff_dagster.private_files import atomic_path
 
-    with suppress(pa.ArrowInvalid):  # a damaged one stays what it is
+    try:
         with pq.ParquetFile(file) as opened:
             names = opened.schema_arrow.names
             if "study" not in names or set(opened.read(["study"])["study"].to_pylist()) == {new}:
                 return
             data = opened.read()
-        index = names.index("study")
-        column = pa.array([new] * data.num_rows, data.schema.field(index).type)
-        with atomic_path(file) as temporary:
-            pq.write_table(
-                data.set_column(index, data.schema.field(index), column),
-                temporary,
-                compression="zstd",
-            )
+    except (pa.ArrowException, OSError):  # a damaged one stays what it is
+        return
+    index = names.index("study")
+    column = pa.array([new] * data.num_rows, data.schema.field(index).type)
+    with atomic_path(file) as temporary:
+        pq.write_table(
+            data.set_column(index, data.schema.field(index), column),
+            temporary,
+            compression="zstd",
+        )
 
 
 def _named(value: Any, old: str, new: str) -> Any:

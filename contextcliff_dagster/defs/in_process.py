@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,7 @@ from contextcliff_dagster.contracts import ContextCliffError, EngineError
 from contextcliff_dagster.experiments.common.experiment import Experiment
 from contextcliff_dagster.experiments.common.study_run import StudyRun
 from contextcliff_dagster.experiments.lookup import document_assets_of, ops_of, partitioned
+from contextcliff_dagster.private_files import make_folder
 from contextcliff_dagster.store import Store
 from contextcliff_dagster.studies import Study
 from contextcliff_dagster.studies.study_lock import study_used
@@ -118,6 +120,8 @@ class LocalRuns:
         # The terminal belongs to the caller: Dagster's own lines go to its event log only.
         level = "DEBUG" if os.environ.get("CONTEXTCLIFF_VERBOSE") else "CRITICAL"
         settings["loggers"] = {"console": {"config": {"log_level": level}}}
+        with suppress(OSError):  # what cannot be written says so itself
+            make_folder(self.store.root)
         try:
             with (
                 study_used(self.store, study.name),

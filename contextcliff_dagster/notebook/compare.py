@@ -240,7 +240,10 @@ def _measured(
     ref: Source, store: Store, name: str
 ) -> tuple[Measured, Sequence[LengthBin], AnalysisSettings]:
     from contextcliff_dagster.analysis.comparison.comparison import Measured
+    from contextcliff_dagster.experiments.length_profile.kv_policies import policy_of
 
     if isinstance(ref, Result):
-        return Measured(name, ref.records, ref.cliffs), ref.bins, ref.settings
+        model = ref.cliffs.model if ref.cliffs.study is not None else None
+        kv = policy_of(model) if model is not None else None
+        return Measured(name, ref.records, ref.cliffs, kv), ref.bins, ref.settings
     return ref.measured(store, name), ref.bins(store), ref.settings()

@@ -288,6 +288,8 @@ def _found(path: Path, key: str, names: pa.Array | pa.ChunkedArray) -> Iterator[
                     yield file.read_row_group(group, use_threads=False).filter(mask)
     except FileNotFoundError as error:
         raise StoreError(f"There is no corpus at {path}; materialize it first.") from error
+    except (PermissionError, MemoryError) as error:  # Arrow's own is one
+        raise StoreError(f"{path} cannot be read ({error}); correct that and go on.") from error
     except (pa.ArrowException, OSError) as error:
         raise _damaged(path, error) from error
 

@@ -193,8 +193,8 @@ def require_study_name(name: str) -> None:
     """
     if not re.fullmatch(STUDY_NAME, name):
         raise StudyError(
-            f"{name!r} is no name of a study: up to {NAME_CHARS} small letters, digits and "
-            "hyphens, a letter or digit first."
+            f"{name!r} is not a valid study name: use up to {NAME_CHARS} lowercase letters, digits "
+            "and hyphens, starting with a letter or digit."
         )
 
 

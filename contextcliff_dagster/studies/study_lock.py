@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from contextcliff_dagster.contracts import StoreError
+from contextcliff_dagster.private_files import make_file, make_folder
 from contextcliff_dagster.store import Store
 
 
@@ -46,7 +47,7 @@ def study_used(store: Store, study: str) -> Iterator[None]:
     Raises:
         StoreError: it is being renamed, or that was interrupted.
     """
-    with _lock(store.study_dir(study), fcntl.LOCK_SH) as held:
+    with _lock(store, study, fcntl.LOCK_SH) as held:
         begun = begun_renaming(store)
         if begun is not None and study in begun:
             raise StoreError(
@@ -67,20 +68,27 @@ def study_alone(store: Store, study: str) -> Iterator[None]:
     Raises:
         StoreError: a run is using it.
     """
-    with _lock(store.study_dir(study), fcntl.LOCK_EX) as held:
+    with _lock(store, study, fcntl.LOCK_EX) as held:
         if not held:
             raise StoreError(
-                f"A run of study {study!r} is going on, or it is being renamed already; end that, "
-                "then rename it."
+                f"Study {study!r} has a run in progress or is already being renamed; wait for that "
+                "to finish, then try again."
             )
         yield
 
 
 @contextmanager
-def _lock(folder: Path, mode: int) -> Iterator[bool]:
-    """Whether ``folder`` is locked as ``mode`` says; so is one that is not there."""
+def _lock(store: Store, study: str, mode: int) -> Iterator[bool]:
+    """Whether ``study`` is locked as ``mode`` says; so it is where no file can be made for that.
+
+    A file of its own: a new study has no folder yet while its first run prepares it.
+    """
+    file = store.root / "_locks" / study
     try:
-        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        if store.root.is_dir():  # only reading makes no store
+            make_folder(file.parent)
+            make_file(file)
+        handle = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         yield True
         return
@@ -88,9 +96,7 @@ def _lock(folder: Path, mode: int) -> Iterator[bool]:
         held = True
         try:
             fcntl.flock(handle, mode | fcntl.LOCK_NB)
-            # Renamed between opening and locking?
-            held = os.path.samestat(os.fstat(handle), folder.stat())
-        except (BlockingIOError, FileNotFoundError):
+        except BlockingIOError:
             held = False
         except OSError:  # a network file system without locks
             pass

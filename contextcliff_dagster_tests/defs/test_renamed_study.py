@@ -30,6 +30,7 @@ from contextcliff_dagster.studies.rename_file import renamed_text
 from contextcliff_dagster.studies.retired import retire, retired_studies
 from contextcliff_dagster.studies.study_lock import renaming_note, study_alone, study_used
 from contextcliff_dagster.studies.study_paths import Leave, imported_mark, leave_record
+from contextcliff_dagster_tests.support.read_only import read_only
 from contextcliff_dagster_tests.support.renaming_process import renamed_until
 from contextcliff_dagster_tests.support.terminal import call
 
@@ -150,14 +151,42 @@ def test_killed_anywhere_it_is_whole_and_the_same_command_finishes_it(
 
 
 def test_a_study_in_use_is_not_renamed(measured: Study, store: Store) -> None:
-    with study_used(store, "tiny"), pytest.raises(StoreError, match="run of study 'tiny' is going"):
+    with study_used(store, "tiny"), pytest.raises(StoreError, match="'tiny' has a run in progress"):
         renamed(store)
     with study_alone(store, "tiny"), pytest.raises(StoreError, match="is being renamed"):
         profile_study(measured, store=store)
     with study_used(store, "tiny"), study_used(store, "tiny"):
         pass
+    # One that its first run still prepares has no folder.
+    with study_used(store, "fresh"), pytest.raises(StoreError, match="has a run in progress"):
+        rename_study(store, "fresh", "small", tables=())
     assert not renaming_note(store).exists()
     renamed(store)
+
+
+def test_a_file_that_cannot_be_written_refuses_before_anything_is_changed(
+    measured: Study, store: Store
+) -> None:
+    with read_only(measured.folder):
+        with pytest.raises(StudyError, match="read-only here"):
+            plan_rename(store, "tiny", "small")
+        with pytest.raises(StudyError, match="read-only here"):
+            renamed(store)
+    assert not renaming_note(store).exists()
+    assert rows_of(store, "tiny")
+    renamed(store)
+
+
+@pytest.mark.parametrize("place", [10, -10], ids=["page", "footer"])
+def test_a_damaged_table_stays_what_it_is(measured: Study, store: Store, place: int) -> None:
+    table = next(store.study_dir("tiny").glob("eval_records/campaign=*/model=*/bin=*/*.parquet"))
+    content = bytearray(table.read_bytes())
+    content[place : place + 6 if place > 0 else None] = b"\xff" * len(content[place:][:6])
+    table.write_bytes(content)
+    renamed(store)
+    moved = store.study_dir("small") / table.relative_to(store.study_dir("tiny"))
+    assert moved.read_bytes() == content
+    assert not renaming_note(store).exists()
 
 
 def test_a_call_in_flight_elsewhere_refuses_and_changes_nothing(
@@ -182,9 +211,9 @@ def test_a_call_in_flight_elsewhere_refuses_and_changes_nothing(
     ("old", "new", "words"),
     [
         ("tiny", "quick", "There is a study 'quick' already"),
-        ("tiny", "Tiny", "no name of a study"),
-        ("tiny", "../tiny", "no name of a study"),
-        ("tiny", "a" * 61, "no name of a study"),
+        ("tiny", "Tiny", "not a valid study name"),
+        ("tiny", "../tiny", "not a valid study name"),
+        ("tiny", "a" * 61, "not a valid study name"),
         ("tiny", "tiny", "has this name"),
         ("quick", "mine", "comes with the package"),
         ("nosuch", "mine", "There is no study 'nosuch'"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -155,6 +156,18 @@ def test_a_measured_study_is_compared_as_on_the_command_line(
     assert figures(compare(*paths).to_dict()) == expected
     with pytest.raises(DataError, match="One model is needed and there are 2"):
         compare(quick, short)
+
+
+def test_of_a_kv_policy_the_whole_cache_is_a_in_results_too(quick: StudyResults) -> None:
+    one = quick["reference-short"]
+    whole, pressed = (
+        replace(one, cliffs=replace(one.cliffs, model=f"reference-short{variant}"))
+        for variant in ("", "+q4_0")
+    )
+    comparison = compare(pressed, whole).comparison
+    assert (comparison.a.model, comparison.b.model) == ("reference-short", "reference-short+q4_0")
+    assert comparison.kv is not None
+    assert (comparison.kv.policy, comparison.kv.budget) == ("q4_0", 1.0)
 
 
 def test_an_archive_is_compared_without_entering_the_store(

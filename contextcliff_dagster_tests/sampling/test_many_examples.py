@@ -156,6 +156,17 @@ def test_a_corpus_that_changes_while_it_is_read_is_refused(
         _documents_of(file, ["d2", "d0", "d1"])
 
 
+def test_a_corpus_that_nobody_may_read_is_not_damaged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def denied(*_: object, **__: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("pyarrow.parquet.ParquetFile", denied)
+    with pytest.raises(StoreError, match=r"cannot be read \(.*Permission denied"):
+        _documents_of(tmp_path / "documents.parquet", ["d0"])
+
+
 def test_bytes_that_are_no_text_are_a_damaged_corpus(tmp_path: Path) -> None:
     file = tmp_path / "documents.parquet"
     offsets = pa.py_buffer(np.array([0, 1], np.int32))

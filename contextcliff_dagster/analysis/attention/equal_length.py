@@ -60,7 +60,7 @@ def _judge(
     index = matched.examples["bin_index"].to_numpy(np.int64)
     known = np.isfinite(predictor) & (index >= 0)
     if not known.any():
-        why = "where the evidence is in the prompt is unknown"
+        why = "the position of the evidence in the prompt is unknown"
         return nulls(
             WrongAnswers, predictor=name, n=0, n_wrong=0, one_class_bins=[], refused_because=why
         )

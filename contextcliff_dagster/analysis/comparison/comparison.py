@@ -136,7 +136,12 @@ def whole_cache_first(a: Measured, b: Measured) -> bool:
     """Whether A and B are to change places: a KV policy is B, compared with the whole cache."""
     if a.kv is None or b.kv is None or a.kv.base != b.kv.base:
         return False
-    return b.kv.keeps_all and not a.kv.keeps_all
+    return _keeps_all(b.kv) and not _keeps_all(a.kv)
+
+
+def _keeps_all(kv: KvPolicy) -> bool:
+    """``f16`` is what llama.cpp has where nothing is said."""
+    return kv.keeps_all or kv.policy == "f16"
 
 
 def _kv(pairs: Pairs, a: Measured, b: Measured, settings: AnalysisSettings) -> KvComparison | None:

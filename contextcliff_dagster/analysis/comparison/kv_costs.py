@@ -164,8 +164,8 @@ def saving_sentence(kv: KvPolicy, equal: EqualScore, saved: float | None) -> str
     if equal.tokens is None:
         memory = "" if saved is None else f"; it {_saves(saved)} of the cache"
         return (
-            f"{kv.label}: no length is shown to be equal ({meaning}, {equal.confidence:.0%} "
-            f"confidence){memory}."
+            f"{kv.label} is not shown to score as well at any length ({meaning}, "
+            f"{equal.confidence:.0%} confidence){memory}."
         )
     if saved is None:
         return (

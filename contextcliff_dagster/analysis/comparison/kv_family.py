@@ -65,6 +65,7 @@ class KvMember:
     """One policy at one budget. ``comparison``: with the model that it is compared with, as B.
 
     ``cap_tokens`` and ``loss`` are about that model's baseline; ``baseline`` is the policy's own.
+    ``shortest_tokens``: of the documents that both answered.
     """
 
     model: str
@@ -73,6 +74,7 @@ class KvMember:
     cap_tokens: int | None
     baseline: float | None
     loss: LossAt
+    shortest_tokens: int
     n: int
     comparison: Comparison | None = None
     against_random: AgainstRandom | None = None
@@ -84,7 +86,6 @@ class KvFamily:
 
     base: str
     members: Sequence[KvMember]
-    shortest_tokens: int
     longest_tokens: int
     tolerance: float
     confidence: float
@@ -104,12 +105,16 @@ def kv_family(
     """
     by_name = {one.name: one for one in measured}
     random = _against_random(measured, bins, settings)
-    members = []
+    members: list[KvMember] = []
+    longest = []
     for one in measured:
         assert one.kv is not None
         baseline = by_name.get(baselines.get(one.name, ""))
         side = pair_records(one.records, one.records, bins).a
         comparison = compare(baseline, one, bins, settings) if baseline else None
+        longest.append(int(side.length_tokens.max()))
+        shared = pair_records(baseline.records, one.records, bins) if baseline else None
+        lengths = (shared.a if shared and shared.paired else side).length_tokens
         members.append(
             KvMember(
                 model=one.name,
@@ -118,6 +123,7 @@ def kv_family(
                 cap_tokens=_cap(one, comparison),
                 baseline=_baseline(one),
                 loss=_loss(side, comparison, settings),
+                shortest_tokens=int(lengths.min()),
                 n=int(side.n.sum()),
                 comparison=comparison,
                 against_random=random.get(one.name),
@@ -126,11 +132,7 @@ def kv_family(
     members.sort(key=lambda member: _rank(member.kv))
     first = measured[0]
     assert first.kv is not None
-    lengths = [one.records["length_tokens"] for one in measured]
-    shortest, longest = (int(end) for end in (min(map(min, lengths)), max(map(max, lengths))))
-    return KvFamily(
-        first.kv.base, members, shortest, longest, settings.tolerance, settings.confidence
-    )
+    return KvFamily(first.kv.base, members, max(longest), settings.tolerance, settings.confidence)
 
 
 def _cap(one: Measured, comparison: Comparison | None) -> int | None:

@@ -76,9 +76,9 @@ def pair_records(a: pd.DataFrame, b: pd.DataFrame, bins: Sequence[LengthBin]) ->
     one, other = _named(sample_a.examples), _named(sample_b.examples)
     keys = ["document_id", "example_id"]
     named = [side[side["example_id"] != ""] for side in (one, other)]
-    if sample_a.documents_known != sample_b.documents_known:
-        if not any(side["example_id"].duplicated().any() for side in named):
-            keys = ["example_id"]
+    unique = not any(side["example_id"].duplicated().any() for side in named)
+    if unique and sample_a.documents_known != sample_b.documents_known:
+        keys = ["example_id"]
     both = pd.merge(
         named[0], named[1][[*keys, "document", "score"]], on=keys, suffixes=("_a", "_b")
     )

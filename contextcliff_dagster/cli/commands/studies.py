@@ -61,7 +61,7 @@ def _list_studies(as_json: bool) -> None:
         click.echo(f"\nRetired: {', '.join(retired)} (`contextcliff studies retire --undo STUDY`).")
 
 
-@studies.command("retire", short_help="Show a study no longer; its results stay.")
+@studies.command("retire", short_help="Hide a study; its results are kept.")
 @click.argument("study")
 @click.option("--undo", is_flag=True, help="Show it again.")
 @common_options
@@ -141,6 +141,6 @@ def _afterwards(plan: RenamePlan) -> str:
     return (
         f"No call is made again: `contextcliff report {plan.new}` writes its report under the new "
         f"name. Dagster keeps the history of {plan.old}/... under those keys; once the code "
-        f"location is reloaded the assets of {plan.new}/... begin without one, their schedules and "
-        "sensors switched off, and `database` wants to be materialized."
+        f"location is reloaded the assets of {plan.new}/... start with no history, and their "
+        "schedules and sensors are off. Materialize `database` to update its tables."
     )

@@ -124,7 +124,7 @@ class Attention(Experiment):
         return bool(run.ledger.read(f"SELECT 1 FROM calls WHERE {where} LIMIT 1", of))
 
     def contribution(self, run: StudyRun, model: str) -> AttentionSample | None:
-        """Return what was measured of ``model``; None where nothing was.
+        """Return what was measured of ``model`` under the study's prompt; None where nothing was.
 
         Raises:
             StoreError: a table is damaged.
@@ -134,7 +134,14 @@ class Attention(Experiment):
         from contextcliff_dagster.analysis.attention.sample import AttentionSample
 
         files = table_files(run.store, self.records, run.study.name, run.campaign, slug(model))
-        rows = [row for file in files for row in read_table(file, self.records).to_pylist()]
+        # Records of another prompt stay until attention is asked for again.
+        asked = self.recipe(run.study).hash
+        rows = [
+            row
+            for file in files
+            for row in read_table(file, self.records).to_pylist()
+            if row["recipe_hash"] == asked
+        ]
         if not rows:
             return None
 

@@ -49,7 +49,7 @@ def plot_kv_caps(family: KvFamily) -> bytes:
     empty = {(x, y) for x in range(len(budgets)) for y in range(len(rows))}
     for member in family.members:
         place = budgets.index(member.kv.budget), rows.index(member.kv.policy)
-        _cell(axes, place, member, max([*caps, 1]), points, family.shortest_tokens)
+        _cell(axes, place, member, max([*caps, 1]), points)
         empty.discard(place)
     for x, y in sorted(empty):
         axes.text(x + 0.5, y + 0.5, "–", ha="center", va="center", color=SOFT_INK)
@@ -78,9 +78,7 @@ def _frame(axes: Axes, rows: list[str], columns: list[str]) -> None:
         spine.set_visible(False)
 
 
-def _cell(
-    axes: Axes, place: tuple[int, int], member: KvMember, most: int, points: float, shortest: int
-) -> None:
+def _cell(axes: Axes, place: tuple[int, int], member: KvMember, most: int, points: float) -> None:
     from matplotlib.colors import to_hex
     from matplotlib.patches import Rectangle
 
@@ -102,7 +100,9 @@ def _cell(
     )
     ink = "white" if cap and share > 0.55 else INK
     small = member.baseline is not None and f"baseline {score(member.baseline)}"
-    below = "at the floor" if member.verdict == "floor" else loss_words(member.loss, shortest)
+    below = loss_words(member.loss, member.shortest_tokens)
+    if member.verdict == "floor":
+        below = "at the floor"
     box = None if cap else {"facecolor": "white", "edgecolor": "none", "pad": 1.5}
     large = tokens(cap) if cap else "no cap"
     for text, height, size, weight in (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from contextcliff_dagster.contracts.results.kv import KvPolicy
 from contextcliff_dagster.reporting.sections import (
     Block,
     Bracketed,
@@ -71,12 +72,15 @@ def cap_sentence(comparison: Comparison) -> str | None:
     kv, own = comparison.kv, comparison.caps.b_tokens
     if kv is None or kv.cap is None or own is None:
         return None
-    whole = "the whole cache" if kv.budget_a == 1 else f"{kv.policy_a} at {kv.budget_a:.0%}"
+    a = KvPolicy("", kv.policy_a, kv.budget_a)
+    whole = "the whole cache" if a.keeps_all else a.label
     against = f"Against the baseline of {whole} ({score(kv.cap.baseline)}), "
     if kv.cap.tokens == own:
-        return f"{against}the safe cap is {own:,} tokens, as against its own."
-    safe = "no length is safe" if kv.cap.tokens is None else f"the safe cap is {kv.cap.tokens:,}"
-    return f"{against}{safe}; {own:,} tokens is the cap against its own."
+        return f"{against}the safe cap is {own:,} tokens, the same as against its own baseline."
+    safe = "no length is safe"
+    if kv.cap.tokens is not None:
+        safe = f"the safe cap is {kv.cap.tokens:,} tokens"
+    return f"{against}{safe}; against its own baseline the cap is {own:,} tokens."
 
 
 def cost_blocks(kv: KvComparison) -> list[Block]:

@@ -82,8 +82,9 @@ def claims(compared: Sequence[tuple[KvMember, KvComparison]]) -> list[Text]:
     if others:
         equal = compared[0][1].equal
         words.append(
-            f"No length is shown to be equal (mean drop below {equal.margin:g} in every length "
-            f"window, {level(equal.confidence)} confidence) for {', '.join(others)}."
+            "Not shown to score as well as the whole cache at any length (mean drop below "
+            f"{equal.margin:g} in every length window, {level(equal.confidence)} confidence): "
+            f"{', '.join(others)}."
         )
     return words
 
@@ -125,8 +126,8 @@ def own_caps(family: KvFamily) -> list[Text]:
     if not longer:
         return []
     return [
-        "Caps here are about the baseline of the whole cache. Against its own baseline, a longer "
-        f"one is reported for {', '.join(longer)}."
+        "Caps here are measured against the baseline of the whole cache. Against their own "
+        f"baselines, these have longer ones: {', '.join(longer)}."
     ]
 
 

@@ -162,7 +162,7 @@ def test_where_the_score_falls_no_length_is_named() -> None:
     kv = pressed(0.2, lost=0.4).kv
     assert kv is not None
     assert kv.equal.tokens is None
-    assert "no length is shown to be equal" in kv.sentence
+    assert "is not shown to score as well at any length" in kv.sentence
     assert "up to" not in kv.sentence
 
 

@@ -97,6 +97,10 @@ def test_it_is_measured_by_example_and_head_next_to_the_curve(watched: Study, st
         assert row["call_key"] != same["call_key"]
         assert len(row["entropy"]) == row["layers"] * row["heads"] == 8
 
+    # What was measured under one prompt is not set beside the scores of another.
+    other = watched.changed(prompt={"mode": "completion", "max_output_tokens": 12})
+    assert sample_of(other, store) is None
+
     # A report of the study as it is written still has what was measured.
     rebuild_report(watched.changed(attention_entropy=False))
     assert rows_of(watched, store) == records

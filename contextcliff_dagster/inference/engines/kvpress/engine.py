@@ -212,7 +212,7 @@ class KvpressEngine(NoEmbeddings):
                     continue
                 if message["problem"]:
                     self._notes.setdefault(
-                        f"Note: model {self._entry.name!r} reads some documents again for each "
+                        f"Note: model {self._entry.name!r} may read some documents again for each "
                         f"policy and budget, because {message['problem']}.",
                         False,
                     )

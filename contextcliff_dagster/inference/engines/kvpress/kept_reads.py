@@ -103,14 +103,16 @@ class KeptReads:
                 tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
             if _checksum(tensors) != about.pop("checksum"):
                 raise ValueError("damaged")
-            read = Read.of_tensors({n: t.to(device) for n, t in tensors.items()}, about)
-            os.utime(file)
-        except FileNotFoundError:
+            Read.of_tensors(tensors, about)
+        except (OSError, MemoryError):  # not there, or not to be had just now
             return None
         except Exception:  # whatever is wrong with it: it is read anew
             with suppress(OSError):
                 file.unlink(missing_ok=True)
             return None
+        read = Read.of_tensors({n: t.to(device) for n, t in tensors.items()}, about)
+        with suppress(OSError):
+            os.utime(file)
         self._used.add(file.name)
         return read
 

@@ -159,7 +159,7 @@ class Worker:
         policy, budget, most = request["policy"], request["budget"], request["most"]
         ids, end = self.encode(request)
         if end == 0 and policy != "none":
-            raise RefusedError("the prompt names no document to press; use policy none")
+            raise RefusedError("the prompt contains no document to compress; use policy none")
         # The last token is always read anew: its output is the answer's first token.
         end = min(end or len(ids) - 1, len(ids) - 1)
         before = ids[:end]

@@ -60,8 +60,8 @@ def kv_versions(model: str) -> dict[str, str]:
     if not python.is_file() or "kvpress" not in installed:
         place = python if os.environ.get(PYTHON_VARIABLE) else python.parent.parent
         raise EngineError(
-            f"Model {model!r} runs on kvpress, in an environment of its own that is not at "
-            f"{place}; `make install-kv` in a checkout of the source makes it, or "
+            f"Model {model!r} needs the separate environment of kvpress, which was not found at "
+            f"{place}; create it by `make install-kv` in a checkout of the source, or "
             f"name its Python in {PYTHON_VARIABLE}."
         )
     names = ("torch", "transformers", "kvpress", "gguf")

@@ -193,7 +193,7 @@ class TestReferenceModel:
             pressed(engine, "tova", 0.5)
             with pytest.raises(EngineError, match="the question before the document"):
                 await answers(engine, prompts(early)[:1])
-            with pytest.raises(RejectedError, match="names no document"):
+            with pytest.raises(RejectedError, match="contains no document"):
                 await answers(engine, [bare])
 
         run(session, work)
@@ -248,7 +248,7 @@ def test_without_its_environment_the_command_to_make_it_is_named(
     for use in (KvpressEngine, kvpress_identity):
         with pytest.raises(EngineError, match="make install-kv") as caught:
             use(entry("snapkv", 0.2))
-        assert f"not at {tmp_path / 'bin' / 'python'};" in str(caught.value)
+        assert f"not found at {tmp_path / 'bin' / 'python'};" in str(caught.value)
         assert "\n" not in str(caught.value)
 
 
