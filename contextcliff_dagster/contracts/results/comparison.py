@@ -42,7 +42,7 @@ class ComparedSide:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Differing:
-    """Means and their difference over all examples."""
+    """Means and their difference over all examples; unpaired: at the same mix of lengths."""
 
     n_a: Annotated[Count, "examples of A"]
     n_b: Annotated[Count, "examples of B"]
