@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import shlex
 from pathlib import Path
 
 from contextcliff_dagster.contracts import StoreError
@@ -48,5 +49,5 @@ def warn_without_home(store: Store) -> None:
             "is measured stays in %s). To keep them where `contextcliff ui` shows them: export "
             "DAGSTER_HOME=%s",
             store.root,
-            dagster_home(store),
+            shlex.quote(str(dagster_home(store))),
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import dagster as dg
@@ -41,14 +42,14 @@ def failing() -> None:
     predictions()
 
 
-def launched(instance: dg.DagsterInstance, run_id: str) -> None:
-    """The run as one that Dagster's daemon had launched."""
+def launched(instance: dg.DagsterInstance, run_id: str, **other: object) -> None:
+    """The run as one that Dagster's daemon had launched, with ``other`` values."""
     run = instance.get_run_by_id(run_id)
     assert run is not None
     location = RemoteRepositoryOrigin(RegisteredCodeLocationOrigin("here"), "__repository__")
     instance.run_storage.delete_run(run_id)
     instance.run_storage.add_run(
-        run._replace(remote_job_origin=RemoteJobOrigin(location, run.job_name))
+        run._replace(remote_job_origin=RemoteJobOrigin(location, run.job_name), **other)
     )
 
 
@@ -66,6 +67,7 @@ class Ticks:
     store: Store
     instance: dg.DagsterInstance
     cursor: str | None = None
+    others: Sequence[Study] = ()
 
     def tick(self) -> str:
         context = dg.build_sensor_context(
@@ -73,7 +75,7 @@ class Ticks:
             cursor=self.cursor,
             resources={"store": StoreResource(root=str(self.store.root))},
         )
-        data = failed_runs_sensor([self.study]).evaluate_tick(context)
+        data = failed_runs_sensor([self.study, *self.others]).evaluate_tick(context)
         self.cursor = data.cursor
         return str(data.skip_message)
 
@@ -117,6 +119,35 @@ def test_runs_that_others_report_are_left_out(ticks: Ticks, webhook: Webhook) ->
     failing.execute_in_process(instance=ticks.instance, tags=TAGS, raise_on_error=False)
     ticks.tick()
     assert webhook.got == []
+
+
+def fail_assets(instance: dg.DagsterInstance, *keys: str) -> None:
+    """A failed run of these assets, launched by hand: without a tag of ours."""
+    done = failing.execute_in_process(instance=instance, raise_on_error=False)
+    launched(instance, done.run_id, asset_selection=frozenset(map(asset_key_of, keys)))
+
+
+def asset_key_of(written: str) -> dg.AssetKey:
+    return dg.AssetKey(written.split("/"))
+
+
+@pytest.mark.parametrize("prefix", ["", "team_b", "teams/b"])
+def test_a_run_of_assets_is_of_the_first_known_study_below_the_prefix(
+    ticks: Ticks, webhook: Webhook, monkeypatch: pytest.MonkeyPatch, prefix: str
+) -> None:
+    monkeypatch.setenv("CONTEXTCLIFF_ASSET_PREFIX", prefix)
+    ticks.others = [ticks.study.changed(name="zoo")]
+    below = f"{prefix}/" if prefix else ""
+    for keys in (
+        ["database"],
+        ["tiny/predictions", "database"],
+        ["zoo/metrics", "database", "tiny/metrics", "tiny/cliffs", "zoo/cliffs"],
+        ["another/metrics", "zoo/cliffs"],
+        ["another/metrics"],
+    ):
+        fail_assets(ticks.instance, *(below + key for key in keys))
+    assert ticks.tick() == "4 failed runs reported."
+    assert [got["study"] for got in webhook.got] == [None, "tiny", "tiny", "zoo"]
 
 
 def test_a_run_whose_process_died_says_how(ticks: Ticks, webhook: Webhook) -> None:

@@ -10,8 +10,11 @@ import json
 import os
 import shlex
 import subprocess
-from collections.abc import Callable
+import threading
+import time
+from collections.abc import Callable, Collection
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -24,8 +27,25 @@ if TYPE_CHECKING:
     from contextcliff_dagster.experiments.common.experiment import Alarm
 
 WEBHOOK, COMMAND = "CONTEXTCLIFF_ALERT_WEBHOOK", "CONTEXTCLIFF_ALERT_COMMAND"
-WEBHOOK_WITHIN_S, COMMAND_WITHIN_S = 15.0, 25.0
-"""A tick of a Dagster sensor ends after 60 s."""
+WEBHOOK_WITHIN_S, COMMAND_WITHIN_S = 10.0, 25.0
+"""Two webhooks and a command, all that a study can have, fit into one tick of a sensor."""
+
+
+@dataclass(frozen=True)
+class Channel:
+    """What sends an alert, and how long it may take."""
+
+    send: Callable[[bytes], None]
+    within_s: float
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """Names of channels: which took an alert just now, which have it by now, which do not."""
+
+    taken: list[str]
+    told: list[str]
+    owed: list[str]
 
 
 def alert(
@@ -38,54 +58,81 @@ def alert(
     fails is reported to ``on_failure`` and tried again the next time the same alert is sent; it
     fails no run. ``study`` is None for what belongs to none.
     """
-    if alarm is None:
-        return []
+    return deliver(study, store, alarm, on_failure).taken if alarm is not None else []
+
+
+def deliver(
+    study: Study | None,
+    store: Store,
+    alarm: Alarm,
+    on_failure: Callable[[str], None],
+    *,
+    failing: set[str] | None = None,
+    told: Collection[str] = (),
+    until: float | None = None,
+) -> Delivery:
+    """Send ``alarm`` as `alert` does, and return which channels have it.
+
+    ``failing``: names of channels that are not tried; one that fails is added. ``told``: channels
+    that another alert has told of it. ``until``: a time of `time.monotonic`; a channel that may
+    take longer is not tried.
+    """
+    failing = set() if failing is None else failing
     of = f"study {study.name}" if study else "no study"
     message = {"event": alarm.event, "study": study.name if study else None, **alarm.details}
     message["text"] = f"contextcliff, {of}: {alarm.sentence}"
     notes = store.study_dir(study.name) / "alerts" if study else store.root / "_alerts"
     note = notes / f"{slug(f'{alarm.event}-{alarm.campaign}')}.json"
-    notified: list[str] = []
+    notified: set[str] = set()
     with suppress(OSError, ValueError, KeyError, TypeError):  # none yet, or a damaged one
         kept = json.loads(note.read_bytes())
         if kept["shrunk"] == list(alarm.subjects):
-            notified = list(kept["told"])
-    taken = []
-    for name, send in alert_channels(study).items():
-        if name in notified:
+            notified = set(kept["told"])
+    taken, have, owed = [], [], []
+    for name, channel in alert_channels(study).items():
+        if name in notified or name in told:
+            have.append(name)
+            continue
+        late = until is not None and time.monotonic() + channel.within_s > until
+        if name in failing or late:
+            owed.append(name)
             continue
         try:
-            send(json.dumps(message).encode())
+            channel.send(json.dumps(message).encode())
             taken.append(name)
         except Exception as error:
-            on_failure(f"The alert could not be given to {name}: {_why(error)}.")
+            failing.add(name)
+            owed.append(name)
+            on_failure(f"The alert could not be delivered to {name}: {_why(error)}.")
     if taken:
         with suppress(ContextCliffError):  # twice is better than not at all
             write_json(note, {"shrunk": list(alarm.subjects), "told": sorted({*notified, *taken})})
-    return taken
+    return Delivery(taken, [*have, *taken], owed)
 
 
-def alert_channels(study: Study | None) -> dict[str, Callable[[bytes], None]]:
+def alert_channels(study: Study | None) -> dict[str, Channel]:
     """Name without a secret -> what sends."""
-    channels: dict[str, Callable[[bytes], None]] = {}
+    channels: dict[str, Channel] = {}
     for variable in (WEBHOOK, study.alerts.webhook_env if study else None):
         if variable and (url := os.environ.get(variable)):
             host = None
             with suppress(ValueError):
                 host = urlsplit(url).hostname
-            channels[f"the webhook of {variable} ({host or 'no host'})"] = partial(_post, url)
+            name = f"the webhook of {variable} ({host or 'no host'})"
+            channels[name] = Channel(partial(_post, url), WEBHOOK_WITHIN_S)
         elif variable and variable != WEBHOOK:
             why = f"the environment variable {variable} is not set"
-            channels[f"the webhook of {variable}"] = partial(_refuse, why)
+            channels[f"the webhook of {variable}"] = Channel(partial(_refuse, why), 0.0)
     # Not from the study: a study may come from another person, and would run what it likes here.
     if written := os.environ.get(COMMAND, "").strip():
         try:
             command = shlex.split(written)
-            channels[f"the command {command[0]}"] = partial(_run, command)
+            name = f"the command {command[0]}"
+            channels[name] = Channel(partial(_run, command), COMMAND_WITHIN_S)
         except ValueError as error:
             # Not quoted: it may hold a secret.
             why = f"it cannot be split into words ({str(error).lower()}); correct its quotes"
-            channels[f"the command of {COMMAND}"] = partial(_refuse, why)
+            channels[f"the command of {COMMAND}"] = Channel(partial(_refuse, why), 0.0)
     return channels
 
 
@@ -95,8 +142,25 @@ def _post(url: str, body: bytes) -> None:
     if urlsplit(url).scheme not in ("http", "https"):
         raise ValueError("its address does not begin with http:// or https://")
     request = Request(url, data=body, headers={"Content-Type": "application/json"})
-    with urlopen(request, timeout=WEBHOOK_WITHIN_S) as answer:
-        answer.read(1)
+    ended: list[Exception | None] = []
+
+    def post() -> None:
+        try:
+            with urlopen(request, timeout=WEBHOOK_WITHIN_S) as answer:
+                answer.read(1)
+            ended.append(None)
+        except Exception as error:
+            ended.append(error)
+
+    # In a thread: the timeout of a socket holds for each address of the host and for each read, and
+    # not for the look-up of its name.
+    thread = threading.Thread(target=post, name="alert", daemon=True)
+    thread.start()
+    thread.join(WEBHOOK_WITHIN_S)
+    if not ended:
+        raise TimeoutError
+    if ended[0] is not None:
+        raise ended[0]
 
 
 def _run(command: list[str], body: bytes) -> None:

@@ -3,16 +3,18 @@
 # No `from __future__ import annotations` here: Dagster reads resources off the annotations of a
 # sensor and does not resolve strings.
 
+import json
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 import dagster as dg
 
-from contextcliff_dagster.defs.alerts.channels import alert, alert_channels
-from contextcliff_dagster.defs.asset_specs import group
+from contextcliff_dagster.defs.alerts.channels import alert_channels, deliver
+from contextcliff_dagster.defs.asset_specs import group, key_prefix
 from contextcliff_dagster.defs.home import COMMAND_LINE
 from contextcliff_dagster.defs.resources import StoreResource
 from contextcliff_dagster.defs.run_tags import is_retried
@@ -21,11 +23,12 @@ from contextcliff_dagster.redaction import redact, secrets_of
 from contextcliff_dagster.studies import Study
 
 ALERTED_TAG = "contextcliff/alerted"
-"""On a run that has sent an alert of its own about what it fails for."""
+"""On a run that has sent an alert of its own about what it fails for: the channels that have it, as
+JSON. Channels that do not are told by the sensor."""
 
 _EVERY_S = 30
-_TICK_S = 20.0
-"""After which a tick leaves the rest to the next one; one alert takes up to 40 s."""
+_TICK_S = 50.0
+"""When the last channel of a tick must have ended: Dagster ends the tick after 60 s."""
 _FIRST_LOOK = timedelta(hours=1)
 _SEND_FOR = timedelta(days=1)
 """How long a channel that fails is tried again."""
@@ -57,32 +60,94 @@ def failed_runs_sensor(studies: Sequence[Study], *, alone: bool = False) -> dg.S
     def alert_failed_runs(
         context: dg.SensorEvaluationContext, store: StoreResource
     ) -> dg.SkipReason:
-        began, now = time.monotonic(), datetime.now(UTC)
+        until, now = time.monotonic() + _TICK_S, datetime.now(UTC)
         # Only runs from here on: a channel that is set up later is not flooded.
-        since = datetime.fromisoformat(context.cursor) if context.cursor else now - _FIRST_LOOK
-        sent, cursor = 0, now
+        since, late = _read(context.cursor) if context.cursor else (now - _FIRST_LOOK, set())
         if not any(alert_channels(study) for study in (None, *studies)):
-            context.update_cursor(cursor.isoformat())
+            context.update_cursor(now.isoformat())
             return dg.SkipReason("No alert channel is configured.")
+        failed = []
         for record in _failed_since(context.instance, since):
-            if time.monotonic() - began > _TICK_S:
-                cursor = min(cursor, record.update_timestamp)
-                break
-            run = record.dagster_run
-            name = _study_of(run)
-            if is_elsewhere(context, run) or ((alone or name) and name not in by_name):
-                continue
-            errors: list[str] = []
-            study = by_name[name] if name else None
-            sent += bool(alert(study, store.open(), _alarm(context.instance, run), errors.append))
-            for error in errors:
-                context.log.warning(error)
-            if errors and now - record.update_timestamp < _SEND_FOR:
-                cursor = min(cursor, record.update_timestamp)
-        context.update_cursor(cursor.isoformat())
+            name = _study_of(record.dagster_run, by_name)
+            elsewhere = is_elsewhere(context, record.dagster_run)
+            if not (elsewhere or ((alone or name) and name not in by_name)):
+                failed.append((record, by_name[name] if name else None))
+        tick = _Tick(context, store, failed, until)
+        # Channels that failed in the tick before come last: together they may take all of its time.
+        owing = tick.send(late)
+        if late:
+            owing = tick.send(set())
+        late = tick.failing | (late & tick.owed - tick.taken)
+        context.update_cursor(_written(min([now, *owing]), late))
+        sent = len(tick.sent)
         return dg.SkipReason(f"{sent} failed {'run' if sent == 1 else 'runs'} reported.")
 
     return alert_failed_runs
+
+
+@dataclass
+class _Tick:
+    """One look at the failed runs, oldest first. A channel that fails is tried once in it."""
+
+    context: dg.SensorEvaluationContext
+    store: StoreResource
+    failed: Sequence[tuple[dg.RunRecord, Study | None]]
+    until: float
+    failing: set[str] = field(default_factory=set)
+    taken: set[str] = field(default_factory=set)
+    owed: set[str] = field(default_factory=set)
+    sent: set[str] = field(default_factory=set)
+
+    def send(self, left_out: set[str]) -> list[datetime]:
+        """Alert of all runs on all channels but those ``left_out``.
+
+        Return when the runs failed of which a channel is still to be told.
+        """
+        owing = []
+        for record, study in self.failed:
+            run, failed_at = record.dagster_run, record.update_timestamp
+            if time.monotonic() > self.until:
+                owing.append(failed_at)  # later runs are for the next tick, too
+                break
+            untried = left_out | self.failing
+            delivery = deliver(
+                study,
+                self.store.open(),
+                _alarm(self.context.instance, run),
+                self.context.log.warning,
+                failing=untried,
+                told=_told(run) or (),
+                until=self.until,
+            )
+            self.failing |= untried - left_out
+            self.taken.update(delivery.taken)
+            self.owed.update(delivery.owed)
+            if delivery.taken:
+                self.sent.add(run.run_id)
+            had_no_turn = set(delivery.owed) - self.failing
+            if had_no_turn or (delivery.owed and datetime.now(UTC) - failed_at < _SEND_FOR):
+                owing.append(failed_at)
+        return owing
+
+
+def _read(cursor: str) -> tuple[datetime, set[str]]:
+    """From when on runs are looked at, and the channels that failed in the tick before."""
+    since, _, names = cursor.partition(" ")
+    return datetime.fromisoformat(since), set(json.loads(names)) if names else set()
+
+
+def _written(since: datetime, failing: set[str]) -> str:
+    return f"{since.isoformat()} {json.dumps(sorted(failing))}" if failing else since.isoformat()
+
+
+def _told(run: dg.DagsterRun) -> list[str] | None:
+    """The channels that the run itself has told why it fails; None where that is all of them."""
+    if (value := run.tags.get(ALERTED_TAG)) is None:
+        return []
+    try:
+        return list(json.loads(value))
+    except (ValueError, TypeError):  # of a version that did not name them
+        return None
 
 
 def _failed_since(instance: dg.DagsterInstance, since: datetime) -> Iterator[dg.RunRecord]:
@@ -92,7 +157,7 @@ def _failed_since(instance: dg.DagsterInstance, since: datetime) -> Iterator[dg.
         run = record.dagster_run
         cause = run.tags.get("contextcliff/cause")
         in_process = run.remote_job_origin is None or cause == COMMAND_LINE
-        if not (is_retried(instance, run) or in_process or ALERTED_TAG in run.tags):
+        if not (is_retried(instance, run) or in_process or _told(run) is None):
             yield record
 
 
@@ -104,11 +169,19 @@ def is_elsewhere(context: dg.SensorEvaluationContext, run: dg.DagsterRun) -> boo
     return there.repository_origin.code_location_origin.location_name != here.location_name
 
 
-def _study_of(run: dg.DagsterRun) -> str | None:
-    """The study of the run's tag or of the assets it was to make."""
+def _study_of(run: dg.DagsterRun, known: Collection[str]) -> str | None:
+    """The study of the run's tag or of the assets it was to make: the first that is ``known``.
+
+    A name that is not known, where only such assets were to be made; None where they are of none.
+    """
     if name := run.tags.get("contextcliff/study"):
         return name
-    return next((key.path[-2] for key in run.asset_selection or () if len(key.path) > 1), None)
+    prefix = key_prefix()
+    # Sorted: the selection is a set, whose order differs from process to process.
+    paths = sorted(list(key.path) for key in run.asset_selection or ())
+    own = [path[len(prefix) :] if path[: len(prefix)] == prefix else path for path in paths]
+    names = [path[-2] for path in own if len(path) > 1]
+    return next((name for name in names if name in known), names[0] if names else None)
 
 
 def _alarm(instance: dg.DagsterInstance, run: dg.DagsterRun) -> Alarm:

@@ -5,7 +5,7 @@
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from itertools import islice, pairwise
+from itertools import pairwise, takewhile
 
 import dagster as dg
 
@@ -18,7 +18,8 @@ from contextcliff_dagster.experiments.common.study_run import TICK_NAME
 from contextcliff_dagster.experiments.lookup import partitioned
 from contextcliff_dagster.studies import Study
 
-_TICKS = 60
+_SPAN, _DAYS = timedelta(days=366), 60
+"""A year shows weekends and pauses of months; 60 days with ticks show months of unequal length."""
 
 
 def campaign_at(tick: datetime) -> str:
@@ -66,7 +67,25 @@ def report_freshness(study: Study) -> dg.FreshnessPolicy | None:
     plan = study.schedule
     if plan is None:
         return None
-    start = datetime(2026, 1, 1, tzinfo=UTC).timestamp()
-    ticks = islice(cron_string_iterator(start, plan.cron, plan.timezone), _TICKS)
-    longest = max(later - earlier for earlier, later in pairwise(ticks))
+    longest = longest_gap(plan.cron)
     return dg.FreshnessPolicy.time_window(fail_window=longest + timedelta(hours=plan.grace_hours))
+
+
+def longest_gap(cron: str) -> timedelta:
+    """Return the longest time between two ticks of a cron line, by the clock on the wall.
+
+    All days with ticks have the same ones. So one day is read tick by tick, and of the days after
+    it the first tick of each: a year of a tick each minute would take seconds.
+    """
+    ticks = cron_string_iterator(datetime(2026, 1, 1, tzinfo=UTC).timestamp(), cron, "UTC")
+    first = next(ticks)
+    of_a_day = [first, *takewhile(lambda tick: tick.date() == first.date(), ticks)]
+    longest = max((b - a for a, b in pairwise(of_a_day)), default=timedelta(0))
+    opened = of_a_day[-1] - first
+    firsts = f"{first.minute} {first.hour} {' '.join(cron.split()[2:])}"
+    days = cron_string_iterator(first.timestamp(), firsts, "UTC")
+    for number, (day, following) in enumerate(pairwise(days), start=1):
+        longest = max(longest, following - day - opened)
+        if number >= _DAYS and following - first >= _SPAN:
+            break
+    return longest

@@ -3,11 +3,12 @@
 # No `from __future__ import annotations` here: Dagster reads config and resources off the
 # annotations of an op and a schedule and does not resolve strings.
 
+import json
 from typing import Any
 
 import dagster as dg
 
-from contextcliff_dagster.defs.alerts.channels import alert
+from contextcliff_dagster.defs.alerts.channels import deliver
 from contextcliff_dagster.defs.alerts.failed_runs import ALERTED_TAG
 from contextcliff_dagster.defs.asset_specs import RETRY_FAILED, asset_key, group, run_tags
 from contextcliff_dagster.defs.assets.refusals import refusing
@@ -65,10 +66,13 @@ def sentinel_job(study: Study) -> dg.JobDefinition:
         )
         complete_run_tags(context, study, outcome.campaign)
         alarm = shrink_alarm(outcome)
-        for channel in alert(study, where, alarm, context.log.warning):
-            context.log.info(f"Alert sent to {channel}.")
         if alarm is not None:
-            context.instance.add_run_tags(context.run_id, {ALERTED_TAG: alarm.event})
+            delivery = deliver(study, where, alarm, context.log.warning)
+            for channel in delivery.taken:
+                context.log.info(f"Alert sent to {channel}.")
+            if delivery.told:  # the others hear of it from `alert_failed_runs`, which tries again
+                told = json.dumps(delivery.told)
+                context.instance.add_run_tags(context.run_id, {ALERTED_TAG: told})
         shown: dict[str, Any] = {
             "sentinel": outcome.sentence,
             "campaign": outcome.campaign,

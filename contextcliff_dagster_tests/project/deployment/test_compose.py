@@ -78,20 +78,64 @@ def test_studies_and_models_of_ones_own_reach_the_code_location(
     assert "reference" in done.stdout
 
 
-def test_steps_in_containers_are_offered_what_the_code_location_has() -> None:
-    """Each variable and folder of one's own that compose gives to `code`, at the same place."""
+NOT_OF_STEPS = {
+    # Where webserver and daemon find the code server (workspace.yaml); steps load code themselves.
+    "CONTEXTCLIFF_CODE_HOST",
+    "CONTEXTCLIFF_CODE_PORT",
+    # Settings of the executor that starts steps; a step starts none.
+    "CONTEXTCLIFF_EXECUTOR_CONFIG",
+}
+"""Variables that are the code server's own."""
+MOUNTED = {"CONTEXTCLIFF_STUDIES", "CONTEXTCLIFF_MODELS"}
+"""Variables that name a mount of one's own; without it, steps have those of the image."""
+
+
+def test_steps_in_containers_have_what_the_code_location_has() -> None:
+    """Each variable of `code`, and each folder of one's own at the same place."""
     text = (DOCKER / "executors" / "docker.yaml").read_text("utf-8")
-    code = COMPOSE["services"]["code"]
-    for variable, value in code["environment"].items():
-        if variable in ("CONTEXTCLIFF_STUDIES", "CONTEXTCLIFF_MODELS"):
-            assert f"- {variable}={value}\n" in text
-            assert re.search(rf"- /\S+:{value}:ro\n", text)
+    beside = yaml.safe_load((DOCKER / "executors" / "compose.docker.yaml").read_text("utf-8"))
+    of_code = COMPOSE["services"]["code"]["environment"]
+    of_code = of_code | beside["services"]["code"]["environment"]
+    assert of_code.keys() > NOT_OF_STEPS | MOUNTED
+    # A name alone is the value that the run worker has.
+    given = dict(line.partition("=")[::2] for line in yaml.safe_load(text)["env_vars"])
+    needed = of_code.keys() - NOT_OF_STEPS - MOUNTED
+    assert {name: given.get(name, "not given") for name in needed} == dict.fromkeys(needed, "")
     uncommented = yaml.safe_load(re.sub(r"# (- [A-Z_]+=|- /)", r"\1", text))
-    assert "CONTEXTCLIFF_MODELS=/data/models.yaml" in uncommented["env_vars"]
-    assert (
-        "/srv/contextcliff/studies:/data/studies:ro" in uncommented["container_kwargs"]["volumes"]
-    )
-    assert "OPENAI_API_KEY" in yaml.safe_load(text)["env_vars"]
+    for variable in MOUNTED:
+        assert f"{variable}={of_code[variable]}" in uncommented["env_vars"]
+        mounts = uncommented["container_kwargs"]["volumes"]
+        assert [m for m in mounts if re.fullmatch(rf"/\S+:{of_code[variable]}:ro", m)]
+
+
+@pytest.mark.parametrize("name", ["celery.yaml", "ray.yaml"])
+def test_steps_on_other_machines_are_told_what_decides_their_calls(name: str) -> None:
+    """Without the address, say, they would call another server, under another identity."""
+    text = (DOCKER / "executors" / name).read_text("utf-8")
+    of_code = {v for v in COMPOSE["services"]["code"]["environment"] if v.startswith("CONTEXT")}
+    wanted = of_code - NOT_OF_STEPS | {"CONTEXTCLIFF_LEDGER", "CONTEXTCLIFF_BUDGET_USD_PER_DAY"}
+    assert not [variable for variable in wanted if not re.search(rf"\b{variable}\b", text)]
+
+
+def test_the_volumes_that_our_containers_write_to_are_their_users() -> None:
+    """A new volume is owned as the folder of the image is; one that is not there is root's."""
+    (line,) = re.findall(r"install -d -o contextcliff (.*)$", DOCKERFILE, re.MULTILINE)
+    executors = [
+        yaml.safe_load(f.read_text("utf-8")) for f in (DOCKER / "executors").glob("*.yaml")
+    ]
+    of_ours = [
+        service
+        for file in (COMPOSE, *executors)
+        for name, service in file.get("services", {}).items()
+        if COMPOSE["services"][name]["image"] == "contextcliff-dagster"
+    ]
+    of_steps = [file.get("container_kwargs", {}) for file in executors]
+    mounts = {mount for one in (*of_ours, *of_steps) for mount in one.get("volumes", [])}
+    # Files and folders of the host keep its owner.
+    named = {m for m in mounts if re.match(r"\w", m) and not m.endswith(":ro")}
+    targets = {mount.split(":")[1] for mount in named}
+    assert targets >= {"/data/store", "/opt/dagster/logs", "/leases"}
+    assert targets <= set(line.split())
 
 
 def test_the_file_beside_compose_starts_runs_over_the_docker_executor() -> None:

@@ -1,14 +1,12 @@
-"""The proxy and the backups of docker/: a real Caddy, PostgreSQL and ledger, but no container."""
+"""The proxy of docker/: a real Caddy, but no container."""
 
 from __future__ import annotations
 
 import json
 import os
 import re
-import shutil
 import ssl
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -20,13 +18,10 @@ import yaml
 from websockets.sync.client import connect
 from websockets.typing import Origin, Subprotocol
 
-from contextcliff_dagster.inference.ledger.ledger import Ledger
 from contextcliff_dagster_tests.support.dagster_ui import running_ui
-from contextcliff_dagster_tests.support.measured_stores import FEW_CALLS, copy_of_few
 from contextcliff_dagster_tests.support.paths import CHECKOUT
-from contextcliff_dagster_tests.support.postgres import free_port, running_postgres
-from contextcliff_dagster_tests.support.requirements import postgres_bin, require
-from contextcliff_dagster_tests.support.terminal import call
+from contextcliff_dagster_tests.support.postgres import free_port
+from contextcliff_dagster_tests.support.requirements import require
 
 DOCKER = CHECKOUT / "docker"
 PROXY = yaml.safe_load((DOCKER / "compose.yaml").read_text("utf-8"))["services"]["proxy"]
@@ -174,60 +169,3 @@ def test_a_second_start_keeps_the_login(tmp_path: Path) -> None:
         logins.append((tmp_path / "login").read_text())
     assert logins[0] == logins[1]
     assert log.read_text().count("with password") == 1
-
-
-CLIENT = """#!/bin/sh
-# Stands in for `docker compose -f FILE exec -T SERVICE COMMAND`: runs the command here.
-shift 5
-service=$1; shift
-for word; do shift; set -- "$@" "$(echo "$word" | sed "s#^/data/store#$STORE#")"; done
-case "$service" in code|postgres) exec "$@";; *) exit 9;; esac
-"""
-
-
-@pytest.mark.postgres
-def test_a_backup_has_the_ledger_and_dagster_s_database(
-    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    require("postgres")
-    programs = postgres_bin()
-    assert programs is not None
-    store = copy_of_few(tmp_path_factory)
-    stand_in = tmp_path / "docker"
-    stand_in.write_text(CLIENT)
-    stand_in.chmod(0o755)
-    with running_postgres("dagster", "postgres") as server:
-        server.execute("CREATE TABLE runs (a int)")
-        server.execute("INSERT INTO runs VALUES (7)")
-        environment = os.environ | {
-            "PATH": f"{tmp_path}:{Path(sys.executable).parent}:{programs}:{os.environ['PATH']}",
-            "CONTEXTCLIFF_HOME": str(store),
-            "STORE": str(store),
-            "PGHOST": server.host,
-            "PGPORT": str(server.port),
-            "PGPASSWORD": server.password,
-        }
-        done = subprocess.run(
-            [DOCKER / "backup.sh", tmp_path / "backups"],
-            env=environment,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
-        ledger, dump = map(Path, done.stdout.split())
-        assert ledger.stat().st_mode & 0o777 == 0o600
-        assert not list(store.glob("backup-*"))
-        server.execute("DROP TABLE runs")
-        restore = ["pg_restore", "--username", "postgres", "--clean", "--if-exists"]
-        with dump.open("rb") as source:
-            subprocess.run(
-                [*restore, "--dbname", "dagster"], stdin=source, env=environment, check=True
-            )
-        assert server.execute("SELECT a FROM runs") == [(7,)]
-    elsewhere = tmp_path / "elsewhere"
-    elsewhere.mkdir()
-    shutil.copy(ledger, elsewhere / "state.db")
-    assert call("ledger", "verify", "--store", str(elsewhere)).code == 0
-    with Ledger.open(elsewhere / "state.db") as copied:
-        assert copied.read("SELECT count(*) FROM results") == [(FEW_CALLS,)]

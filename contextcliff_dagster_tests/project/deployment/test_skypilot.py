@@ -95,6 +95,85 @@ exec contextcliff serve reference-short --port "$2" --request-log "$REQUESTS" --
 """
 
 
+PROGRAMS = {
+    "vllm": "exec sleep 60",
+    "curl": "exit 0",
+    # The ledger is one line for each machine that has worked on it.
+    "contextcliff": """case "$1" in
+ledger) cp "$CONTEXTCLIFF_HOME/state.db" "$3";;
+profile) echo "$2 $4" >> "$CONTEXTCLIFF_HOME/state.db";;
+export) echo "$MODEL" > "$3";;
+esac""",
+    # From one second to the next, so that no copy has another's name.
+    "date": 'echo x >> "$CLOCK"; exec printf "2027-01-31T%06dZ" "$(wc -l < "$CLOCK")"',
+}
+
+
+def machine_without_programs(folder: Path, study: str, model: str, **more: str) -> Path:
+    """Run the script, to its end, on a new machine with stand-ins of what it calls; its store."""
+    programs = folder / "stand-ins"
+    programs.mkdir(exist_ok=True)
+    for name, text in (PROGRAMS | more).items():
+        (programs / name).write_text(f"#!/bin/sh\n{text}\n")
+        (programs / name).chmod(0o755)
+    (folder / "kept").mkdir(exist_ok=True)  # SkyPilot's mount
+    home = folder / f"machine-{len(list(folder.glob('machine-*')))}"
+    home.mkdir()
+    given = {
+        "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}",
+        "CLOCK": str(folder / "clock"),
+        "CONTEXTCLIFF_HOME": str(home),
+        "CONTEXTCLIFF_LEDGER": "",
+        "STUDY": study,
+        "MODEL": model,
+        "KEPT": str(folder / "kept"),
+        "VLLM_ARGUMENTS": "x",
+    }
+    done = subprocess.run(
+        ["sh", DOCKER / "skypilot.sh"],
+        env=os.environ | given,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode == 0) == (not more), done.stderr
+    return home
+
+
+def test_studies_and_models_in_one_bucket_leave_each_other_alone(tmp_path: Path) -> None:
+    """Also where names differ in signs that a file's name cannot have."""
+    pairs = [("a", "b-c"), ("a-b", "c"), ("a", "org/m+1"), ("a", "org/m-1"), ("a", "org+m-1")]
+    pairs += [("b", "../../m"), ("b", "m" * 300 + "1"), ("b", "m" * 300 + "2")]
+    for times in (1, 2, 3):
+        for study, model in pairs:
+            home = machine_without_programs(tmp_path, study, model)
+            assert (home / "state.db").read_text() == f"{study} {model}\n" * times
+    folders = list((tmp_path / "kept").iterdir())
+    assert len(folders) == len(pairs)
+    for folder in folders:
+        (archive,) = folder.glob("*.zip")
+        copies = sorted(folder.glob("ledger-*.db"))
+        assert len(copies) == 2
+        assert {*folder.iterdir()} == {archive, *copies}
+        (line,) = {*copies[-1].read_text().splitlines()}
+        assert line == f"{archive.stem} {archive.read_text().strip()}"
+
+
+def test_a_copy_that_is_cut_short_is_nobodys_newest(tmp_path: Path) -> None:
+    machine_without_programs(tmp_path, "a", "m")
+    # The machine is gone while it copies into the bucket.
+    half = 'case "$2" in *kept*) printf half > "$2"; exit 1;; esac; exec /bin/cp "$@"'
+    half = f'[ ! -d "$2" ] || set -- "$1" "$2/${{1##*/}}"\n{half}'
+    machine_without_programs(tmp_path, "a", "m", cp=half)
+    (tmp_path / "stand-ins" / "cp").unlink()
+    (folder,) = (tmp_path / "kept").iterdir()
+    assert [f.read_text() for f in folder.glob("ledger-*.db")] == ["a m\n"]
+    assert (folder / "a.zip").read_text() == "m\n"
+    home = machine_without_programs(tmp_path, "a", "m")
+    assert (home / "state.db").read_text() == "a m\n" * 2
+    assert not list(folder.glob(".*")), "halves are removed"
+
+
 @pytest.mark.slow  # eight commands
 @pytest.mark.timeout(400)
 def test_another_machine_goes_on_from_the_kept_ledger(
@@ -161,15 +240,15 @@ def test_another_machine_goes_on_from_the_kept_ledger(
         time.sleep(0.1)
     first.terminate()
     assert first.wait(120) == 143, printed("first")
-    (copy,) = kept.glob("ledger-*.db")
+    (copy,) = kept.glob("*/ledger-*.db")
     with Ledger.open(copy) as ledger:
         answers = ledger.stats()["answers"]
     assert 3 <= answers < 12
     second = machine("second")
     assert second.wait(300) == 0, printed("second")
     assert asked("second") == 12 - answers
-    assert (kept / "tiny.zip").stat().st_size
-    with Ledger.open(max(kept.glob("ledger-*.db"))) as ledger:
+    assert (copy.parent / "tiny.zip").stat().st_size
+    with Ledger.open(max(copy.parent.glob("ledger-*.db"))) as ledger:
         assert ledger.stats()["answers"] == 12
     starts = (tmp_path / "starts").read_text().splitlines()
     assert [line.split()[:2] for line in starts] == [["serve", "Qwen/Qwen2.5-7B-Instruct"]] * 2
