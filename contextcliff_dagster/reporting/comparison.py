@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from contextcliff_dagster.contracts import Verdict
 from contextcliff_dagster.reporting.kv.costs import kv_sections, kv_sentences
 from contextcliff_dagster.reporting.local_paths import for_readers
 from contextcliff_dagster.reporting.sections import (
@@ -22,7 +23,12 @@ from contextcliff_dagster.reporting.sections import (
     Paragraph,
     Section,
 )
-from contextcliff_dagster.reporting.wording.number_format import level, score, tokens
+from contextcliff_dagster.reporting.wording.number_format import (
+    NOT_MEASURED,
+    level,
+    score,
+    tokens,
+)
 from contextcliff_dagster.store import write_atomic, write_result
 
 if TYPE_CHECKING:
@@ -132,7 +138,7 @@ def comparison_page(comparison: Comparison) -> Page:
         ],
         [
             f"{level(comparison.tolerance)} drop from the baseline at, tokens",
-            *_shift(comparison.loss_shift),
+            *_loss_shift(comparison),
         ],
     ]
     if comparison.midpoint_shift is not None:
@@ -176,6 +182,12 @@ def _difference(row: Differing | DifferingBin) -> str:
     if row.difference is None:
         return "not measured"
     return f"{row.difference:+.2f} [{row.ci_low:+.2f}, {row.ci_high:+.2f}]"
+
+
+def _loss_shift(comparison: Comparison) -> list[Cell]:
+    if Verdict.FLOOR.value in (comparison.a.verdict, comparison.b.verdict):
+        return [NOT_MEASURED, NOT_MEASURED, "nothing to drop from"]
+    return _shift(comparison.loss_shift)
 
 
 def _shift(shift: LossShift) -> list[Cell]:

@@ -95,6 +95,15 @@ def test_a_comparison_shows_draws_and_writes_itself(
     assert to_json(written) == result.to_dict()
 
 
+def test_at_the_floor_there_is_no_shift_of_a_drop(before: pd.DataFrame) -> None:
+    nothing = before.assign(score=[float(i % 40 == 0) for i in range(len(before))])
+    result = compare(analyzed(before, "a"), analyzed(nothing, "b"))
+    comparison = result.comparison
+    assert (comparison.b.verdict, comparison.loss_shift.b_tokens) == ("floor", None)
+    assert "no shift of the drop is measured, since b scores almost nothing" in comparison.sentence
+    assert "| not measured | not measured | nothing to drop from |" in result.report()
+
+
 def test_without_examples_documents_are_paired(before: pd.DataFrame, after: pd.DataFrame) -> None:
     pair = [analyzed(rows, name, examples=False) for rows, name in ((before, "a"), (after, "b"))]
     found = compare(*pair).comparison

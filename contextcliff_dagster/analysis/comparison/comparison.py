@@ -22,8 +22,14 @@ from contextcliff_dagster.analysis.comparison.difference_tests import (
 from contextcliff_dagster.analysis.comparison.kv_costs import kv_comparison
 from contextcliff_dagster.analysis.comparison.length_shifts import loss_shift, midpoint_shift
 from contextcliff_dagster.analysis.comparison.pairing import Pairs, Side, pair_records
+from contextcliff_dagster.analysis.comparison.sentence import sentence
 from contextcliff_dagster.analysis.statistics.length_at_loss import resample_weights
-from contextcliff_dagster.contracts import SCHEMA_VERSION, ContextCliffError, LengthBin
+from contextcliff_dagster.contracts import (
+    SCHEMA_VERSION,
+    ContextCliffError,
+    LengthBin,
+    Verdict,
+)
 from contextcliff_dagster.contracts.results.comparison import (
     ComparedCaps,
     ComparedSide,
@@ -31,6 +37,7 @@ from contextcliff_dagster.contracts.results.comparison import (
     DifferencePoint,
     Differing,
     DifferingBin,
+    LossShift,
 )
 from contextcliff_dagster.contracts.results.fields import nulls
 from contextcliff_dagster.contracts.results.kv import KvComparison, KvPolicy
@@ -123,7 +130,9 @@ def compare(
             for t, d, low, high in zip(*curve, strict=True)
         ],
         caps=ComparedCaps(cap_a, cap_b, cap_b / cap_a if cap_a and cap_b else None),
-        loss_shift=loss_shift(pairs, settings, weights),
+        loss_shift=(
+            nulls(LossShift) if _any_at_floor(a, b) else loss_shift(pairs, settings, weights)
+        ),
         midpoint_shift=midpoint_shift(pairs, settings, weights) if _both_drop(a, b) else None,
         kv=_kv(pairs, a, b, settings),
         warnings=[*notes, *_warnings(pairs, a, b)],
@@ -157,6 +166,11 @@ def _kv(pairs: Pairs, a: Measured, b: Measured, settings: AnalysisSettings) -> K
 def _both_drop(a: Measured, b: Measured) -> bool:
     """Whether a drop is established on both sides: half of none is nowhere."""
     return all(side.cliffs is not None and side.cliffs.cliff is not None for side in (a, b))
+
+
+def _any_at_floor(a: Measured, b: Measured) -> bool:
+    """Whether a side scores almost nothing from the start: it has nothing to drop from."""
+    return any(side.cliffs is not None and side.cliffs.verdict is Verdict.FLOOR for side in (a, b))
 
 
 def _named(measured: Measured, side: Side, left_out: int) -> ComparedSide:
@@ -242,45 +256,3 @@ def _warnings(pairs: Pairs, a: Measured, b: Measured) -> list[str]:
     if None not in names and names[0] != names[1]:
         warnings.append(f"{a.name} is scored by {names[0]}, {b.name} by {names[1]}.")
     return warnings
-
-
-def sentence(result: Comparison) -> str:
-    """The comparison in one sentence."""
-    a, b, overall = result.a.name, result.b.name, result.overall
-    alpha = 1.0 - result.confidence
-    difference = overall.difference
-    span = f"{overall.ci_low or 0:+.2f} to {overall.ci_high or 0:+.2f}"
-    sure = [row for row in result.bins if row.p_value is not None and row.p_value <= alpha]
-    lower, higher = (
-        ", ".join(row.bin for row in sure if sign * (row.difference or 0) > 0) for sign in (-1, 1)
-    )
-    if difference is None:
-        sentence = f"{b} and {a} have no length bin in common, so their scores are not compared"
-    elif overall.p_value is not None and overall.p_value <= alpha:
-        sentence = f"{b} scores {'lower' if difference < 0 else 'higher'} than {a} by "
-        sentence += f"{abs(difference):.2f} on average ({span}, p = {overall.p_value:.2g})"
-        same, reverse = (lower, higher) if difference < 0 else (higher, lower)
-        sentence += f", significantly so in {same}" if same else ""
-        sentence += f", and significantly the reverse in {reverse}" if reverse else ""
-    elif sure:
-        sentence = f"{b} and {a} differ at some lengths (overall {difference:+.2f}, {span}): {b} "
-        parts = [f"scores lower in {lower}"] * bool(lower)
-        parts += [f"scores higher in {higher}"] * bool(higher)
-        sentence += " and ".join(parts)
-    else:
-        sentence = f"No difference detected between {b} and {a} (overall {difference:+.2f}, {span})"
-    shift = result.loss_shift
-    own = " from its own baseline" if result.kv is not None else ""
-    drop = f"a drop of {result.tolerance:.0%}{own}"
-    if shift.ratio is not None:
-        low, high = (f"{v:.2f}" if v else "?" for v in (shift.ci_low, shift.ci_high))
-        sentence += (
-            f"; {drop} is reached at {shift.b_tokens:,} tokens instead of "
-            f"{shift.a_tokens:,} (ratio {shift.ratio:.2f}, {low} to {high})"
-        )
-    elif shift.a_tokens is None and shift.b_tokens is None:
-        sentence += f"; neither reaches {drop} within the measured lengths"
-    else:
-        who, at = (b, shift.b_tokens) if shift.b_tokens else (a, shift.a_tokens)
-        sentence += f"; only {who} reaches {drop}, at {at:,} tokens"
-    return sentence + "."
