@@ -74,6 +74,8 @@ NOT_RUN = {
     "profile local": "needs the same model; what follows is run without it",
     "profile continuation-local": "needs a model and novels, and an hour of two cores",
     "profile kv-local": "needs `make install-kv` and a model, and an hour of two cores",
+    "profile local --kv_policy q4_0": "needs the model, and half an hour of two cores",
+    "profile kv-local --model smollm2-vllm --kv_policy fp8": "needs vLLM and the model as a folder",
     "profile utilization-local": "needs the same model, and half an hour of two cores",
     "profile visibility-local": "needs the same model, and minutes of two cores",
     "profile visibility-local-free": "likewise",

@@ -43,8 +43,10 @@ def sentence(result: Comparison) -> str:
         sentence += f"; no shift of the drop is measured, since {' and '.join(floor)} "
         sentence += "scores" if len(floor) == 1 else "score"
         sentence += " almost nothing at any length"
+    elif shift.ratio is not None and shift.ci_low is None and shift.ci_high is None:
+        sentence += f"; whether {drop} comes earlier or later is open"
     elif shift.ratio is not None:
-        low, high = (f"{v:.2f}" if v else "?" for v in (shift.ci_low, shift.ci_high))
+        low, high = (f"{v:.2f}" if v else "open" for v in (shift.ci_low, shift.ci_high))
         sentence += (
             f"; {drop} is reached at {shift.b_tokens:,} tokens instead of "
             f"{shift.a_tokens:,} (ratio {shift.ratio:.2f}, {low} to {high})"
