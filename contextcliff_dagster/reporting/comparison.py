@@ -192,8 +192,15 @@ def _loss_shift(comparison: Comparison) -> list[Cell]:
 
 def _shift(shift: LossShift) -> list[Cell]:
     a, b = (tokens(at, "not within the range") for at in (shift.a_tokens, shift.b_tokens))
+    return [a, b, Bracketed(ratio_words(shift))]
+
+
+def ratio_words(shift: LossShift) -> str:
+    """Return ``x 0.51 [0.38, open]``, or ``open`` where neither end is known."""
+    if not shift.is_bounded:
+        return "open"
     low, high = (f"{end:.2f}" if end else "open" for end in (shift.ci_low, shift.ci_high))
-    return [a, b, Bracketed(f"x {score(shift.ratio, '?')} [{low}, {high}]")]
+    return f"x {score(shift.ratio, '?')} [{low}, {high}]"
 
 
 def _p(value: float | None, before: str = "") -> str:

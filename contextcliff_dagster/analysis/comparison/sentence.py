@@ -43,7 +43,7 @@ def sentence(result: Comparison) -> str:
         sentence += f"; no shift of the drop is measured, since {' and '.join(floor)} "
         sentence += "scores" if len(floor) == 1 else "score"
         sentence += " almost nothing at any length"
-    elif shift.ratio is not None and shift.ci_low is None and shift.ci_high is None:
+    elif shift.ratio is not None and not shift.is_bounded:
         sentence += f"; whether {drop} comes earlier or later is open"
     elif shift.ratio is not None:
         low, high = (f"{v:.2f}" if v else "open" for v in (shift.ci_low, shift.ci_high))

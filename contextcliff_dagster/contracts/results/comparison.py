@@ -100,6 +100,11 @@ class LossShift:
     ci_low: Annotated[Ratio | None, "lower limit of the ratio"]
     ci_high: Annotated[Ratio | None, "upper limit of the ratio"]
 
+    @property
+    def is_bounded(self) -> bool:
+        """Whether the interval has an end: without one the ratio says nothing."""
+        return self.ci_low is not None or self.ci_high is not None
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:

@@ -127,10 +127,10 @@ def _side(
 
 
 def _shift(axes: Axes, comparison: Comparison) -> None:
-    """An arrow from where A has lost the tolerance to where B has."""
+    """An arrow from where A has lost the tolerance to where B has, if that is known at all."""
     shift = comparison.loss_shift
     start, end = shift.a_tokens, shift.b_tokens
-    if start is None or end is None or abs(end / start - 1) < 0.04:
+    if start is None or end is None or not shift.is_bounded or abs(end / start - 1) < 0.04:
         return
     arrow = {"arrowstyle": "-|>", "color": INK, "lw": 1.8, "shrinkA": 0, "shrinkB": 0}
     axes.annotate("", (end, 1.075), xytext=(start, 1.075), arrowprops=arrow, zorder=6)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 from contextcliff_dagster.contracts import Verdict
 from contextcliff_dagster.contracts.results.kv import KvPolicy
+from contextcliff_dagster.reporting.comparison import ratio_words
 from contextcliff_dagster.reporting.figures.kv_caps import plot_kv_caps
 from contextcliff_dagster.reporting.kv.costs import QUANTITY_NAMES, median_words
 from contextcliff_dagster.reporting.sections import (
@@ -167,10 +168,7 @@ def _drops(compared: Sequence[tuple[KvMember, Comparison]], tolerance: str) -> D
 def _moved(member: KvMember, shift: LossShift | None) -> str:
     if member.verdict == Verdict.FLOOR.value:
         return "at the floor"
-    if shift is None or (shift.ci_low is None and shift.ci_high is None):
-        return "open"
-    low, high = (f"{end:.2f}" if end else "open" for end in (shift.ci_low, shift.ci_high))
-    return f"x {score(shift.ratio, '?')} [{low}, {high}]"
+    return "open" if shift is None else ratio_words(shift)
 
 
 def _drops_over_length(compared: Sequence[KvComparison]) -> DataTable:

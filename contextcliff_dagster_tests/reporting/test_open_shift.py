@@ -1,0 +1,59 @@
+"""A shift whose interval is open at both ends is shown as that, and not as a number."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from contextcliff_dagster.analysis.comparison.comparison import Measured, compare
+from contextcliff_dagster.analysis.comparison.sentence import sentence
+from contextcliff_dagster.analysis.records.settings import AnalysisSettings
+from contextcliff_dagster.contracts.results import Comparison
+from contextcliff_dagster.contracts.results.comparison import LossShift
+from contextcliff_dagster.reporting.comparison import comparison_markdown, ratio_words
+from contextcliff_dagster.reporting.figures.comparison import draw_shift
+from contextcliff_dagster_tests.support.records.planted_curves import bins_of, plant, ramp
+
+
+@pytest.fixture(scope="module")
+def halved() -> Comparison:
+    a = plant(ramp(1_600), 1)
+    b = a.assign(score=plant(ramp(800), 1)["score"])
+    return compare(Measured("A", a), Measured("B", b), bins_of(a), AnalysisSettings())
+
+
+def arrows(comparison: Comparison) -> list[str]:
+    from matplotlib.figure import Figure
+
+    above, below = Figure().subplots(2, 1)
+    draw_shift((above, below), comparison, (None, None))
+    return [text.get_text() for text in above.texts if text.get_text().startswith("x ")]
+
+
+def test_a_ratio_without_an_end_is_no_number(halved: Comparison) -> None:
+    assert halved.loss_shift.is_bounded
+    ratio = f"x {halved.loss_shift.ratio:.2f}"
+    assert arrows(halved) == [ratio]
+    assert ratio in comparison_markdown(halved)
+    shift = replace(halved.loss_shift, ci_low=None, ci_high=None)
+    opened = replace(halved, loss_shift=shift)
+    opened = replace(opened, sentence=sentence(opened))
+    assert "; whether a drop of 30% comes earlier or later is open." in opened.sentence
+    assert arrows(opened) == []
+    assert ratio not in comparison_markdown(opened)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "words"),
+    [
+        (0.4, 0.6, "x 0.50 [0.40, 0.60]"),
+        (None, 0.6, "x 0.50 [open, 0.60]"),
+        (None, None, "open"),
+    ],
+)
+def test_ends(low: float | None, high: float | None, words: str) -> None:
+    assert (
+        ratio_words(LossShift(a_tokens=1_000, b_tokens=500, ratio=0.5, ci_low=low, ci_high=high))
+        == words
+    )
