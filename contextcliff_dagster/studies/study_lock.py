@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from contextcliff_dagster.contracts import StoreError
-from contextcliff_dagster.private_files import make_file, make_folder
+from contextcliff_dagster.private_files import make_folder
 from contextcliff_dagster.store import Store
 
 
@@ -79,16 +79,15 @@ def study_alone(store: Store, study: str) -> Iterator[None]:
 
 @contextmanager
 def _lock(store: Store, study: str, mode: int) -> Iterator[bool]:
-    """Whether ``study`` is locked as ``mode`` says; so it is where no file can be made for that.
+    """Whether ``study`` is locked as ``mode`` says; so it is where nothing can be made for that.
 
-    A file of its own: a new study has no folder yet while its first run prepares it.
+    An empty folder for the lock alone: a new study has none yet while its first run prepares it.
     """
-    file = store.root / "_locks" / study
+    folder = store.root / "_locks" / study
     try:
         if store.root.is_dir():  # only reading makes no store
-            make_folder(file.parent)
-            make_file(file)
-        handle = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
+            make_folder(folder)
+        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError:
         yield True
         return
