@@ -24,7 +24,7 @@ from contextcliff_dagster.studies import Study
 
 ALERTED_TAG = "contextcliff/alerted"
 """On a run that has sent an alert of its own about what it fails for: the channels that have it, as
-JSON. Channels that do not are told by the sensor."""
+JSON. The sensor alerts the others."""
 
 _EVERY_S = 30
 _TICK_S = 50.0

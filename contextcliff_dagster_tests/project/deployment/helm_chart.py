@@ -6,6 +6,7 @@ The chart itself is in no package registry: names and places are those of its te
 
 from __future__ import annotations
 
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -40,11 +41,15 @@ def container_context() -> dict[str, Any]:
 
 
 def instance(kubeconfig: Path) -> dict[str, Any]:
-    """The chart's dagster.yaml without its storages, for a cluster that is reached from outside."""
-    launcher = VALUES["runLauncher"]["config"]["k8sRunLauncher"]
+    """The chart's dagster.yaml without its storages, for a cluster that is reached from outside.
+
+    A copy: tests change it.
+    """
+    values = deepcopy(VALUES)
+    launcher = values["runLauncher"]["config"]["k8sRunLauncher"]
     run_config = launcher["runK8sConfig"]
-    logs = VALUES["computeLogManager"]["config"]["customComputeLogManager"]
-    daemon = VALUES["dagsterDaemon"]
+    logs = values["computeLogManager"]["config"]["customComputeLogManager"]
+    daemon = values["dagsterDaemon"]
     retries, monitoring = daemon["runRetries"], daemon["runMonitoring"]
     return {
         "run_launcher": {
@@ -56,9 +61,9 @@ def instance(kubeconfig: Path) -> dict[str, Any]:
                 "job_namespace": NAMESPACE,
                 "image_pull_policy": launcher["imagePullPolicy"],
                 "service_account_name": f"{RELEASE}-dagster",
-                "dagster_home": VALUES["global"]["dagsterHome"],
+                "dagster_home": values["global"]["dagsterHome"],
                 "instance_config_map": f"{RELEASE}-dagster-instance",
-                "postgres_password_secret": VALUES["global"]["postgresqlSecretName"],
+                "postgres_password_secret": values["global"]["postgresqlSecretName"],
                 "run_k8s_config": {
                     "pod_spec_config": run_config["podSpecConfig"],
                     "job_spec_config": run_config["jobSpecConfig"],
@@ -66,7 +71,7 @@ def instance(kubeconfig: Path) -> dict[str, Any]:
             },
         },
         "run_coordinator": daemon["runCoordinator"]["config"]["customRunCoordinator"],
-        "scheduler": VALUES["scheduler"]["config"]["customScheduler"],
+        "scheduler": values["scheduler"]["config"]["customScheduler"],
         "compute_logs": logs,
         "run_monitoring": {
             "enabled": monitoring["enabled"],
@@ -80,8 +85,8 @@ def instance(kubeconfig: Path) -> dict[str, Any]:
             "max_retries": retries["maxRetries"],
             "retry_on_asset_or_op_failure": retries["retryOnAssetOrOpFailure"],
         },
-        "telemetry": VALUES["telemetry"],
-        **VALUES["additionalInstanceConfig"],
+        "telemetry": values["telemetry"],
+        **values["additionalInstanceConfig"],
     }
 
 

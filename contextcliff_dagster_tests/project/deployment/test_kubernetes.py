@@ -163,9 +163,7 @@ def test_a_study_runs_as_jobs_of_kubernetes(
     kubeconfig = tmp_path / "kubeconfig"
     instance = chart.instance(kubeconfig)
     # There is no daemon here that would take runs out of a queue.
-    # A dict of its own: the chart's values are those of every test.
-    at_once = {"class": "DefaultRunCoordinator", "config": {}}
-    instance["run_coordinator"] = {**instance["run_coordinator"], **at_once}
+    instance["run_coordinator"] |= {"class": "DefaultRunCoordinator", "config": {}}
     instance.pop("concurrency")
     instance["compute_logs"]["config"]["base_dir"] = str(tmp_path / "logs")
     (dagster_home / "dagster.yaml").write_text(yaml.safe_dump(instance), "utf-8")
