@@ -25,7 +25,7 @@ SOURCES := pyproject.toml $(LOCK)
 PINNED  = $(if $(LOCK),--constraint $(BIN)/.pinned)
 
 .DEFAULT_GOAL := help
-.PHONY: help profile profile-local profile-kv test test-durations ui lint types layers check audit dist lock local-model prose reference-models schemas docs install install-dev install-reference install-log-tools install-gateway-tools install-deploy-tools install-axe install-kv clean
+.PHONY: help profile profile-local profile-kv test test-durations plant-faults ui lint types layers check audit dist lock local-model prose reference-models schemas docs install install-dev install-reference install-log-tools install-gateway-tools install-deploy-tools install-axe install-kv clean
 
 help:  ## this list
 	@echo "make TARGET, where TARGET is one of"
@@ -53,6 +53,9 @@ test: $(BIN)/.test  ## run the tests (SLOW=1: the long ones too; NIGHTLY=1: ten 
 
 test-durations: $(BIN)/.test  ## run all tests and keep how long they take, by which they are ordered
 	$(PYTEST) --write-durations $(ARGS)
+
+plant-faults: $(BIN)/.test  ## see that tests notice known faults (ARGS='budget-overrun': some)
+	$(BIN)/python -m tools.plant_faults $(ARGS)
 
 ui: $(BIN)/.base  ## open the Dagster UI on http://127.0.0.1:3000 with the assets loaded
 	$(BIN)/contextcliff ui $(ARGS)

@@ -84,6 +84,13 @@ def _cell(table: str, column: str, value: Any) -> Spoil:
     return _inside(lambda members: with_cell(members, table, column, value))
 
 
+def _further_sql(table: pa.Table) -> pa.Table:
+    """With a further column whose name, pasted into the INSERT, makes every answer 42."""
+    values = ["coalesce('42', ?)" if n == "raw_output" else "?" for n in table.column_names]
+    name = f"raw_output) SELECT {', '.join(values)}, '42' WHERE ? IS NULL ON CONFLICT DO NOTHING --"
+    return table.append_column(name, pa.nulls(table.num_rows, pa.string()))
+
+
 def _table(name: str, change: Callable[[pa.Table], pa.Table]) -> Spoil:
     return _inside(lambda members: with_table(members, name, change))
 
@@ -247,7 +254,6 @@ NUMBERS = [
     for field in arrow_schema("results")
     if field.type in (pa.int64(), pa.float64()) and field.name != "cost_usd"
 ]
-INJECTION = "study) VALUES ('x'); UPDATE results SET raw_output = '42' --"
 DEEP = b'{"a":' * 100_000 + b"1" + b"}" * 100_000
 OTHER = "f" * 64
 
@@ -342,10 +348,7 @@ HOSTILE: dict[str, tuple[Spoil, str]] = {
     "a document of 2^38 bytes": (_inside(_large_document), "100 times"),
     "no Parquet": (_raw("ledger/calls.parquet", b"PAR1" + b"\xff" * 90 + b"PAR1"), "'calls'"),
     "text that is no UTF-8": (_table("calls", _no_utf8), "'calls'"),
-    "a column that is SQL": (
-        _table("calls", lambda t: t.rename_columns({"study": INJECTION})),
-        "column",
-    ),
+    "a column that is SQL": (_table("results", _further_sql), "'raw_output"),
     "a further column": (
         _table("calls", lambda t: t.append_column("x", pa.nulls(t.num_rows, pa.string()))),
         "'x'",

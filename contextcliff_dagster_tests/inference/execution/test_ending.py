@@ -7,8 +7,10 @@ import shutil
 import signal
 import subprocess
 import time
+from concurrent.futures import Future
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -142,6 +144,21 @@ def test_calls_in_flight_are_given_up_after_the_grace_and_may_have_been_paid(
         assert rows_of(ledger, model="remote") == []
 
 
+def test_an_answer_that_is_not_committed_is_not_counted_and_ends_the_run(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lost(self: Ledger, *arguments: Any) -> Future[None]:
+        future: Future[None] = Future()
+        future.set_exception(StoreError("the commit failed"))
+        return future
+
+    monkeypatch.setattr(Ledger, "finish", lost)
+    announced: list[str] = []
+    with pytest.raises(StoreError, match="the commit failed"):
+        run(ledger, on_bin=announced.append)
+    assert announced == []
+
+
 def test_a_measurement_on_a_disk_that_fills_keeps_every_answer_in_flight(tmp_path: Path) -> None:
     disk = tmp_path / "disk"
     disk.mkdir()
@@ -172,7 +189,9 @@ def test_a_measurement_on_a_disk_that_fills_keeps_every_answer_in_flight(tmp_pat
             filler.unlink()
             with Ledger.open(disk / "state.db") as ledger:
                 kept = ledger.stats()
-                assert kept["answers"] == kept["attempts"] == 7, "five, and two in flight"
+                # The seventh call may not have begun when the disk fills.
+                assert kept["answers"] == kept["attempts"], "an answer in flight was lost"
+                assert kept["answers"] in (6, 7), "five, and those in flight"
                 assert kept["orphans"] == 0
                 summary = run(ledger, entry)
                 assert (summary.cached, summary.answered) == (kept["answers"], 18 - kept["answers"])
