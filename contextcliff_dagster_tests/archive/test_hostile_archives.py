@@ -348,7 +348,7 @@ HOSTILE: dict[str, tuple[Spoil, str]] = {
     "a document of 2^38 bytes": (_inside(_large_document), "100 times"),
     "no Parquet": (_raw("ledger/calls.parquet", b"PAR1" + b"\xff" * 90 + b"PAR1"), "'calls'"),
     "text that is no UTF-8": (_table("calls", _no_utf8), "'calls'"),
-    "a column that is SQL": (_table("results", _further_sql), "'raw_output"),
+    "a column that is SQL": (_table("results", _further_sql), "'results'"),
     "a further column": (
         _table("calls", lambda t: t.append_column("x", pa.nulls(t.num_rows, pa.string()))),
         "'x'",
