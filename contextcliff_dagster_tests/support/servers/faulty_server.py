@@ -64,6 +64,7 @@ ERRORS = {
     "404": (404, "The model does not exist", "model_not_found"),
     "quota": (429, "You exceeded your current quota", "insufficient_quota"),
     "400": (400, "the prompt offends us", "content_policy"),
+    "429_tokens": (429, "Too many tokens, please wait before trying again.", "throttled"),
     "400_overflow": (
         400,
         "This model's maximum context length is 100 tokens. However, you requested 200",

@@ -140,6 +140,12 @@ def test_an_overflow_that_only_the_server_can_see_is_context_overflow(tmp_path: 
     assert (len(sent), summary.context_overflow, rows[0]["no_answer"]) == (1, 1, "context_overflow")
 
 
+def test_a_throttled_call_is_asked_again_whatever_it_says_of_tokens(tmp_path: Path) -> None:
+    summary, rows, sent = run(tmp_path, ["429_tokens", "ok"])
+    assert (len(sent), summary.answered, summary.context_overflow) == (2, 1, 0)
+    assert rows[0]["no_answer"] is None
+
+
 def test_a_refused_request_is_recorded_and_not_sent_again_in_this_run(tmp_path: Path) -> None:
     summary, rows, sent = run(tmp_path, ["400"])
     assert (len(sent), summary.transport_errors, rows[0]["no_answer"]) == (1, 1, "transport_error")
