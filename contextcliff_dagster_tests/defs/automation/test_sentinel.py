@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 
 import dagster as dg
 import pytest
 
 from contextcliff_dagster.contracts import StudyError
 from contextcliff_dagster.defs.alerts.channels import COMMAND
+from contextcliff_dagster.defs.automation import sentinel
 from contextcliff_dagster.defs.automation.sentinel import sentinel_job, sentinel_schedules
 from contextcliff_dagster.defs.resources import StoreResource, Watch
 from contextcliff_dagster.defs.run import profile_study
@@ -94,6 +96,28 @@ def test_the_location_has_both(study: Study, monkeypatch: pytest.MonkeyPatch) ->
     jobs = {job.name for job in location.get_all_jobs()}
     assert {"sentinel_watched_daily", "sentinel_quick"} <= jobs
     assert [schedule.name for schedule in location.schedule_defs] == ["watch_watched_daily"]
+
+
+def test_a_sentinel_that_could_judge_no_model_fails_its_run(
+    study: Study, store: Store, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outcome = SimpleNamespace(
+        sentence="served: too few answers came.",
+        campaign="sentinel-2026-11-23T0530",
+        baseline="2026-11-22",
+        shrunk=[],
+        unjudged=["served"],
+    )
+    monkeypatch.setattr(sentinel, "run_sentinel", lambda *_, **__: outcome)
+    monkeypatch.setattr(sentinel, "shrink_alarm", lambda outcome: None)
+    ended = sentinel_job(study).execute_in_process(
+        run_config=request_at(study, TICK, instance).run_config,
+        instance=instance,
+        resources={"store": StoreResource(root=str(store.root)), "watch": Watch()},
+        raise_on_error=False,
+    )
+    assert not ended.success
+    assert [event for event in ended.all_events if "too few answers came" in str(event)]
 
 
 @pytest.mark.slow(reason="three runs of Dagster")
