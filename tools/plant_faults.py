@@ -47,6 +47,9 @@ def tests_with(patch: Path, clone: Path) -> tuple[int, int]:
 def main(names: list[str]) -> int:
     """Plant the faults of these names, or all; the exit code."""
     patches = [FAULTS / f"{name}.patch" for name in names] or sorted(FAULTS.glob("*.patch"))
+    if unknown := [patch.stem for patch in patches if not patch.is_file()]:
+        print(f"{FAULTS} has no fault {', '.join(unknown)}; see its files.", file=sys.stderr)
+        return 2
     missed = 0
     with tempfile.TemporaryDirectory() as folder:
         clone = Path(folder) / "clone"
