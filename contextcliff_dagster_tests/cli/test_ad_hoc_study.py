@@ -50,7 +50,6 @@ def prepared(*args: str) -> tuple[Ended, dict[str, object]]:
     return ended, json.loads(ended.out)["corpus"]
 
 
-@pytest.mark.slow(reason="a process that measures")
 def test_a_folder_with_questions_is_measured_and_accounted_for(
     tmp_path: Path, contextcliff_home: Path
 ) -> None:

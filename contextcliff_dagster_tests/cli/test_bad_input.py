@@ -79,7 +79,6 @@ def _endpoint(folder: Path, url: str) -> dict[str, str]:
     return {"CONTEXTCLIFF_MODELS": str(path), "OUR_TEST_KEY": "sk-very-secret"}
 
 
-@pytest.mark.slow(reason="a process that measures")
 def test_an_endpoint_that_nobody_serves(tmp_path: Path) -> None:
     env = _endpoint(tmp_path, "http://127.0.0.1:9/v1")
     ended = run("profile", "quick", "--model", "mine", env=env)
@@ -147,7 +146,7 @@ def _mounted(folder: Path, options: str) -> Iterator[Path]:
     "size",
     [
         "200k",
-        pytest.param("1600k", marks=pytest.mark.slow),
+        "1600k",
         "2m",
     ],
 )
@@ -158,7 +157,6 @@ def test_a_disk_that_is_full_from_the_start(size: str, tmp_path: Path) -> None:
     assert_one_sentence(ended, "full")
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to mount a file system")
 def test_a_disk_that_fills_up_loses_nothing_measured(tmp_path: Path) -> None:
     with _mounted(tmp_path / "small", "size=40m") as store:
@@ -183,7 +181,6 @@ def test_a_disk_that_fills_up_loses_nothing_measured(tmp_path: Path) -> None:
         assert calls["planned"] == 50
 
 
-@pytest.mark.slow
 def test_files_that_may_not_grow_are_named(tmp_path: Path) -> None:
     def limit() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, 300_000))

@@ -36,7 +36,6 @@ def files(store: Path) -> set[str]:
     }
 
 
-@pytest.mark.slow(reason="a process that measures")
 def test_a_second_run_prints_the_same_and_needs_no_dagster(finished: tuple[Path, str]) -> None:
     store, said = finished
     runs = store / "dagster_home"
@@ -119,7 +118,6 @@ def test_other_weights_under_the_same_name_are_noticed(
     assert "campaign new quick" in ended.err
 
 
-@pytest.mark.slow(reason="three runs of a study")
 def test_answers_are_in_the_page_after_each_run_that_asks_for_them(
     finished: tuple[Path, str], tmp_path: Path
 ) -> None:

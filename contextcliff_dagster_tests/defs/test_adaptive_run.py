@@ -50,7 +50,6 @@ def calls_of(store: Store) -> int:
         return int(ledger.read("SELECT count(*) FROM results")[0][0])
 
 
-@pytest.mark.slow(reason="many rounds, each a run of Dagster")
 def test_the_sensor_asks_round_by_round_and_falls_silent(
     study: Study, store: Store, instance: dg.DagsterInstance
 ) -> None:
@@ -132,7 +131,6 @@ def prepared(run: Run) -> None:
 
 
 @pytest.mark.usefixtures("prepared")
-@pytest.mark.slow(reason="many rounds, each a run of Dagster")
 def test_a_cut_run_goes_on_where_it_was_and_pays_nothing_twice(
     study: Study, store: Store, instance: dg.DagsterInstance
 ) -> None:
@@ -155,7 +153,6 @@ def test_a_cut_run_goes_on_where_it_was_and_pays_nothing_twice(
 
 
 @pytest.mark.usefixtures("prepared")
-@pytest.mark.slow(reason="many rounds, each a run of Dagster")
 def test_the_deadline_ends_it_and_what_is_measured_is_reported(
     study: Study, store: Store, instance: dg.DagsterInstance
 ) -> None:

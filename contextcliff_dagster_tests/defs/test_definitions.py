@@ -134,7 +134,6 @@ def test_follow_up_assets_follow_a_partly_measured_study(
     assert tick.get_num_requested(dg.AssetKey(["tiny", "predictions"])) == 0
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "command",
     [
@@ -149,7 +148,6 @@ def test_the_tools_of_dagster_accept_the_location(command: list[str]) -> None:
     assert done.returncode == 0, done.stderr[-2000:]
 
 
-@pytest.mark.slow
 def test_a_range_of_bins_is_launched_from_the_command_line(dagster_home: Path) -> None:
     assert checked(["dg", "launch", "--assets", "quick/raw_corpus,quick/length_map,"
                     "quick/distribution_audit,quick/manifest"]).returncode == 0  # fmt: skip

@@ -132,7 +132,6 @@ def test_killed_after_its_ledger_was_renamed_it_is_finished(measured: Study, sto
     killed_and_finished(measured, store, 4)
 
 
-@pytest.mark.slow  # a process for each of some thirty changes
 def test_killed_anywhere_it_is_whole_and_the_same_command_finishes_it(
     measured: Study, store: Store, tmp_path: Path
 ) -> None:

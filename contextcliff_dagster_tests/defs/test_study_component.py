@@ -152,7 +152,6 @@ def test_dg_finds_it_by_the_entry_point_of_the_package() -> None:
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.slow  # three processes of dg, each of which starts others that import Dagster
 def test_dg_scaffolds_checks_and_lists_it(tmp_path: Path) -> None:
     package = tmp_path / "src" / "mine"
     (package / "defs").mkdir(parents=True)

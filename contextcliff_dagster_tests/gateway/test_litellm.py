@@ -23,7 +23,7 @@ from contextcliff_dagster_tests.support.paths import CHECKOUT, DOCS
 from contextcliff_dagster_tests.support.requirements import gateway_tools_python
 from contextcliff_dagster_tests.support.servers.language_model import recording_server
 
-pytestmark = [pytest.mark.gateway_tools, pytest.mark.slow]  # the proxy takes its time to start
+pytestmark = pytest.mark.gateway_tools
 
 LONG = "word " * 3_000
 LARGER = "my-larger-model"

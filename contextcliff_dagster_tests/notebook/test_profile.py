@@ -40,7 +40,6 @@ def test_a_study_gives_a_result_for_each_model(
     assert capsys.readouterr().out == ""
 
 
-@pytest.mark.slow(reason="measures a model of its own")
 def test_a_file_of_questions_is_measured_and_found_again(tmp_path: Path) -> None:
     rows = [
         {

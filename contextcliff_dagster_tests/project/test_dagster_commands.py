@@ -45,7 +45,6 @@ def test_make_install_brings_dagster_and_other_programs_are_named_with_their_ext
         assert "extra `dg`" in page.read_text("utf-8"), page
 
 
-@pytest.mark.slow  # Dagster's programs load the code location in several processes
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("program", ["dagster", "dg"])
 def test_bins_are_measured_from_a_shell_which_is_told_of_the_home(

@@ -42,7 +42,6 @@ def test_every_option_that_is_named_exists() -> None:
     assert named <= there
 
 
-@pytest.mark.slow
 def test_the_page_on_python_runs_as_written(tmp_path: Path) -> None:
     blocks = re.findall(
         r"```python\n(.*?)```", (DOCS / "python.md").read_text(encoding="utf-8"), re.S

@@ -81,7 +81,6 @@ def test_a_shim_that_fails_is_no_python(shims: Path, tmp_path: Path) -> None:
     assert not (tmp_path / "venv").exists()
 
 
-@pytest.mark.slow
 def test_the_next_python_that_works_is_taken(shims: Path, tmp_path: Path) -> None:
     import sys
 

@@ -8,8 +8,6 @@ import re
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from contextcliff_dagster_tests.support.paths import CHECKOUT
 from contextcliff_dagster_tests.support.run_notebook import NOTEBOOK, executed
 
@@ -44,7 +42,6 @@ def test_its_outputs_are_there_and_name_no_machine() -> None:
     assert len(text) < 500_000
 
 
-@pytest.mark.slow(reason="a kernel of its own measures two models")
 def test_it_runs_and_shows_the_same(tmp_path: Path) -> None:
     run = executed(NOTEBOOK, tmp_path)
     again = [cell for cell in run.cells if cell.cell_type == "code"]

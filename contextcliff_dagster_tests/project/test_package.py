@@ -123,7 +123,6 @@ def run(*command: str | Path, cwd: Path, **environment: str) -> str:
     return done.stdout
 
 
-@pytest.mark.slow  # builds, and installs a hundred packages
 @pytest.mark.timeout(900)
 def test_a_wheel_measures_in_a_clean_environment(tmp_path: Path) -> None:
     """As `uvx --from contextcliff-dagster contextcliff --data ...` of a published one."""
@@ -173,7 +172,6 @@ def test_a_wheel_measures_in_a_clean_environment(tmp_path: Path) -> None:
     assert list(tmp_path.rglob("report/*/report.html"))
 
 
-@pytest.mark.slow
 def test_the_wheel_works_outside_the_checkout(tmp_path: Path) -> None:
     # Installed next to the dependencies that are here already: what is missing in it shows.
     run(sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", tmp_path, ROOT, cwd=tmp_path)

@@ -25,7 +25,6 @@ def commands() -> list[list[str]]:
     return [shlex.split(line, comments=True) for line in lines]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("questions", ["recall", None])
 def test_a_folder_of_thirty_documents_becomes_a_report(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, questions: str | None

@@ -136,7 +136,6 @@ def points_near(name: str, *shares_of_training: float) -> list[CardPoint]:
     ]
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(1_200)  # half a minute on two busy cores: 300 documents read
 @pytest.mark.parametrize("name", REFERENCE_MODELS)
 def test_fresh_documents_score_as_the_card_says(name: str) -> None:

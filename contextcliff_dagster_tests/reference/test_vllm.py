@@ -20,7 +20,6 @@ from contextcliff_dagster_tests.support.vllm_greedy import NEW_TOKENS
 
 pytestmark = [
     pytest.mark.vllm,
-    pytest.mark.slow,  # starts vLLM: half a minute each
     pytest.mark.timeout(900),
 ]
 

@@ -237,7 +237,6 @@ def test_most_of_a_result_may_be_null_or_extreme() -> None:
 
 @given(lacking(), lacking())
 @settings(max_examples=200, deadline=None)
-@pytest.mark.slow(reason="a report of every example")
 def test_words_never_fail_and_never_print_a_raw_null(
     one: dict[str, Any], two: dict[str, Any]
 ) -> None:
@@ -252,7 +251,6 @@ def test_words_never_fail_and_never_print_a_raw_null(
 
 @given(lacking(), st.booleans())
 @settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@pytest.mark.slow(reason="draws a picture of every example")
 def test_pictures_never_fail(one: dict[str, Any], with_records: bool) -> None:
     picture = plot_report(results_of([one, WHOLE]), RECORDS if with_records else None)
     assert picture[:4] == b"\x89PNG"

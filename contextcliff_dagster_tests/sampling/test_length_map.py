@@ -110,7 +110,6 @@ def test_a_missing_damaged_or_mixed_up_corpus_is_refused(corpus_dir: Path, tmp_p
         read_length_map(tmp_path / "none.parquet")
 
 
-@pytest.mark.slow
 def test_a_hundred_megabytes_of_text_take_less_than_three_hundred_of_memory() -> None:
     # As an installed package is: a checkout's first import compiles, in memory that counts here.
     package = ROOT / "contextcliff_dagster"

@@ -174,7 +174,6 @@ def test_a_warning_is_one_line_whatever_the_file_is_called(folder: Path) -> None
     assert [line for line in lines if "/two\\nlines\\x1b[2J.yaml, line 1" in line]
 
 
-@pytest.mark.slow(reason="a process of Dagster's")
 def test_the_tools_of_dagster_load_the_others(folder: Path) -> None:
     done = subprocess.run(
         [str(Path(sys.executable).parent / "dagster"), "definitions", "validate"],

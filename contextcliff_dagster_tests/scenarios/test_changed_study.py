@@ -92,7 +92,6 @@ def test_answers_to_another_question_are_left_out_by_name(
     assert LONG not in output.replace(note, "")
 
 
-@pytest.mark.slow(reason="three measurements")
 def test_the_command_in_the_note_measures_them_again(measured: Study) -> None:
     edited = other_request(measured)
     profile_study(edited, models=[SHORT])
@@ -104,7 +103,6 @@ def test_the_command_in_the_note_measures_them_again(measured: Study) -> None:
     assert "Warnings and notes" not in done.report.md.read_text()
 
 
-@pytest.mark.slow(reason="three measurements")
 def test_an_edit_taken_back_brings_everybody_back_without_a_call(measured: Study) -> None:
     before = read_profiled(measured, Store.default(), rebuild_report(measured).campaign, {})
     profile_study(other_request(measured))

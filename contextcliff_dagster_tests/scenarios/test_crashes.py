@@ -73,7 +73,6 @@ def gate(tmp_path: Path) -> Gate:
     return gate
 
 
-@pytest.mark.slow(reason="many processes killed")
 def test_killed_at_any_moment_and_resumed_the_records_are_those_of_an_undisturbed_run(
     tmp_path: Path, ledger_at: Path | DatabaseUrl, gate: Gate
 ) -> None:
@@ -124,7 +123,6 @@ def test_two_runs_at_once_both_finish_and_no_call_is_paid_twice(
     assert len(records(ledger_at)) == CALLS
 
 
-@pytest.mark.slow
 def test_a_waiting_run_takes_over_when_the_other_is_killed(
     tmp_path: Path, ledger_at: Path | DatabaseUrl, gate: Gate
 ) -> None:
@@ -144,7 +142,6 @@ def test_a_waiting_run_takes_over_when_the_other_is_killed(
     assert sum(count - 1 for count in paid(log).values()) == summary["orphans"] == 3
 
 
-@pytest.mark.slow
 def test_ctrl_c_keeps_what_is_in_flight_and_the_next_run_pays_nothing_twice(
     tmp_path: Path, ledger_at: Path | DatabaseUrl, gate: Gate
 ) -> None:
@@ -165,7 +162,6 @@ def test_ctrl_c_keeps_what_is_in_flight_and_the_next_run_pays_nothing_twice(
     assert all(count == 1 for count in paid(log).values())
 
 
-@pytest.mark.slow
 def test_a_dozen_runs_at_once_share_the_work(tmp_path: Path, ledger_at: Path | DatabaseUrl) -> None:
     log = tmp_path / "log.jsonl"
     with reference_server(log=log, delay_ms=20) as url:

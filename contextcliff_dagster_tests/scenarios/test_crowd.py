@@ -16,12 +16,10 @@ from contextcliff_dagster_tests.support.postgres import running_postgres
 CROWD = Crowd(bins=2, documents=15, questions=5, kills=6, delay_ms=100, timeout_s=2.0)
 
 
-@pytest.mark.slow  # a dozen processes one after the other, three at a time, and stalls of seconds
 def test_faults_and_kills_of_three_processes_at_once_change_no_record(tmp_path: Path) -> None:
     _insist(disturbed(CROWD, tmp_path))
 
 
-@pytest.mark.slow  # as above
 @pytest.mark.postgres
 def test_a_ledger_in_postgresql_stands_the_same(tmp_path: Path) -> None:
     with running_postgres() as server:

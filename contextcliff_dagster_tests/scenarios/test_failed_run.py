@@ -29,7 +29,7 @@ from contextcliff_dagster_tests.support.tiny_study import TINY
 __all__ = ["webhook"]
 
 # Webserver, daemon and three runs, each a process of its own, with the daemon's own pauses.
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.timeout(900)
 
 SWITCH = """
 mutation ($name: String!) {{ {mutation}Schedule(scheduleSelector: {{

@@ -17,7 +17,7 @@ import pytest
 from contextcliff_dagster_tests.support.dagster_ui import LAUNCH, DagsterUi, running_ui
 from contextcliff_dagster_tests.support.postgres import free_port
 
-pytestmark = [pytest.mark.browser, pytest.mark.slow]
+pytestmark = pytest.mark.browser
 
 LAUNCH_NOW = LAUNCH.replace("($asset: [String!]!)", "").replace("$asset", '["quick", "raw_corpus"]')
 BY_LINK = f"/graphql?query={quote(LAUNCH_NOW)}"

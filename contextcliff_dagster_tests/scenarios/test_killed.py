@@ -9,15 +9,12 @@ import sys
 from pathlib import Path
 
 import dagster as dg
-import pytest
 
 from contextcliff_dagster.defs.run import profile_study
 from contextcliff_dagster.store import Store
 from contextcliff_dagster.studies import Study
 from contextcliff_dagster_tests.defs.test_run import records
 from contextcliff_dagster_tests.support.child_processes import wait_until
-
-pytestmark = pytest.mark.slow
 
 PROFILE = """
 import sys, pytest

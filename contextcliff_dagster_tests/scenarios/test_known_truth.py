@@ -31,7 +31,6 @@ def claim(script: str, store: Path, *options: str) -> str:
     return done.stdout
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_swapping_the_two_weight_files_swaps_the_caps(
     tmp_path_factory: pytest.TempPathFactory,
@@ -43,7 +42,6 @@ def test_swapping_the_two_weight_files_swaps_the_caps(
     assert 0 < int(short) < int(long)
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_shuffled_lengths_of_a_finished_study_show_no_cliff(
     tmp_path_factory: pytest.TempPathFactory,

@@ -18,7 +18,6 @@ from contextcliff_dagster_tests.support.files.source_lines import source_documen
 
 pytestmark = [
     pytest.mark.local_model,
-    pytest.mark.slow(reason="12 calls of a real model"),
     pytest.mark.timeout(1500),
 ]
 

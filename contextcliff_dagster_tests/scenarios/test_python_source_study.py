@@ -99,7 +99,6 @@ def study(tmp_path: Path, address: str, monkeypatch: pytest.MonkeyPatch) -> Stud
     return load_study(path)
 
 
-@pytest.mark.slow(reason="a whole study of Python files")
 def test_files_become_questions_answers_and_a_loss_where_the_model_stops(
     study: Study, store: Store
 ) -> None:

@@ -101,7 +101,6 @@ def texts(path: Path) -> Iterator[bytes]:
                 yield archive.read(name)
 
 
-@pytest.mark.slow  # five profiles, one of them in a process of its own, and then every command
 def test_no_secret_is_in_anything_that_is_produced(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,

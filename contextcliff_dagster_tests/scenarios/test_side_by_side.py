@@ -23,7 +23,7 @@ from contextcliff_dagster_tests.support.records.calls import read_log, reference
 from contextcliff_dagster_tests.support.tiny_study import TINY
 
 # Webserver, daemon, two servers and four runs, each a process of its own.
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
+pytestmark = pytest.mark.timeout(1200)
 
 CALLS = 12
 

@@ -37,7 +37,6 @@ from contextcliff_dagster_tests.support.tiny_study import TINY
 pytestmark = [
     pytest.mark.celery,
     pytest.mark.postgres,
-    pytest.mark.slow(reason="a server of each kind, two workers, two runs, a worker's death"),
     pytest.mark.timeout(1200),
 ]
 

@@ -22,7 +22,6 @@ pytestmark = [
     # Three launches through the daemon take minutes; nothing less shows that the UI's own
     # requests reach the assets.
     pytest.mark.browser,
-    pytest.mark.slow,
     pytest.mark.timeout(1500),
 ]
 

@@ -52,7 +52,6 @@ def alike(ours: Answers, theirs: Answers) -> int:
 
 @pytest.mark.vllm
 @pytest.mark.local_model
-@pytest.mark.slow  # loads the model four times, through three runtimes
 @pytest.mark.timeout(3600)
 def test_vllm_answers_from_the_folder_as_others_do_from_the_file(gguf: Path, folder: Path) -> None:
     config = json.loads((folder / "config.json").read_text())

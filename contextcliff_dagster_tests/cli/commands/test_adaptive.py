@@ -14,7 +14,6 @@ from contextcliff_dagster_tests.support.terminal import assert_one_sentence, cal
 STUDY = ("profile", "quick", "--model", "reference-short")
 
 
-@pytest.mark.slow(reason="many rounds, each a run of Dagster")
 def test_each_round_says_why_and_the_end_says_what_is_known() -> None:
     ended = call(*STUDY, "--pilot", "3", "--until", "8%", "--round", "10", "--json")
     assert ended.code == 0, ended.err
@@ -86,7 +85,6 @@ def money_of(store: Store) -> tuple[float, int, int]:
     return usd, sent, kept
 
 
-@pytest.mark.slow  # three runs of several rounds against a server of its own
 def test_rounds_end_at_the_paid_budget_and_keep_what_it_bought(
     tmp_path: Path, contextcliff_home: Path
 ) -> None:

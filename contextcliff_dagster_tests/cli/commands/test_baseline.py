@@ -59,7 +59,6 @@ def do(*args: str) -> str:
     return ended.out
 
 
-@pytest.mark.slow(reason="five campaigns")
 def test_another_model_under_the_name_fails_at_the_first_run(watched: Path) -> None:
     assert_one_sentence(call("baseline", "check", "watched"), "no pinned baseline")
     assert "served" in do("baseline", "set", "watched")

@@ -73,7 +73,6 @@ def test_a_design_is_judged_without_any_study(contextcliff_home: Path) -> None:
     assert list(contextcliff_home.iterdir()) == []
 
 
-@pytest.mark.slow(reason="simulates a design several times")
 def test_the_report_quotes_it_while_sample_tolerance_and_code_are_the_same(
     study: Path, contextcliff_home: Path
 ) -> None:

@@ -33,7 +33,6 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> str:
     return store
 
 
-@pytest.mark.slow(reason="two models over 200 examples")
 def test_small_against_large_in_one_sentence_and_a_picture(store: str, tmp_path: Path) -> None:
     begun = call("campaign", "list", "quick", "--json", "--store", store)
     first = json.loads(begun.out)[0]["campaign"]
@@ -65,7 +64,6 @@ def test_a_kv_policy_is_compared_with_the_whole_cache_whichever_is_named_first(
     assert (result["kv"]["policy_a"], result["kv"]["policy"]) == ("none", "snapkv")
 
 
-@pytest.mark.slow(reason="two models over 10 examples")
 @pytest.mark.usefixtures("contextcliff_home")
 def test_a_sample_smaller_than_the_study_s_is_compared() -> None:
     ended = call("profile", "quick", "--samples-per-bin", "2")

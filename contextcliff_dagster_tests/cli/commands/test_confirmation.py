@@ -36,7 +36,6 @@ def priced_at(folder: Path, url: str) -> dict[str, str]:
     return {"CONTEXTCLIFF_MODELS": str(path)}
 
 
-@pytest.mark.slow(reason="a process that measures")
 def test_without_a_terminal_it_refuses_and_names_the_flag(priced: dict[str, str]) -> None:
     assert_one_sentence(run(*TWO, env=priced), "--yes", "--budget", "$")
 
@@ -45,7 +44,6 @@ def test_yes_goes_on_to_the_endpoint(priced: dict[str, str]) -> None:
     assert_one_sentence(call(*TWO, "--yes", env=priced), "127.0.0.1:9")
 
 
-@pytest.mark.slow(reason="a process on a terminal")
 def test_on_a_terminal_it_asks_and_no_means_no(priced: dict[str, str]) -> None:
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
@@ -118,7 +116,6 @@ def test_a_server_of_this_machine_and_an_engine_in_process_bill_nobody(tmp_path:
     assert "price unknown" not in call("prepare", "quick").out
 
 
-@pytest.mark.slow(reason="a process on a terminal")
 def test_on_a_terminal_the_estimate_is_said_even_where_nothing_is_asked() -> None:
     ours, theirs = pty.openpty()
     process = subprocess.Popen(

@@ -41,7 +41,6 @@ def test_in_a_fresh_store_nothing_is_left_behind(
     assert "data-own" not in call("studies").out
 
 
-@pytest.mark.slow(reason="two measurements")
 def test_what_is_frozen_and_measured_stays_and_counts(
     contextcliff_home: Path, dagster_home: Path
 ) -> None:

@@ -51,7 +51,6 @@ def calls(ended: Ended, model: str = "served") -> dict[str, int]:
     return result
 
 
-@pytest.mark.slow(reason="two processes that measure, and a server")
 def test_two_at_once_both_finish_and_pay_no_call_twice(tmp_path: Path) -> None:
     log = tmp_path / "requests.jsonl"
     with served("reference-short", "--request-log", str(log), "--delay-ms", "60") as url:
@@ -66,7 +65,6 @@ def test_two_at_once_both_finish_and_pay_no_call_twice(tmp_path: Path) -> None:
     assert json.loads(ended[0].out)["cliffs"][0]["n"] == PLANNED
 
 
-@pytest.mark.slow(reason="a process that measures, and two more runs")
 def test_ctrl_c_ends_cleanly_and_the_next_run_pays_only_the_rest(tmp_path: Path) -> None:
     log = tmp_path / "requests.jsonl"
     gate = Gate(tmp_path / "gate")
@@ -105,7 +103,6 @@ def test_the_plans_own_line_in_small(tmp_path: Path) -> None:
     assert json.loads(ended.out)["cliffs"][0]["task"] == "two_hop"
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_the_plans_own_line_as_written(tmp_path: Path) -> None:
     with served("reference-short") as url:
@@ -118,7 +115,6 @@ def test_the_plans_own_line_as_written(tmp_path: Path) -> None:
     assert "Qwen2.5-7B" in ended.out
 
 
-@pytest.mark.slow
 def test_ones_own_file_is_one_option_away(tmp_path: Path) -> None:
     from contextcliff_dagster_tests.support.files import warehouse_files
 

@@ -13,7 +13,6 @@ from contextcliff_dagster_tests.support.terminal import run
 
 pytestmark = [
     pytest.mark.kv,
-    pytest.mark.slow(reason="two workers load torch"),
     pytest.mark.timeout(900),
 ]
 

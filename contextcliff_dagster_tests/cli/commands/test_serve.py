@@ -31,7 +31,6 @@ def answers(port: int) -> bool:
         return False
 
 
-@pytest.mark.slow
 def test_ui_opens_on_loopback_and_ends_with_ctrl_c(tmp_path: Path) -> None:
     with running_ui(tmp_path, "--port", str(free_port())) as ui:
         assert ui.address == f"http://127.0.0.1:{ui.port}"

@@ -50,7 +50,6 @@ def test_units() -> None:
     ]
 
 
-@pytest.mark.slow(reason="a process that measures slowly")
 def test_on_a_terminal_the_bar_moves_while_a_step_of_dagster_runs(tmp_path: Path) -> None:
     gate = Gate(tmp_path / "gate")
     gate.let(7)

@@ -81,7 +81,6 @@ def test_options_alone_write_both_files_and_the_study_is_sound(here: Path, url: 
     assert "falls by 20% at most" in (here / "vertrage.yaml").read_text()
 
 
-@pytest.mark.slow
 def test_the_next_command_measures(here: Path, url: str) -> None:
     done = call("init", "--base-url", url, "--data", DATA, "--json")
     command = json.loads(done.out)["next"].split()

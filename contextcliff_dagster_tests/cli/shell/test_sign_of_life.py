@@ -170,7 +170,6 @@ def _first_byte_s(descriptors: tuple[int, int], *args: str) -> tuple[float, Ende
     return first, Ended(process.wait(), out, err.decode())
 
 
-@pytest.mark.slow(reason="two processes that draw a sample")
 def test_the_first_sign_comes_before_the_heavy_imports() -> None:
     began = time.monotonic()
     subprocess.run([*COMMAND, "--version"], check=True, capture_output=True)

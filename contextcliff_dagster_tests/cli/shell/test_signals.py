@@ -148,7 +148,6 @@ class Terminal:
         return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
 
 
-@pytest.mark.slow(reason="a process that measures on a terminal")
 def test_ctrl_c_on_a_terminal_prints_our_sentence_and_nothing_else(tmp_path: Path) -> None:
     log, gate = tmp_path / "requests.jsonl", Gate(tmp_path / "gate")
     gate.let(4)
@@ -167,7 +166,6 @@ def test_ctrl_c_on_a_terminal_prints_our_sentence_and_nothing_else(tmp_path: Pat
     assert rest[0].startswith("Interrupted: ")
 
 
-@pytest.mark.slow(reason="a process that measures on a terminal, and another run")
 @pytest.mark.parametrize("nohup", [False, True])
 def test_a_run_whose_terminal_is_closed_ends_cleanly_or_under_nohup_goes_on(
     tmp_path: Path, nohup: bool, contextcliff_home: Path

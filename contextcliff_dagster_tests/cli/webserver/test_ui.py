@@ -20,8 +20,6 @@ from websockets.typing import Origin, Subprotocol
 from contextcliff_dagster_tests.support.dagster_ui import LAUNCH, DagsterUi, running_ui
 from contextcliff_dagster_tests.support.postgres import free_port
 
-pytestmark = pytest.mark.slow
-
 LAUNCH_NOW = LAUNCH.replace("($asset: [String!]!)", "").replace("$asset", '["quick", "raw_corpus"]')
 JSON = {"Content-Type": "application/json"}
 RUNS = "{ runsOrError { ... on Runs { results { runId } } } }"

@@ -20,7 +20,6 @@ from contextcliff_dagster_tests.support.files.hostile_files import EXPECTED, wri
 LIMITS = Limits(seconds=2, memory_mb=300, unpacked_mb=30, file_mb=50)
 
 
-@pytest.mark.slow(reason="files that take their time limit")
 def test_a_folder_of_hostile_files_is_read_to_its_end(tmp_path: Path) -> None:
     good = tmp_path / "good.txt"
     good.write_text("good")

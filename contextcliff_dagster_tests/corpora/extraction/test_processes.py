@@ -94,7 +94,6 @@ def test_paths_are_taken_as_they_are_needed(tmp_path: Path) -> None:
     results.close()
 
 
-@pytest.mark.slow(reason="four seconds of reading")
 def test_long_texts_do_not_pile_up(tmp_path: Path, endless: Path) -> None:
     long = tmp_path / "long.txt"
     long.write_text("word " * 2_000_000)
@@ -168,7 +167,6 @@ def test_a_file_that_is_waited_for_too_long_is_given_up(endless: Path, clock: Cl
     stopped.join()
 
 
-@pytest.mark.slow(reason="four seconds of reading")
 def test_time_that_the_caller_takes_counts_for_no_file(
     tmp_path: Path, endless: Path, clock: Clock
 ) -> None:

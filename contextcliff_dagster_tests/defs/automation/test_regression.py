@@ -97,7 +97,6 @@ def assert_skipped(
 
 
 @pytest.mark.usefixtures("prepared")
-@pytest.mark.slow(reason="two campaigns through Dagster")
 def test_a_tick_measures_anew_and_a_shrink_fails_the_check(
     run: Run, study: Study, store: Store, instance: dg.DagsterInstance, webhook: Webhook
 ) -> None:

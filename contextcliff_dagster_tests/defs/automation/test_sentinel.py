@@ -120,7 +120,6 @@ def test_a_sentinel_that_could_judge_no_model_fails_its_run(
     assert [event for event in ended.all_events if "too few answers came" in str(event)]
 
 
-@pytest.mark.slow(reason="three runs of Dagster")
 def test_the_job_passes_an_unchanged_model_and_fails_a_changed_one(
     study: Study,
     store: Store,

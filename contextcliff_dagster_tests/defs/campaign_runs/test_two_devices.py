@@ -17,7 +17,7 @@ from contextcliff_dagster.studies import Study
 from contextcliff_dagster_tests.defs.campaign_runs.test_one_report import Location
 
 # Two processes that import Dagster; those under the daemon are `scenarios.test_side_by_side`.
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.timeout(900)
 
 Span = tuple[datetime, datetime]
 

@@ -21,7 +21,6 @@ from contextcliff_dagster_tests.support.other_executors import (
 
 pytestmark = [
     pytest.mark.celery,
-    pytest.mark.slow(reason="nine steps and three processes that import Dagster"),
     pytest.mark.timeout(600),
 ]
 

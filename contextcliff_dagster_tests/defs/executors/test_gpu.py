@@ -20,7 +20,6 @@ from contextcliff_dagster.inference.ledger.ledger import Ledger
 from contextcliff_dagster.store import Store
 from contextcliff_dagster.studies import Study, load_study
 
-pytestmark = pytest.mark.slow  # a Dagster process for every run and one for every step
 LONG = 200.0
 
 

@@ -23,7 +23,6 @@ from contextcliff_dagster_tests.support.postgres import free_port
 
 pytestmark = [
     pytest.mark.ray,
-    pytest.mark.slow(reason="a Ray, and nine steps with a process each: minutes"),
     pytest.mark.timeout(900),
 ]
 

@@ -247,7 +247,6 @@ profile_study(study.with_models(["reference-short"]))
 """
 
 
-@pytest.mark.slow(reason="a process that is killed, and its study measured to the end")
 def test_a_killed_run_goes_on_where_it_was(watched: Study, store: Store, tmp_path: Path) -> None:
     file = tmp_path / "studies" / "tiny.yaml"
     file.write_text(file.read_text() + "attention_entropy: true\n")

@@ -58,7 +58,7 @@ class Library:
         return self.written[point * ROUNDS + turn]
 
 
-@pytest.fixture(scope="module", params=["tales", pytest.param("novels", marks=pytest.mark.slow)])
+@pytest.fixture(scope="module", params=["tales", "novels"])
 def library(request: pytest.FixtureRequest) -> Library:
     if request.param == "novels":  # prose of an author, where it is there
         return Library(list(novels().values())[:4])

@@ -46,7 +46,6 @@ def test_a_study_that_does_not_ask_has_no_such_asset(study: Study) -> None:
     assert names(asked) - names(study) == {"control_predictions"}
 
 
-@pytest.mark.slow(reason="two models over all bins")
 def test_they_are_measured_scored_and_reported_beside_the_curve(
     controlled: Study, store: Store
 ) -> None:

@@ -27,7 +27,6 @@ from contextcliff_dagster_tests.support.requirements import gateway_tools_python
 
 pytestmark = [
     pytest.mark.gateway_tools,
-    pytest.mark.slow,
     pytest.mark.timeout(600),
 ]  # the trackers take their time to start
 

@@ -110,7 +110,7 @@ def _resized(folder: Path, **changes: Any) -> LlamaModel:
 @pytest.mark.parametrize("name", REFERENCE_MODELS)
 @pytest.mark.parametrize(
     "half",
-    [10, pytest.param(15, marks=pytest.mark.slow)],  # transformers takes 7 s for 30 prompts
+    [10, 15],  # transformers takes 7 s for 30 prompts
 )
 def test_greedy_tokens_are_those_of_transformers(name: str, half: int) -> None:
     require("torch")

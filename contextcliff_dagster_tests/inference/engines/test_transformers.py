@@ -91,7 +91,6 @@ def test_tokens_come_one_by_one() -> None:
     assert len(set(times)) == len(times)
 
 
-@pytest.mark.slow(reason="a study measured twice, through torch")
 def test_the_quick_study_has_the_same_answers_through_transformers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

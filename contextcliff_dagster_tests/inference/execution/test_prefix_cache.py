@@ -160,7 +160,6 @@ def _judge(found: dict[bool, list[int]]) -> None:
 
 
 @pytest.mark.local_model
-@pytest.mark.slow(reason="a real model reads long prompts")
 def test_llamacpp_reads_every_prompt_anew() -> None:
     values = {"name": "small", "engine": "llamacpp", "weights": LOCAL_MODEL_FILE, "threads": 1}
     entry = ModelEntry.model_validate({**values, "window_tokens": 1024})
@@ -168,7 +167,6 @@ def test_llamacpp_reads_every_prompt_anew() -> None:
 
 
 @pytest.mark.vllm
-@pytest.mark.slow  # starts vLLM: half a minute each, on two idle cores
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("engine", ["vllm", "vllm_server"])
 def test_vllm_reads_every_prompt_anew(engine: str) -> None:

@@ -237,7 +237,6 @@ def test_on_a_full_disk_answers_already_paid_are_still_kept(tmp_path: Path) -> N
         assert begin(ledger, CALLS[1]).state == "send"
 
 
-@pytest.mark.slow(reason="a dozen processes")
 def test_many_processes_may_make_the_same_ledger_at_once(ledger_at: Path | DatabaseUrl) -> None:
     code = (
         "from contextcliff_dagster_tests.inference.ledger.test_ledger import *;"

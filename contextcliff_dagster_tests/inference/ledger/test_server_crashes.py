@@ -15,7 +15,6 @@ from contextcliff_dagster_tests.support.server_crashes import crashed
 
 
 @pytest.mark.postgres
-@pytest.mark.slow(reason="restarts a server after each crash")
 def test_what_was_acknowledged_outlives_crashes_of_the_server(tmp_path: Path) -> None:
     require("postgres")
     figures = crashed(20, tmp_path)

@@ -41,7 +41,6 @@ def test_a_server_that_bills_more_exceeds_it_by_no_more_than_what_is_stated(
     assert result.limit < result.billed <= result.allowed
 
 
-@pytest.mark.slow  # two seconds a trial: processes, back-offs and stalled requests
 @pytest.mark.parametrize("seed", range(6))
 def test_whatever_is_drawn_the_budget_keeps_to_what_is_stated(tmp_path: Path, seed: int) -> None:
     result = run(draw(random.Random(f"budget {seed}")), tmp_path, context())

@@ -121,7 +121,6 @@ KEPT = {
 }
 
 
-@pytest.mark.slow  # measures a study, and reports it twice
 @pytest.mark.postgres
 def test_the_commands_of_the_page_restore_what_it_promises(tmp_path: Path) -> None:
     require("postgres")

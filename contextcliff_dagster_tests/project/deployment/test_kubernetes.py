@@ -146,7 +146,6 @@ def started(tmp_path: Path) -> Iterator[Started]:
         processes.end()
 
 
-@pytest.mark.slow  # eight processes that import Dagster
 @pytest.mark.postgres
 @pytest.mark.timeout(600)
 def test_a_study_runs_as_jobs_of_kubernetes(

@@ -211,7 +211,6 @@ def test_the_database_role_owns_its_database_and_nothing_else() -> None:
                 other.execute("SELECT 1")
 
 
-@pytest.mark.slow
 @pytest.mark.postgres
 @pytest.mark.timeout(420)
 def test_the_four_processes_work_together(deployment: Deployment) -> None:

@@ -100,7 +100,6 @@ def proxy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Proxy]:
             process.wait(30)
 
 
-@pytest.mark.slow  # starts the UI
 @pytest.mark.timeout(300)
 def test_without_the_login_there_is_no_page(proxy: Proxy) -> None:
     for user, password in (("", ""), ("contextcliff", "wrong"), ("admin", proxy.password)):
@@ -110,7 +109,6 @@ def test_without_the_login_there_is_no_page(proxy: Proxy) -> None:
             assert somebody.post("/graphql", json={"query": "{ version }"}).status_code == 401
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_the_login_is_enough_for_page_graphql_and_websocket(proxy: Proxy) -> None:
     with proxy.client("contextcliff", proxy.password) as user:
@@ -139,7 +137,6 @@ def test_the_login_is_enough_for_page_graphql_and_websocket(proxy: Proxy) -> Non
         assert json.loads(socket.recv(timeout=60))["type"] == "connection_ack"
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_neither_secret_is_kept_or_logged_but_once(proxy: Proxy) -> None:
     with proxy.client("contextcliff", proxy.password) as user:

@@ -54,7 +54,6 @@ def load(config: dict[str, Any], folder: Path, **given: str) -> subprocess.Compl
     )
 
 
-@pytest.mark.slow  # imports SkyPilot four times
 @pytest.mark.timeout(300)
 def test_skypilot_loads_the_task_and_asks_for_study_and_bucket(tmp_path: Path) -> None:
     done = load(TASK, tmp_path, STUDY="mine", BUCKET="s3://a-bucket")
@@ -174,7 +173,6 @@ def test_a_copy_that_is_cut_short_is_nobodys_newest(tmp_path: Path) -> None:
     assert not list(folder.glob(".*")), "halves are removed"
 
 
-@pytest.mark.slow  # eight commands
 @pytest.mark.timeout(400)
 def test_another_machine_goes_on_from_the_kept_ledger(
     study: Study, store: Store, tmp_path: Path

@@ -18,7 +18,6 @@ SCREEN = (1240, 980)
 
 
 @pytest.mark.browser
-@pytest.mark.slow(reason="measures the reference study")
 @pytest.mark.skipif(FOLDER not in os.environ, reason=f"draws into the folder that {FOLDER} names")
 def test_pictures_of_the_reference_study(tmp_path: Path) -> None:
     folder = Path(os.environ[FOLDER])

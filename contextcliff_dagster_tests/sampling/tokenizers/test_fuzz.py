@@ -111,7 +111,6 @@ def test_crafted_texts_count_as_tiktoken_counts_them(name: str) -> None:
     assert not wrong_counts(ours, [len(reference.encode_ordinary(text)) for text in texts], texts)
 
 
-@pytest.mark.slow  # 1,000 texts an encoding, by tiktoken, too; 10,000 by night
 @pytest.mark.parametrize("name", ENCODINGS)
 def test_many_crafted_texts_count_as_tiktoken_counts_them(name: str) -> None:
     ours, reference = opened(name)
@@ -146,7 +145,6 @@ def test_any_text_counts_as_hugging_face_counts_it(kind: str, folder: Path, text
     assert [ours.count(text)] == of_hugging_face(reference, [text])
 
 
-@pytest.mark.slow  # 400 texts a kind, by Hugging Face's library, too; 4,000 by night
 @pytest.mark.parametrize("kind", BY_FASTOKENS)
 def test_many_crafted_texts_count_as_hugging_face_counts_them(kind: str, folder: Path) -> None:
     ours, reference = of_kind(kind, folder)

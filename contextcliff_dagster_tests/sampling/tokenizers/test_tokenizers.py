@@ -101,7 +101,6 @@ def test_texts_without_a_break_do_not_blow_up() -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 @given(given_texts=st.lists(texts, min_size=1, max_size=4))
-@pytest.mark.slow(reason="loads vocabularies twice")
 def test_tokenizer_json_counts_are_those_of_hugging_face(
     folder: Path, kind: str, given_texts: list[str]
 ) -> None:
@@ -202,7 +201,6 @@ def test_counting_needs_neither_network_nor_cache(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.slow(reason="loads every vocabulary")
 def test_fingerprints_tell_vocabularies_apart(folder: Path) -> None:
     prints = {OPENED[kind][0].fingerprint for kind in KINDS}
     prints |= {encoding(name)[0].fingerprint for name in RANKS_SHA256}

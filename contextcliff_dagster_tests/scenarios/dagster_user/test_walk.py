@@ -16,7 +16,6 @@ from contextcliff_dagster_tests.support.tiny_study import TINY
 pytestmark = [
     # One UI for all of it: webserver, daemon and two code locations take longer than the looks.
     pytest.mark.browser,
-    pytest.mark.slow,
     pytest.mark.timeout(1200),
 ]
 

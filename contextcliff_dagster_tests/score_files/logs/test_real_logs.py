@@ -21,7 +21,7 @@ from contextcliff_dagster_tests.support import run_tools
 from contextcliff_dagster_tests.support.files.log_files import small_tokenizer, text, write_lines
 from contextcliff_dagster_tests.support.requirements import log_tools_python
 
-pytestmark = [pytest.mark.log_tools, pytest.mark.slow]  # the tools take their time to start
+pytestmark = pytest.mark.log_tools
 
 QUESTIONS: list[dict[str, Any]] = [
     {

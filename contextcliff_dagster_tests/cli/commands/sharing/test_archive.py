@@ -38,7 +38,6 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return copy_of_few(tmp_path_factory)
 
 
-@pytest.mark.slow(reason="three stores and their reports")
 def test_what_is_exported_and_imported_reports_the_same_without_a_call(
     measured: Path, tmp_path: Path
 ) -> None:
@@ -64,7 +63,6 @@ def _members(file: Path) -> dict[str, bytes]:
         return {n: archive.read(n) for n in archive.namelist() if n != "archive.json"}
 
 
-@pytest.mark.slow(reason="a measurement and a report")
 def test_an_import_names_the_command_that_shows_models_of_one_s_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

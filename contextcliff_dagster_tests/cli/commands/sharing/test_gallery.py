@@ -23,7 +23,6 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.slow(reason="judges an exported study again")
 def test_a_folder_of_exported_studies_becomes_a_site(
     archive: Path, tmp_path: Path, contextcliff_home: Path
 ) -> None:

@@ -97,7 +97,6 @@ def test_shrinkage_is_the_sample_with_many_rows_and_can_be_inverted_with_few() -
     np.testing.assert_allclose(ledoit_wolf(few).trace(), (few**2).sum() / 4)
 
 
-@pytest.mark.slow  # some 400 passages of novels are measured
 def test_on_novels_the_score_is_uniform_and_broken_text_scores_low() -> None:
     text = novels()["emma"]
     words = re.findall(r"\S+", text)

@@ -123,7 +123,6 @@ def test_loops_of_any_period_are_measured(period: int, times: int, before: int) 
     assert looped_words(ids) == period * (times - 1)
 
 
-@pytest.mark.slow  # the words of six novels are read
 def test_at_most_1_in_1_000_passages_of_novels_is_called_a_collapse() -> None:
     wrong = count = 0
     for text in novels().values():

@@ -179,7 +179,6 @@ def evaluated(folder: Path, model: str, *options: str) -> dict[str, Any]:
 
 
 @pytest.mark.log_tools
-@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_inspect_ai_runs_the_task(tmp_path: Path) -> None:
     done = export(every_row(), tmp_path)

@@ -23,7 +23,6 @@ RECORDS = {"warehouse": 60_000, "constraints": 74_000, "network": 66_000}
 MOST_CPU_S = 6.0
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("name", BENCHMARKS)
 def test_the_perfect_reader_reads_two_million_tokens(name: BenchmarkName) -> None:

@@ -144,7 +144,6 @@ def test_the_same_draw_gives_the_same_records(tabulated: Tabulated) -> None:
     assert len(one) == 2 * 8 * 3
 
 
-@pytest.mark.slow
 def test_an_agent_that_ignores_everything_shows_no_effect(tabulated: Tabulated) -> None:
     """Slow: 60 grids of 64 runs. At most 5% show an effect on the regret, give or take."""
     shown = 0

@@ -62,7 +62,6 @@ def _regret(result: VisibilityResult) -> dict[str, str]:
     return {one.axis: one.verdict for one in result.effects if one.outcome == "regret"}
 
 
-@pytest.mark.slow
 def test_three_grids_of_each_agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Slow: six grids of 480 calls and as many trainings."""
     small_landscapes(monkeypatch)

@@ -221,7 +221,6 @@ class TestReferenceModel:
 @pytest.mark.kv
 @pytest.mark.local_model
 @pytest.mark.timeout(900)
-@pytest.mark.slow(reason="loads a language model of 135 million parameters and reads 2,000 tokens")
 def test_a_gguf_file_is_read_dequantised() -> None:
     document = source_documents(1, (1500, 2400), lines=2)[0]
     recipe = Recipe(

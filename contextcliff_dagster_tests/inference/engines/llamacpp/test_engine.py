@@ -58,7 +58,6 @@ def with_engine(work: Callable[[LlamaCppEngine], Awaitable[T]], **changes: Any) 
     return asyncio.run(main())
 
 
-@pytest.mark.slow(reason="a real model reads long prompts")
 def test_it_counts_prompts_as_it_reads_them() -> None:
     (document,) = source_documents(1, (300, 600), lines=1)
     prompts = {
@@ -155,7 +154,6 @@ def test_a_prompt_beyond_the_window_is_refused_and_never_cut() -> None:
     with_engine(work, window_tokens=256)
 
 
-@pytest.mark.slow(reason="12 calls of a real model")
 def test_a_completion_goes_on_where_the_text_ends() -> None:
     documents = source_documents(4, (400, 700))
 
@@ -229,7 +227,6 @@ def test_a_wrong_setting_is_one_sentence(changes: dict[str, Any], says: str) -> 
         LlamaCppEngine(entry(**changes))
 
 
-@pytest.mark.slow(reason="a real model reads long prompts")
 def test_two_slots_have_the_whole_window_each() -> None:
     prompt = Recipe(mode="completion").render("word " * 300, "Go")
 

@@ -96,7 +96,6 @@ def too_long_for_half(tmp_path: Path, entry: ModelEntry, recipe: Recipe) -> tupl
 
 @pytest.mark.local_model
 @pytest.mark.timeout(600)
-@pytest.mark.slow(reason="starts a server of a real model")
 def test_a_llama_cpp_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LLAMA_KEY", "for-tests-only")
     named = {"name": "small", "engine": "llamacpp", "weights": LOCAL_MODEL_FILE}
@@ -114,7 +113,6 @@ def test_a_llama_cpp_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.vllm
-@pytest.mark.slow  # starts a vLLM server
 @pytest.mark.timeout(1800)
 def test_a_vllm_server(tmp_path: Path) -> None:
     from contextcliff_dagster.inference.engines.vllm.server_process import VllmProcess

@@ -24,7 +24,6 @@ from contextcliff_dagster.store import read_table
 
 pytestmark = [
     pytest.mark.vllm,
-    pytest.mark.slow,  # starts vLLM: half a minute each, on two idle cores
     pytest.mark.timeout(1800),
 ]
 
