@@ -134,10 +134,10 @@ def test_what_is_no_file_holds_nothing_up(tmp_path: Path, contextcliff_home: Pat
     (crowd / "sound.yaml").write_text(SOUND.format(name="sound"))
     env = {"CONTEXTCLIFF_STUDIES": str(crowd)}
     for command in (("studies",), ("doctor", "--offline"), ("campaign", "list")):
-        ended = run(*command, env=env, timeout=60)
+        ended = run(*command, env=env)
         if command != ("campaign", "list"):
             assert all(f"{name}.yaml" in ended.out + ended.err for name in names), command
-    assert "\nsound " in run("studies", env=env, timeout=60).out
+    assert "\nsound " in run("studies", env=env).out
     location = (
         "from contextcliff_dagster.definitions import defs\n"
         "print(*(key.path[0] for key in defs().resolve_asset_graph().get_all_asset_keys()))\n"
@@ -147,7 +147,7 @@ def test_what_is_no_file_holds_nothing_up(tmp_path: Path, contextcliff_home: Pat
         env=os.environ | env,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=240,
         check=True,
     )
     assert "sound" in loaded.stdout.split()

@@ -39,7 +39,7 @@ def run(
     *args: str,
     env: Mapping[str, str] | None = None,
     cwd: Path | None = None,
-    timeout: float = 180,
+    timeout: float = 300,
     fresh: bool = False,
 ) -> Ended:
     """Run `contextcliff ARGS` to its end in a process of its own, not on a terminal.
@@ -110,7 +110,7 @@ def on_terminal(*args: str, typed: str) -> Ended:
         while part := os.read(ours, 4096):
             screen += part
     os.close(ours)
-    return Ended(process.wait(60), "", screen.decode())
+    return Ended(process.wait(300), "", screen.decode())
 
 
 @contextmanager

@@ -17,7 +17,7 @@ import contextcliff_dagster.analysis.profile.model_profile
 import contextcliff_dagster.defs.run  # noqa: F401  (imports are not to be stopped half-way)
 from contextcliff_dagster_tests.support.terminal import Ended, call
 
-WALL_S, CPU_S = 30.0, 10.0
+WALL_S, CPU_S = 180.0, 10.0
 LONGEST_SENTENCE = 600
 """Characters, less the paths of the test's own folder."""
 _MEMORY = 3 << 30

@@ -123,7 +123,7 @@ class Terminal:
             os.execve(sys.executable, [*COMMAND, *args], {**os.environ, **env, "COLUMNS": "200"})
 
     def read_until(self, ready: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 240
         while not ready():
             assert time.monotonic() < deadline, self.text
             if select.select([self._fd], [], [], 0.05)[0]:
