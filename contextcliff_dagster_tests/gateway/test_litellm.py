@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 import time
 import urllib.error
@@ -20,6 +19,7 @@ import yaml
 
 from contextcliff_dagster_tests.support.files.policies import TODAY, policy_row, write_policies
 from contextcliff_dagster_tests.support.paths import CHECKOUT, DOCS
+from contextcliff_dagster_tests.support.postgres import free_port
 from contextcliff_dagster_tests.support.requirements import gateway_tools_python
 from contextcliff_dagster_tests.support.servers.language_model import recording_server
 
@@ -64,9 +64,7 @@ def proxies_of(folder: Path, configs: dict[str, dict[str, Any]]) -> Iterator[lis
     for name, config in configs.items():
         path = folder / f"{name}.yaml"
         path.write_text(yaml.safe_dump(config), encoding="utf-8")
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
+        port = free_port()
         urls.append(f"http://127.0.0.1:{port}")
         words = ["--config", str(path), "--host", "127.0.0.1", "--port", str(port)]
         starts.append([words, str(folder / f"{name}.log")])
@@ -85,7 +83,7 @@ def proxies_of(folder: Path, configs: dict[str, dict[str, Any]]) -> Iterator[lis
         finally:
             process.terminate()
             try:
-                process.wait(30)
+                process.wait(120)
             finally:
                 with suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)
@@ -133,7 +131,7 @@ def post(url: str, path: str, body: dict[str, Any]) -> tuple[int, dict[str, Any]
     content = json.dumps(body, ensure_ascii=False).encode()
     request = urllib.request.Request(url + path, content, {"Content-Type": "application/json"})
     try:
-        with urllib.request.urlopen(request, timeout=60) as answer:
+        with urllib.request.urlopen(request, timeout=120) as answer:
             return answer.status, json.load(answer)
     except urllib.error.HTTPError as error:
         return error.code, json.load(error)

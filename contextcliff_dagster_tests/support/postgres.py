@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import random
 import shutil
 import socket
 import subprocess
@@ -62,12 +63,25 @@ class PostgresServer:
             self.execute(f"DROP DATABASE {name} WITH (FORCE)")
 
 
+def _own_ports() -> Iterator[int]:
+    # Below those that the kernel gives to connections: one of them would take a port between two
+    # starts of its server. The workers of a run share them out; two runs begin at other places.
+    lane = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    ports = range(20_000 + lane, 32_000, int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))
+    first = random.Random(os.getpid()).randrange(len(ports))
+    yield from (*ports[first:], *ports[:first])
+
+
+_OWN_PORTS = _own_ports()
+
+
 def free_port() -> int:
-    """A TCP port of the loopback interface that nothing listens on just now."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
-        return port
+    """A TCP port of the loopback interface that nothing listens on, and that none was told of."""
+    for port in _OWN_PORTS:
+        with socket.socket() as listener, contextlib.suppress(OSError):
+            listener.bind(("127.0.0.1", port))
+            return port
+    raise AssertionError("every port of this process was given away")
 
 
 @contextlib.contextmanager

@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import time
 import urllib.request
@@ -23,6 +22,7 @@ from contextcliff_dagster.experiments.tracking.tracker import PYTHON
 from contextcliff_dagster.store import Store
 from contextcliff_dagster.studies import Study, find_study
 from contextcliff_dagster_tests.support.measured_stores import copy_of_quick
+from contextcliff_dagster_tests.support.postgres import free_port
 from contextcliff_dagster_tests.support.requirements import gateway_tools_python
 
 pytestmark = [
@@ -130,9 +130,7 @@ def read(code: str, *given: str) -> Any:
 @contextmanager
 def mlflow_server(folder: Path) -> Iterator[Callable[[], str]]:
     """Starts it; what is given waits until it answers, and returns its address."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     command = [gateway_tools_python(), "-m", "mlflow", "server", "--host", "127.0.0.1"]
     command += ["--port", str(port), "--backend-store-uri", f"sqlite:///{folder}/server.db"]
     command += ["--artifacts-destination", str(folder / "artifacts"), "--workers", "1"]
@@ -161,7 +159,7 @@ def mlflow_server(folder: Path) -> Iterator[Callable[[], str]]:
             yield answers
         finally:
             os.killpg(process.pid, signal.SIGTERM)
-            process.wait(30)
+            process.wait(120)
 
 
 def test_mlflow_keeps_one_run_for_each_model_in_store_folder_and_server(
