@@ -5,9 +5,8 @@
 VENV   ?= .venv
 PYTHON ?=
 ARGS   ?=
-SLOW   ?=
-NIGHTLY ?=
 COVERAGE ?=
+TIER   ?= quick
 # Two workers more than cores: some tests wait for processes of their own.
 JOBS   ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 2)))
 # uv, taken from PyPI through pip: 13 s for a cold install where pip took 144 s (two busy cores).
@@ -25,7 +24,7 @@ SOURCES := pyproject.toml $(LOCK)
 PINNED  = $(if $(LOCK),--constraint $(BIN)/.pinned)
 
 .DEFAULT_GOAL := help
-.PHONY: help profile profile-local profile-kv test test-durations plant-faults ui lint types layers check audit dist lock local-model prose reference-models schemas docs install install-dev install-reference install-log-tools install-gateway-tools install-deploy-tools install-axe install-kv clean
+.PHONY: help profile profile-local profile-kv test nightly tiers test-durations plant-faults ui lint types layers check audit dist lock local-model prose reference-models schemas docs install install-dev install-reference install-log-tools install-gateway-tools install-deploy-tools install-axe install-kv clean
 
 help:  ## this list
 	@echo "make TARGET, where TARGET is one of"
@@ -41,18 +40,23 @@ profile-local: local-model  ## measure a small real language model on Python fil
 
 # Each worker begins with long tests; a worker that is done takes over from the end of another's share.
 # Counting lines costs half as much again on Python 3.11, so it waits to be asked for.
-PYTEST = $(BIN)/python -m pytest -n $(JOBS) --dist worksteal \
-	$(if $(NIGHTLY),--hypothesis-profile nightly) $(if $(COVERAGE),--cov --cov-report=term)
+PYTEST = $(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(if $(COVERAGE),--cov --cov-report=term)
 
 profile-kv: $(if $(wildcard $(VENV)-kv/bin/python),$(BIN)/.base,install-kv)  ## measure what compressed KV caches cost the two reference models (kvpress, in .venv-kv)
 	@start=$$(date +%s); $(BIN)/contextcliff profile kv-policies $(ARGS) || exit $$?; \
 	echo "Measured and reported in $$(( $$(date +%s) - start )) s."
 
-test: $(BIN)/.test  ## run the tests (SLOW=1: the long ones too; NIGHTLY=1: ten times the random examples; COVERAGE=1: lines reached; ARGS='-k word': some)
-	$(PYTEST) $(if $(SLOW),,-m "not slow") $(ARGS)
+test: $(BIN)/.test  ## run the quick tests (TIER=commit: those of .ci/run; ARGS='-k word': some; COVERAGE=1: lines reached)
+	$(PYTEST) --tier $(TIER) $(ARGS)
 
-test-durations: $(BIN)/.test  ## run all tests and keep how long they take, by which they are ordered
-	$(PYTEST) --write-durations $(ARGS)
+nightly:  ## run all tests, with ten times the random examples; goes on where it was cut short
+	.ci/nightly $(ARGS)
+
+tiers: $(BIN)/.test  ## which tests run when, how many, and their CPU seconds
+	@$(BIN)/python -m contextcliff_dagster_tests.support.tiers
+
+test-durations: $(BIN)/.test  ## run all tests and keep what they cost, by which they are chosen and ordered
+	$(PYTEST) --write-costs $(ARGS)
 
 plant-faults: $(BIN)/.test  ## see that tests notice known faults (ARGS='budget-overrun': some)
 	$(BIN)/python -m tools.plant_faults $(ARGS)
@@ -156,7 +160,7 @@ install-kv: $(BIN)/.base  ## .venv-kv with kvpress, for engine kvpress (compress
 	echo "Installed kvpress into $(VENV)-kv."
 
 clean:  ## remove .venv, caches and coverage; data/ stays
-	rm -rf $(VENV) $(VENV)-logs $(VENV)-gateway $(VENV)-deploy $(VENV)-axe $(VENV)-kv $(VENV)-audit $(VENV)-newest build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(VENV)-logs $(VENV)-gateway $(VENV)-deploy $(VENV)-axe $(VENV)-kv $(VENV)-audit $(VENV)-newest .nightly build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	rm -rf .coverage .coverage.* htmlcov
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 

@@ -6,14 +6,17 @@ import gc
 import os
 import random
 import signal
+from collections.abc import Generator
 from dataclasses import replace
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from contextcliff_dagster_tests.support import tiers
+from contextcliff_dagster_tests.support.costs import Meter, Record, ordered
 from contextcliff_dagster_tests.support.memory import MEMORY, roomy
-from contextcliff_dagster_tests.support.order import Timing, ordered
 from contextcliff_dagster_tests.support.requirements import require
 
 # One thread for linear algebra, in the tests and in what they start: as many tests as cores run
@@ -38,7 +41,7 @@ if "PYTEST_DEBUG_TEMPROOT" not in os.environ and roomy(MEMORY):
     os.environ["PYTEST_DEBUG_TEMPROOT"] = str(MEMORY)
 
 # Property tests are timed by nobody: other load of the machine is no fault of theirs. Each commit
-# is tried with the same few examples; `make test NIGHTLY=1` draws others, and ten times as many.
+# is tried with the same few examples; `make nightly` draws others, and ten times as many.
 settings.register_profile(
     "commit",
     max_examples=20,
@@ -128,14 +131,31 @@ def dagster_home() -> Path:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--tier", choices=get_args(tiers.Tier), default="nightly", help="tiers.toml")
+    parser.addoption("--family", help="only this family of tiers.toml")
     parser.addoption(
-        "--write-durations", action="store_true", help="keep how long tests take (support/order.py)"
+        "--passed", type=Path, help="leave out tests that this file names, and add to it"
     )
+    parser.addoption("--write-costs", action="store_true", help="keep what each test costs")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    if config.getoption("--write-durations") and not hasattr(config, "workerinput"):
-        config.pluginmanager.register(Timing())
+    config.pluginmanager.register(Meter())
+    if hasattr(config, "workerinput"):
+        return
+    config.pluginmanager.register(tiers.Summary())
+    if file := config.getoption("--passed"):
+        config.pluginmanager.register(tiers.Passed(file))
+    if config.getoption("--write-costs"):
+        config.pluginmanager.register(Record())
+
+
+def pytest_report_header() -> str:
+    return f"samples drawn by {tiers.seed()}"
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    return tiers.none_runs(collection_path, config.getoption("--tier")) or None
 
 
 def pytest_collection_finish() -> None:
@@ -148,9 +168,26 @@ def pytest_unconfigure() -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    of_tier = tiers.chosen(items, config.getoption("--tier"))
+    if family := config.getoption("--family"):
+        of_tier = [item for item in of_tier if tiers.family_of(item) == family]
+    if file := config.getoption("--passed"):
+        before = tiers.passed_before(file)
+        of_tier = [item for item in of_tier if item.nodeid not in before]
+    left_out = {*items} - {*of_tier}
+    config.hook.pytest_deselected(items=[item for item in items if item in left_out])
     workers = getattr(config, "workerinput", {}).get("workercount")
-    if workers:  # one after the other the tests run in the order of their files
-        items[:] = ordered(items, workers)
+    # One after the other the tests run in the order of their files.
+    items[:] = ordered(of_tier, workers) if workers else of_tier
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    vars(report).update(family=tiers.family_of(item))
+    return report
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 FAULTS = Path(__file__).with_name("planted_faults")
-QUICK = ["-n", "4", "--dist", "worksteal", "-m", "not slow", "contextcliff_dagster_tests"]
+OF_A_COMMIT = ["-n", "4", "--dist", "worksteal", "contextcliff_dagster_tests"]
 TESTS_FAILED = 1
 """pytest's exit code; others stand for tests that could not be run."""
 
@@ -24,13 +24,13 @@ TESTS_FAILED = 1
 def tests_with(patch: Path, clone: Path) -> tuple[int, int]:
     """Return pytest's exit codes without and with the fault, on the test that the patch names.
 
-    A patch that names no test is judged by all quick ones, which are not run without the fault.
+    A patch that names no test is judged by all that `.ci/run` runs, but not without the fault.
 
     Raises:
         subprocess.CalledProcessError: the patch does not apply.
     """
     named = re.search(r"^Caught by: (.+)$", patch.read_text("utf-8"), re.MULTILINE)
-    tests = [named[1]] if named else QUICK
+    tests = ["--tier", "commit", *([named[1]] if named else OF_A_COMMIT)]
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *tests]
     environment = os.environ | {"PYTHONPATH": str(clone)}
 

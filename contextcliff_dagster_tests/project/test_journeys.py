@@ -154,22 +154,6 @@ BEFORE: Mapping[str, tuple[str, ...]] = {
 }
 """Page -> what its reader has done before."""
 
-SLOW = {
-    f"docs/{name}.md"
-    for name in (
-        "calibration",
-        "cli",
-        "corpora",
-        "method",
-        "regression",
-        "results/README",
-        "utilization",
-        "visibility",
-    )
-}
-"""Pages of more than some seconds."""
-
-
 def line_of(command: Command) -> str:
     """The arguments as one text: how the tables name a command."""
     return " ".join(command.words)
@@ -217,8 +201,7 @@ def _pages() -> list[object]:
     for page in PAGES:
         name = page.relative_to(CHECKOUT).as_posix()
         if any(not only_named(c) and line_of(c) not in NOT_RUN for c in commands_of(page)):
-            marks = [pytest.mark.timeout(900), *([pytest.mark.slow] if name in SLOW else [])]
-            found.append(pytest.param(page, id=name, marks=marks))
+            found.append(pytest.param(page, id=name, marks=pytest.mark.timeout(1800)))
     return found
 
 
@@ -283,7 +266,7 @@ def test_the_tables_name_nothing_that_no_page_prints() -> None:
     printed = "\n".join(command.text for command in COMMANDS)
     assert all(words in printed for words in REPLACED)
     pages = {command.page for command in COMMANDS}
-    assert {*BEFORE, *SLOW} <= pages
+    assert set(BEFORE) <= pages
     assert sum(not only_named(c) and line_of(c) not in NOT_RUN for c in COMMANDS) >= 40
 
 
