@@ -157,30 +157,6 @@ def test_a_disk_that_is_full_from_the_start(size: str, tmp_path: Path) -> None:
     assert_one_sentence(ended, "full")
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to mount a file system")
-def test_a_disk_that_fills_up_loses_nothing_measured(tmp_path: Path) -> None:
-    with _mounted(tmp_path / "small", "size=40m") as store:
-        first = run("profile", "quick", *SMALL, "--store", str(store), "--json")
-        assert first.code == 0, first.err
-        filler = store / "filler"
-        with filler.open("wb", buffering=0) as file:
-            try:
-                while True:
-                    file.write(bytes(4096))
-            except OSError:
-                pass
-        full = run("profile", "quick", "--model", "reference-short", "--store", str(store))
-        assert_one_sentence(full, "full")
-        filler.unlink()
-        again = run(
-            "profile", "quick", "--model", "reference-short", "--store", str(store), "--json"
-        )
-        assert again.code == 0, again.err
-        calls = json.loads(again.out)["calls"]["reference-short"]
-        assert calls["cached"] >= 10
-        assert calls["planned"] == 50
-
-
 def test_files_that_may_not_grow_are_named(tmp_path: Path) -> None:
     def limit() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, 300_000))

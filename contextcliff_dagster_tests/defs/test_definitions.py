@@ -148,20 +148,6 @@ def test_the_tools_of_dagster_accept_the_location(command: list[str]) -> None:
     assert done.returncode == 0, done.stderr[-2000:]
 
 
-def test_a_range_of_bins_is_launched_from_the_command_line(dagster_home: Path) -> None:
-    assert checked(["dg", "launch", "--assets", "quick/raw_corpus,quick/length_map,"
-                    "quick/distribution_audit,quick/manifest"]).returncode == 0  # fmt: skip
-    done = checked(
-        ["dg", "launch", "--assets", "quick/predictions", "--partition-range",
-         "reference-short|b00...reference-short|b01", "--config-json",
-         '{"ops": {"quick__predictions": {"config": {"samples_per_bin": 2}}}}']
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr[-2000:]
-    with dg.DagsterInstance.from_config(str(dagster_home)) as instance:
-        kept = instance.get_materialized_partitions(dg.AssetKey(["quick", "predictions"]))
-    assert kept == {"reference-short|b00", "reference-short|b01"}
-
-
 def checked(command: list[str]) -> subprocess.CompletedProcess[str]:
     program, *rest = command
     if not (SCRIPTS / program).exists():

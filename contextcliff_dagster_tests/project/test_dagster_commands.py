@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from contextcliff_dagster_tests.support.measured_stores import copy_of_quick
 from contextcliff_dagster_tests.support.paths import CHECKOUT, DOCS
+from contextcliff_dagster_tests.support.terminal import call
 
 PAGES = [CHECKOUT / "README.md", *sorted(DOCS.glob("*.md"))]
 BINARIES = Path(sys.executable).parent
@@ -48,13 +48,15 @@ def test_make_install_brings_dagster_and_other_programs_are_named_with_their_ext
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("program", ["dagster", "dg"])
 def test_bins_are_measured_from_a_shell_which_is_told_of_the_home(
-    program: str,
-    tmp_path_factory: pytest.TempPathFactory,
-    monkeypatch: pytest.MonkeyPatch,
+    program: str, contextcliff_home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("CONTEXTCLIFF_HOME", str(copy_of_quick(tmp_path_factory)))
+    assert call("prepare", "quick").code == 0
     monkeypatch.delenv("DAGSTER_HOME")
-    words = ["dg", "launch", "--assets", "quick/predictions", "--partition-range", RANGE]
+    config = '{"ops": {"quick__predictions": {"config": {"samples_per_bin": 2}}}}'
+    words = [
+        *("dg", "launch", "--assets", "quick/predictions", "--partition-range", RANGE),
+        *("--config-json", config),
+    ]
     if program == "dagster":
         words = next(
             one for page, one in commands(r"dagster") if "materialize" in one and RANGE in one
@@ -71,5 +73,6 @@ def test_bins_are_measured_from_a_shell_which_is_told_of_the_home(
     assert ended.returncode == 0, said[-4000:]
     assert "RUN_SUCCESS" in said
     assert said.count("DAGSTER_HOME is not set") == 1
-    home = Path(os.environ["CONTEXTCLIFF_HOME"]) / "dagster_home"
-    assert f"export DAGSTER_HOME={home}" in said
+    assert f"export DAGSTER_HOME={contextcliff_home / 'dagster_home'}" in said
+    made = contextcliff_home.rglob("predictions.parquet")
+    assert {path.parent.name for path in made} == {"bin=b01", "bin=b02"}

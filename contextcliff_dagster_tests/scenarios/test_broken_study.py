@@ -13,7 +13,6 @@ import pytest
 
 from contextcliff_dagster.definitions import defs
 from contextcliff_dagster_tests.cli.bad_input.bad_files import NO_FILES
-from contextcliff_dagster_tests.support.paths import CHECKOUT
 from contextcliff_dagster_tests.support.terminal import assert_one_sentence, call, run
 
 SOUND = (
@@ -106,6 +105,7 @@ def test_a_spoiled_copy_leaves_the_sound_study_its_name(folder: Path) -> None:
 
 def test_in_dagster_it_is_a_failing_asset_of_its_own_group(folder: Path) -> None:
     location = defs()  # type: ignore[call-arg]
+    dg.Definitions.validate_loadable(location)
     graph = location.resolve_asset_graph()
     assert graph.get(dg.AssetKey(["sound", "report"])).group_name == "sound"
     for name, (_, words) in FILES.items():
@@ -172,15 +172,3 @@ def test_a_warning_is_one_line_whatever_the_file_is_called(folder: Path) -> None
     lines = call("studies").err.splitlines()
     assert len(lines) == len(before) + 1
     assert [line for line in lines if "/two\\nlines\\x1b[2J.yaml, line 1" in line]
-
-
-def test_the_tools_of_dagster_load_the_others(folder: Path) -> None:
-    done = subprocess.run(
-        [str(Path(sys.executable).parent / "dagster"), "definitions", "validate"],
-        cwd=CHECKOUT,
-        env=os.environ | {"PYTHONPATH": str(CHECKOUT)},
-        capture_output=True,
-        text=True,
-        timeout=240,
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
