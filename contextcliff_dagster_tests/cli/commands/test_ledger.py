@@ -78,10 +78,8 @@ def test_a_backup_is_a_ledger(store: Path, tmp_path: Path) -> None:
     assert (sound.code, sound.err) == (0, "")
 
 
-@pytest.mark.parametrize("name", ["a?b", "a%41b"])
-def test_a_store_of_any_name_is_measured(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
+def test_a_store_of_any_name_is_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    name = "a?b%41c"
     monkeypatch.delenv("DAGSTER_HOME")
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "user"))
     ended = call(*PROFILE, "--store", str(tmp_path / name), recorded=True)

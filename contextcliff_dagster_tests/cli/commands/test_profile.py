@@ -1,17 +1,13 @@
-"""Measuring over HTTP from the command line: rivals, interruptions, and the plan's own line."""
+"""Measuring over HTTP from the command line: rivals, and the plan's own line."""
 
 from __future__ import annotations
 
 import json
-import signal
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
-from contextcliff_dagster_tests.support.child_processes import wait_until
-from contextcliff_dagster_tests.support.held_calls import Gate
-from contextcliff_dagster_tests.support.records.calls import reference_server
 from contextcliff_dagster_tests.support.terminal import (
     Ended,
     assert_one_sentence,
@@ -63,35 +59,6 @@ def test_two_at_once_both_finish_and_pay_no_call_twice(tmp_path: Path) -> None:
     assert received(log).total() == len(received(log)) == PLANNED
     assert first["sent"] + second["sent"] == PLANNED
     assert json.loads(ended[0].out)["cliffs"][0]["n"] == PLANNED
-
-
-def test_ctrl_c_ends_cleanly_and_the_next_run_pays_only_the_rest(tmp_path: Path) -> None:
-    log = tmp_path / "requests.jsonl"
-    gate = Gate(tmp_path / "gate")
-    gate.let(4)
-    with reference_server(log=log, gate=gate) as url:
-        env = models_yaml(tmp_path, url)
-        process = start("profile", *QUICK, "--model", "served", env=env)
-        wait_until(lambda: received(log).total() >= 6)
-        process.send_signal(signal.SIGINT)
-        gate.let(6)  # the two that are in flight
-        _, err = process.communicate(timeout=120)
-        assert process.returncode == 130, err
-        assert "Traceback" not in err
-        assert err.strip().startswith("Interrupted: ")
-        assert "contextcliff profile quick --samples-per-bin 4 --model served" in err
-        before = received(log).total()
-        assert before < PLANNED, "it was over before it could be interrupted"
-        gate.open()
-
-        again = call("profile", *QUICK, "--model", "served", "--json", env=env)
-        said = calls(again)
-        third = call("profile", *QUICK, "--model", "served", env=env)
-    assert said["cached"] + said["sent"] == PLANNED
-    # Only what was in flight when it ended may have been paid for twice.
-    assert PLANNED <= received(log).total() <= PLANNED + 2
-    assert len(received(log)) == PLANNED
-    assert "Nothing new to measure: all 20 calls are in the ledger." in third.out
 
 
 def test_the_plans_own_line_in_small(tmp_path: Path) -> None:

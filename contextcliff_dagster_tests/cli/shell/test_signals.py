@@ -164,6 +164,7 @@ def test_ctrl_c_on_a_terminal_prints_our_sentence_and_nothing_else(tmp_path: Pat
     rest = [line for line in lines if "calls · " not in line and not line.startswith("\x1b")]
     assert len(rest) == 1, rest
     assert rest[0].startswith("Interrupted: ")
+    assert "contextcliff profile quick --samples-per-bin 4 --model served" in rest[0]
 
 
 @pytest.mark.parametrize("nohup", [False, True])
@@ -187,3 +188,4 @@ def test_a_run_whose_terminal_is_closed_ends_cleanly_or_under_nohup_goes_on(
         again = call("profile", *QUICK, "--model", "served", env=env)
     assert again.code == 0
     assert received(log).total() <= PLANNED + 2
+    assert len(received(log)) == PLANNED
