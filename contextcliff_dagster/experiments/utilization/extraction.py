@@ -83,18 +83,6 @@ def extract_answer(
     return Extracted(None, thought, "ambiguous" if answers else "none")
 
 
-def extract_number(reply: str) -> int | float | None:
-    """Return the one number of a reply; None where there is none, or several.
-
-    >>> extract_number("**1,234** units"), extract_number("12 or 13"), extract_number("Answer: -3")
-    (1234, None, -3)
-    """
-    answer = extract_answer(reply, "number").answer
-    if answer is None:
-        return None
-    return float(answer) if "." in answer else int(answer)
-
-
 def identifiers_in(text: str) -> list[str]:
     """Return the identifiers of a text in the records' form, each as often as it occurs.
 

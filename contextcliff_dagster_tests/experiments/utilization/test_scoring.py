@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from contextcliff_dagster.contracts import Example, conform
 from contextcliff_dagster.experiments.utilization.extraction import (
     extract_answer,
-    extract_number,
     identifiers_in,
 )
 from contextcliff_dagster.experiments.utilization.scoring import OF_DOCUMENT, score_rows
@@ -60,15 +59,16 @@ WAREHOUSES = ("WH-0007", "WH-0042")
     ],
 )
 def test_the_one_number_of_a_reply(reply: str, number: float | None) -> None:
-    assert extract_number(reply) == number
+    answer = extract_answer(reply, "number").answer
+    assert (answer if answer is None else float(answer)) == number
 
 
 @given(
     st.integers(-(10**9), 10**9), st.sampled_from(["{}", "**{}**", "It is {}.", "a\nAnswer: {}"])
 )
 def test_every_number_is_read_as_it_is_written(number: int, around: str) -> None:
-    assert extract_number(around.format(number)) == number
-    assert extract_number(around.format(f"{number:,}")) == number
+    for written in (str(number), f"{number:,}"):
+        assert extract_answer(around.format(written), "number").answer == str(number)
 
 
 @given(st.text(max_size=80))

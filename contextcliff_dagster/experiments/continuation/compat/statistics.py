@@ -13,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 
 from contextcliff_dagster.analysis.statistics.sign_flips import holm
-from contextcliff_dagster.experiments.continuation.compat.averages import Round, values_of
+from contextcliff_dagster.experiments.continuation.compat.averages import Round
 
 Correction = Literal["holm", "bonferroni", "fdr_bh"]
 
@@ -147,28 +147,6 @@ def degradation_statistics(rounds: Mapping[int, Sequence[Round]]) -> dict[str, A
             "max_effect_size": max(map(abs, effects.values()), default=0.0),
             "num_significant_degradations": sum(p < _ALPHA for p in corrected),
         },
-    }
-
-
-def metric_pattern(rounds: Mapping[int, Sequence[Round]], metric: str) -> dict[str, Any]:
-    """Return how one metric's means over the sizes deviate from those of the smallest context."""
-    values = {size: known for size in sorted(rounds) if (known := values_of(rounds[size], metric))}
-    means = [_mean(one) for one in values.values()]
-    base, *_ = values.values() if values else ([0.0],)
-    centre, spread = _mean(base), float(np.std(base))
-    rho, p = spearman(list(values), means)
-    z = [(mean - centre) / spread if spread else 0.0 for mean in means]
-    percent = [100 * (mean - centre) / centre if centre else 0.0 for mean in means]
-    return {
-        "baseline_mean": centre,
-        "baseline_std": spread,
-        "trend_correlation": rho,
-        "trend_p_value": p,
-        "has_significant_trend": abs(rho) > 0.7 and p < _ALPHA,
-        "z_scores": z,
-        "percent_changes": percent,
-        "max_deviation_zscore": max(map(abs, z), default=0.0),
-        "max_deviation_percent": max(map(abs, percent), default=0.0),
     }
 
 

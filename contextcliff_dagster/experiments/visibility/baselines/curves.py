@@ -12,17 +12,6 @@ from contextcliff_dagster.experiments.visibility.landscape.regret import normali
 from contextcliff_dagster.experiments.visibility.tasks.parameters import Floats
 
 
-def best_so_far(scores: ArrayLike, *, higher_is_better: bool) -> Floats:
-    """Return the best score up to each step; failed ones (nan) count as no score.
-
-    >>> best_so_far([0.5, 0.4, 0.7, 0.6], higher_is_better=True).tolist()
-    [0.5, 0.5, 0.7, 0.7]
-    """
-    given = np.asarray(scores, dtype=np.float64)
-    best = np.fmax if higher_is_better else np.fmin
-    return np.asarray(best.accumulate(given))
-
-
 def reported_scores(trials: Sequence[Trial], *, higher_is_better: bool) -> Floats:
     """Return, after each step, the test score of the trial whose validation score is best so far.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol, TypeAlias
@@ -158,16 +158,6 @@ class Benches:
         if name not in self._made:
             self._made[name] = Bench.of(name, self.store, self.grounds.get(name))
         return self._made[name]
-
-
-def histories(
-    bench: Bench, run: PlannedRun, replies: Sequence[tuple[str | None, Usage | None]]
-) -> History:
-    """Return the whole history of a run from its replies, in order."""
-    history = bench.begin(run)
-    for reply, usage in replies:
-        history = bench.after(run, history, reply, usage)
-    return history
 
 
 def _finite(score: float) -> float | None:

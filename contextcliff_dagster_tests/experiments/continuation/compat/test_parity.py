@@ -36,7 +36,6 @@ from contextcliff_dagster.experiments.continuation.compat.statistics import (
     composite_score,
     degradation_statistics,
     mann_whitney,
-    metric_pattern,
     rank_biserial,
     spearman,
 )
@@ -176,10 +175,8 @@ def figures_of_datasets(sample: dict[str, Any]) -> tuple[Any, Any]:
     for one in sample["statistics"]["datasets"]:
         rounds = {int(size): some for size, some in one["rounds_by_context"].items()}
         means = {size: averaged(some) for size, some in rounds.items()}
-        metrics = one["degradation_pattern_per_metric"]
         found = {
             "comprehensive": degradation_statistics(rounds),
-            "degradation_pattern_per_metric": {m: metric_pattern(rounds, m) for m in metrics},
             "averaged": means,
             "outliers": {
                 size: {

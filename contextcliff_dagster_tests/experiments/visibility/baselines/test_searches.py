@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from contextcliff_dagster.contracts import StudyError
 from contextcliff_dagster.experiments.visibility.baselines.curves import (
     area_under_curve,
-    best_so_far,
     regret_curve,
     reported_scores,
 )
@@ -79,10 +78,7 @@ def test_climbing_and_estimating_beat_chance_on_one_summit(up: bool) -> None:
             run_search(MAKERS[name](plane, seed, up), hill(plane, up=up), plane.start, 25)
             for seed in range(8)
         ]
-        scores = [
-            best_so_far([one.evaluation.test for one in run], higher_is_better=up)[-1]
-            for run in runs
-        ]
+        scores = [(max if up else min)(one.evaluation.test for one in run) for run in runs]
         return float(np.abs(np.mean(scores)))
 
     assert reached("hill climb") < reached("tpe") < reached("random")
@@ -120,14 +116,6 @@ def test_the_hill_climber_tries_nothing_twice_and_leaves_a_summit_that_it_knows(
 
 
 @given(SCORES, st.booleans())
-def test_the_best_so_far_never_becomes_worse(scores: list[float], up: bool) -> None:
-    curve = best_so_far(scores, higher_is_better=up)
-    steps = np.diff(curve)
-    assert ((steps >= 0) if up else (steps <= 0)).all()
-    assert curve[-1] == (max(scores) if up else min(scores))
-
-
-@given(SCORES, st.booleans())
 def test_regret_over_the_best_so_far_only_falls_and_its_area_is_within_0_and_1(
     scores: list[float], up: bool
 ) -> None:
@@ -144,12 +132,6 @@ def test_what_is_reported_is_the_test_score_of_the_best_on_validation() -> None:
     trials = [Trial({}, Evaluation(*pair)) for pair in pairs]
     assert reported_scores(trials, higher_is_better=True).tolist() == [0.6, 0.4, 0.4, 0.4, 0.5]
     assert reported_scores(trials, higher_is_better=False).tolist() == [0.6] * 5
-
-
-def test_a_failed_trial_is_no_best() -> None:
-    curve = best_so_far([float("nan"), 0.4, float("nan"), 0.3], higher_is_better=False)
-    assert np.isnan(curve[0])
-    assert curve[1:].tolist() == [0.4, 0.4, 0.3]
 
 
 def test_the_area_of_one_step_is_its_own_regret() -> None:
