@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from contextcliff_dagster.experiments.utilization.benchmarks.data import BenchmarkName, Record
+from contextcliff_dagster.experiments.utilization.benchmarks.data import BenchmarkName
 
 FieldKind = Literal[
     "type", "time", "warehouse", "sku", "entity", "attribute", "value", "node", "integer", "number"
@@ -164,18 +164,6 @@ They come in pairs with the same values: ``mut`` says that two different attribu
 those of different domains never are. Records write the attribute's name, as prose and the question
 do, so that a reader of one format need not translate what a reader of the other is given.
 """
-
-
-def spec_of(benchmark: BenchmarkName, record: Record) -> RecordSpec:
-    """Return the type of ``record``.
-
-    Raises:
-        ValueError: it is of none.
-    """
-    for spec in SCHEMAS[benchmark]:
-        if all(record.get(key) == value for key, value in spec.fixed.items()):
-            return spec
-    raise ValueError(f"no record of the {benchmark} benchmark: {dict(record)!r}")
 
 
 def make_record(benchmark: BenchmarkName, name: str, **values: Any) -> dict[str, Any]:
