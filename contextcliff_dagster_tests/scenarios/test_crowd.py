@@ -28,5 +28,6 @@ def test_a_ledger_in_postgresql_stands_the_same(tmp_path: Path) -> None:
 
 def _insist(figures: dict[str, Any]) -> None:
     assert all(figures["claims"].values()), figures
+    assert figures["rerun_requests"] == 0
     assert figures["maybe paid, no answer kept"] > 0, "nothing was disturbed"
     assert sum(figures["kills"].values()) == 6

@@ -12,8 +12,7 @@ import dagster as dg
 
 from contextcliff_dagster.defs.run import profile_study
 from contextcliff_dagster.store import Store
-from contextcliff_dagster.studies import Study
-from contextcliff_dagster_tests.defs.test_run import records
+from contextcliff_dagster.studies import Study, load_study
 from contextcliff_dagster_tests.support.child_processes import wait_until
 
 PROFILE = """
@@ -54,16 +53,5 @@ def test_kill_dash_nine_keeps_finished_bins_and_their_materializations(
     assert finished == {"bin=b00"}
     assert kept() == {"reference-short|b00"}
 
-    from contextcliff_dagster.studies import load_study
-
-    whole = load_study(path)
-    resumed = profile_study(whole)
+    resumed = profile_study(load_study(path))
     assert sum(s.sent for s in resumed.calls.values()) == 90 - 15
-    with_kill = records(store, "tiny")
-
-    undisturbed = Store(tmp_path / "undisturbed")
-    profile_study(whole, store=undisturbed)
-    expected = records(undisturbed, "tiny")
-    for row in (*with_kill, *expected):
-        row.pop("attempts")  # a call that was in flight when the process died is sent again
-    assert with_kill == expected

@@ -75,8 +75,10 @@ def test_what_a_killed_process_had_sent_is_marked_and_charged(
         ).start()
         assert killed.wait(120) == -signal.SIGKILL
         summary = measurement.measure()
+    rows = measurement.rows()
+    assert {row["attempts"] for row in rows} == {1}
     with measurement.open_ledger() as ledger:
-        marked = ledger.maybe_paid(keys(measurement.rows()))
+        marked = ledger.maybe_paid(keys(rows))
         (row,) = ledger.stats_by_campaign()
         stats = ledger.stats()
         assert sorted(exported(ledger, tmp_path)) == [0, 0, 0, 0, 0, 1]
