@@ -154,6 +154,7 @@ BEFORE: Mapping[str, tuple[str, ...]] = {
 }
 """Page -> what its reader has done before."""
 
+
 def line_of(command: Command) -> str:
     """The arguments as one text: how the tables name a command."""
     return " ".join(command.words)
