@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
 
+from contextcliff_dagster.analysis.cliff.cap import Cap
+from contextcliff_dagster.analysis.cliff.missing_answers import limited_cap
+from contextcliff_dagster.analysis.records.settings import AnalysisSettings
 from contextcliff_dagster_tests.support.records.planted_curves import flat, plant
 from contextcliff_dagster_tests.support.records.profiles import cliffs_of
 from contextcliff_dagster_tests.support.records.reports import page_of
@@ -84,3 +89,5 @@ def test_a_rise_that_costs_less_than_the_tolerance_is_known_and_limits_nothing()
     cliffs = cliffs_of(without(records, late, "transport_error"))
     assert cliffs.missing_by_length is not None
     assert "missing" not in cliffs.safe_cap_reason
+    nowhere = replace(cliffs.missing_by_length, cap_tokens=None)
+    assert limited_cap(Cap(900, ""), nowhere, AnalysisSettings()).tokens is None

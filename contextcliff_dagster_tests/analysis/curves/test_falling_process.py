@@ -200,3 +200,6 @@ def test_scatter_that_changes_with_length_is_known_by_length() -> None:
     curve: FallingCurve = fit_falling_curve(sample(np.concatenate([calm, wild])), 0.15)
     assert curve.dispersion[:60].max() < 0.5 * curve.dispersion[140:].min()
     assert (cap_tokens(curve, 0.3, 0.95) or 0) >= curve.cells.high[160]
+    alike = sample(wild, questions=4)
+    alike.n[0], alike.s[0] = 1, wild[0]
+    assert fit_falling_curve(alike, 0.15).dispersion.min() > 2

@@ -72,7 +72,12 @@ def test_a_run_that_is_stopped_ends_with_the_step_it_is_in(ledger: Ledger) -> No
 
 def test_the_estimate_counts_what_can_be_known(ledger: Ledger) -> None:
     entry = openai_entry("http://127.0.0.1:9/v1", price=PRICE)
-    assert estimate([(None, PLAN)], [entry], ledger).calls == 6
+    one, whole = (
+        estimate([(None, replace(PLAN, steps=steps))], [entry], ledger) for steps in (1, STEPS)
+    )
+    assert (one.calls, whole.calls) == (6, 18)
+    assert (whole.usd, whole.usd_at_most) == pytest.approx((3 * one.usd, 3 * one.usd_at_most))
+    assert one.usd > 0
     with pytest.raises(BudgetError):
         measure(PLAN, entry, ledger, RunControl(Budget(calls=6)), engine=engine())
     assert estimate([(None, PLAN)], [entry], ledger).calls == 6, "the second step is known now"

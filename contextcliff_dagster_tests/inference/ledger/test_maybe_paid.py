@@ -31,8 +31,9 @@ def exported(ledger: Ledger, folder: Path) -> list[int]:
     """The column ``maybe_paid`` of the calls as files for other programs have it."""
     for name in ("calls.jsonl", "calls.parquet"):
         export_results(ledger, "s", None, folder / name)
-    lines = (folder / "calls.jsonl").read_text().splitlines()
-    result: list[int] = [json.loads(line)["maybe_paid"] for line in lines]
+    lines = [json.loads(line) for line in (folder / "calls.jsonl").read_text().splitlines()]
+    assert {line["no_answer"] for line in lines} == {None}, "each was answered in the end"
+    result: list[int] = [line["maybe_paid"] for line in lines]
     assert pq.read_table(folder / "calls.parquet")["maybe_paid"].to_pylist() == result
     return result
 
