@@ -19,27 +19,15 @@ from contextcliff_dagster.experiments.archived_documents import kept_lists, rest
 from contextcliff_dagster.experiments.continuation.documents import source_texts
 from contextcliff_dagster.experiments.continuation.documents.kept import DOCUMENTS
 from contextcliff_dagster.store import Store
-from contextcliff_dagster.studies import Study, load_studies
+from contextcliff_dagster.studies import load_studies
 from contextcliff_dagster.studies.study_paths import Leave
 from contextcliff_dagster_tests.experiments.continuation.test_experiment import (
     novel,
     records_of,
-    study_of,
+    small,
 )
 
 Capsys = pytest.CaptureFixture[str]
-
-
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, contextcliff_home: Path) -> Path:
-    monkeypatch.delenv("DAGSTER_HOME")
-    for number, name in enumerate(("harbour", "orchard")):
-        (tmp_path / f"{name}.txt").write_text(novel(number, 700), encoding="utf-8")
-    return tmp_path
-
-
-def small(folder: Path, **more: int) -> Study:
-    return study_of(folder, **{"max_context": 1024, "passages": 2, "rounds": 1, **more})
 
 
 def forget() -> None:
@@ -50,7 +38,6 @@ def forget() -> None:
 
 
 def test_a_finished_study_is_reported_and_goes_on_without_its_texts(folder: Path) -> None:
-    profile_study(small(folder))
     made, records = DOCUMENTS.frozen(small(folder), Store.default()), records_of(small(folder))
     forget()
     (folder / "harbour.txt").unlink()
@@ -60,19 +47,21 @@ def test_a_finished_study_is_reported_and_goes_on_without_its_texts(folder: Path
     assert records_of(small(folder))["score"].tolist() == records["score"].tolist()
     more = profile_study(small(folder, rounds=2))
     assert more.calls["writer-human"].sent == len(records)
+    both = records_of(small(folder, rounds=2))
+    assert sorted(set(both["round"])) == [0, 1]
+    assert set(records["raw_output"]) <= set(both["raw_output"])
+    assert both.groupby(["passage", "context_tokens"])["raw_output"].nunique().min() == 2
     with pytest.raises(StudyError, match=r"harbour\.txt of study 'prose' cannot be read: No such"):
         profile_study(small(folder, seed=3))
 
 
 def test_a_text_that_is_as_it_was_is_not_extracted_again(folder: Path) -> None:
-    profile_study(small(folder))
     forget()
     DOCUMENTS.freeze(small(folder), Store.default())
     assert source_texts._extracted.cache_info().misses == 0
 
 
 def test_a_changed_text_makes_documents_anew(folder: Path) -> None:
-    profile_study(small(folder))
     made = DOCUMENTS.frozen(small(folder), Store.default())
     (folder / "orchard.txt").write_text(novel(7, 700), encoding="utf-8")
     assert DOCUMENTS.frozen(small(folder), Store.default()) is None
@@ -82,18 +71,17 @@ def test_a_changed_text_makes_documents_anew(folder: Path) -> None:
     assert DOCUMENTS.frozen(small(folder), Store.default()) != made
 
 
-def test_each_text_is_read_once_however_many_there_are(folder: Path) -> None:
+def test_each_text_is_read_once_however_many_there_are(texts: Path) -> None:
     names = [f"text{number:02d}.txt" for number in range(12)]
     for number, name in enumerate(names):
-        (folder / name).write_text(novel(number, 260), encoding="utf-8")
-    study = small(folder, texts=names, passages=1)  # type: ignore[arg-type]
+        (texts / name).write_text(novel(number, 260), encoding="utf-8")
+    study = small(texts, texts=names, passages=1)
     forget()
     DOCUMENTS.freeze(study, Store.default())
     assert source_texts._read.cache_info().misses == len(names)
 
 
 def test_without_leave_a_finished_study_is_reported_from_what_is_kept(folder: Path) -> None:
-    profile_study(small(folder))
     forget()
     foreign = small(folder).with_leave(Leave(folder / "of-another"))
     with pytest.raises(StudyError, match=r"outside of its folder"):
@@ -102,7 +90,6 @@ def test_without_leave_a_finished_study_is_reported_from_what_is_kept(folder: Pa
 
 
 def test_a_list_without_digests_needs_the_text(folder: Path, contextcliff_home: Path) -> None:
-    profile_study(small(folder))
     (folder / "harbour.txt").unlink()
     forget()
     (listed,) = contextcliff_home.rglob("continuation_documents/manifest.json")
@@ -114,7 +101,6 @@ def test_a_list_without_digests_needs_the_text(folder: Path, contextcliff_home: 
 def test_an_archive_brings_a_study_to_another_store_without_its_texts(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capsys
 ) -> None:
-    profile_study(small(folder))
     before = records_of(small(folder))
     for name in ("harbour", "orchard"):
         (folder / f"{name}.txt").unlink()
