@@ -7,7 +7,7 @@ unset PYTHONDONTWRITEBYTECODE
 make() { command make --no-print-directory "$@"; }
 
 logs=$(mktemp -d)
-failed=() names=() pids=()
+failed=() missing=() names=() pids=()
 end() {
   for pid in "${pids[@]}"; do kill -- "-$pid" 2>/dev/null || true; done
   rm -rf "$logs"
@@ -53,7 +53,7 @@ await() { # NAME...
       [[ ${names[i]} != audit ]] || cat "$logs/audit" # what is known, or why nothing is
     else
       cat "$logs/${names[i]}" >&2
-      failed+=("${names[i]}")
+      missing+=("${names[i]}")
     fi
     unset 'pids[i]'
   done
@@ -84,11 +84,12 @@ published_data() {
 }
 
 end_where_something_is_missing() {
-  ((${#failed[@]} == 0)) || { printf 'FAILED: %s\n' "${failed[@]}" >&2; exit 1; }
+  ((${#missing[@]} == 0)) || { printf 'FAILED: %s\n' "${missing[@]}" >&2; exit 1; }
 }
 
 verdict() { # the file of pytest's output
   step ""
+  failed+=("${missing[@]}")
   printf '\n== sections\n'
   cat "$logs/sections"
   printf '%-28s %5d s %6d CPU s\n' "all" "$SECONDS" "$cpu_s"
