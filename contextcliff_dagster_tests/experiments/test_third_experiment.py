@@ -80,6 +80,8 @@ def test_it_is_measured_resumed_and_reported_without_a_corpus(
     page = done.report.md.read_text("utf-8")
     assert "## Right answers by size" in page
     assert "| reference-short | r006 |" in page
+    with sqlite3.connect(contextcliff_home / "state.db") as db:
+        assert db.execute("SELECT study, count(*) FROM calls").fetchall() == [(alone.name, 8)]
     kept = json.loads(
         Store(contextcliff_home).results_file(alone.name, done.campaign, "sizes").read_bytes()
     )
@@ -237,11 +239,3 @@ def test_a_study_without_a_corpus_has_no_sample(
 ) -> None:
     assert main(["profile", str(tmp_path / "sizes-alone.yaml"), "--pilot", "2"]) == 2
     assert "Study 'sizes-alone' names no corpus" in capsys.readouterr().err
-
-
-def test_its_calls_are_in_the_ledger_like_any(alone: Study, contextcliff_home: Path) -> None:
-    profile_study(alone)
-    with sqlite3.connect(contextcliff_home / "state.db") as db:
-        assert db.execute("SELECT count(*) FROM calls WHERE study = 'sizes-alone'").fetchone() == (
-            8,
-        )

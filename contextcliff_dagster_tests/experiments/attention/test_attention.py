@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +31,7 @@ from contextcliff_dagster.inference.weights.trained_length import trained_tokens
 from contextcliff_dagster.reference.card import weights_path
 from contextcliff_dagster.store import Store, read_table, write_table
 from contextcliff_dagster.studies import Study, load_study
-from contextcliff_dagster_tests.support.child_processes import wait_until
+from contextcliff_dagster_tests.support.measured_stores import copy_of_made
 from contextcliff_dagster_tests.support.records.profiles import changed
 
 pytestmark = pytest.mark.usefixtures("unrecorded")
@@ -47,6 +43,17 @@ REMOTE = "models: {far: {engine: openai, model_id: m, base_url: 'http://127.0.0.
 @pytest.fixture
 def watched(study: Study) -> Study:
     return study.with_models([MODEL]).changed(attention_entropy=True)
+
+
+@pytest.fixture
+def told(watched: Study, store: Store, tmp_path_factory: pytest.TempPathFactory) -> Study:
+    """The study, with its attention measured in the test's own store."""
+
+    def make(folder: Path) -> None:
+        profile_study(watched, store=Store(folder))
+
+    copy_of_made(tmp_path_factory, "attention", make, store.root)
+    return watched
 
 
 def sample_of(study: Study, store: Store, model: str = MODEL) -> AttentionSample | None:
@@ -178,21 +185,20 @@ def test_a_measurement_that_is_none_makes_no_record(watched: Study, store: Store
     assert [(one["layers"], one["heads"], one["evidence"]) for one in made] == [(1, 2, None)]
 
 
-def test_layers_may_differ_in_heads_or_have_none(watched: Study, store: Store) -> None:
-    profile_study(watched)
+def test_layers_may_differ_in_heads_or_have_none(told: Study, store: Store) -> None:
     values = [[0.5, 0.1], [], [0.2]]
     shown = {"entropy": values, "sinks": values, "evidence": values}
     extra = json.dumps({"attention": json.dumps(shown)})
-    given = rows_of(watched, store)
+    given = rows_of(told, store)
     own = dict.fromkeys(("layers", "heads", "entropy", "sinks", "evidence"))
-    with StudyRun.open(watched, store) as run:
+    with StudyRun.open(told, store) as run:
         source: Any = None
         rows = [{**row, **own, "no_answer": None, "extra": extra} for row in given]
         made = ATTENTION.score(run, source, rows)
         assert made[0]["entropy"] == [0.5, 0.1, None, None, 0.2, None]
-        for file in (store.root / watched.name / ATTENTION_RECORDS.name).rglob("*.parquet"):
+        for file in (store.root / told.name / ATTENTION_RECORDS.name).rglob("*.parquet"):
             write_table(file, [row for row in made if row["bin"] in str(file)], ATTENTION_RECORDS)
-    sample = sample_of(watched, store)
+    sample = sample_of(told, store)
     assert sample is not None
     assert sample.entropy.shape == (12, 3, 2)
     assert np.isnan(sample.entropy[0]).tolist() == [[False] * 2, [True] * 2, [False, True]]
@@ -200,10 +206,9 @@ def test_layers_may_differ_in_heads_or_have_none(watched: Study, store: Store) -
 
 
 def test_it_goes_with_archives_is_restored_and_pruned(
-    watched: Study, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    told: Study, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    profile_study(watched)
-    before = rows_of(watched, store)
+    before = rows_of(told, store)
     file = tmp_path / "tiny.zip"
     study_file = tmp_path / "studies" / "tiny.yaml"
     study_file.write_text(study_file.read_text() + "attention_entropy: true\n")
@@ -225,49 +230,6 @@ def test_it_goes_with_archives_is_restored_and_pruned(
     with Ledger.open(there.root / "state.db") as ledger:
         prune_store(there, ledger, "tiny", tables=experiment_tables())
     assert rows_of(asked, there) == []
-
-
-PROFILE = """
-import sys, pytest
-from contextcliff_dagster.defs.run import profile_study
-from contextcliff_dagster.studies import find_study
-from contextcliff_dagster.inference.engines.reference import ReferenceEngine
-
-study, usual, made = find_study(sys.argv[1]), ReferenceEngine.stream, []
-
-def stream(self, prompt, decoding):
-    if decoding.attention and len(made) == 5:
-        print("held", flush=True)
-        import time; time.sleep(600)
-    made.extend([prompt] if decoding.attention else [])
-    return usual(self, prompt, decoding)
-
-pytest.MonkeyPatch().setattr(ReferenceEngine, "stream", stream)
-profile_study(study.with_models(["reference-short"]))
-"""
-
-
-def test_a_killed_run_goes_on_where_it_was(watched: Study, store: Store, tmp_path: Path) -> None:
-    file = tmp_path / "studies" / "tiny.yaml"
-    file.write_text(file.read_text() + "attention_entropy: true\n")
-    process = subprocess.Popen(
-        [sys.executable, "-c", PROFILE, str(file)], env=os.environ.copy(), stdout=subprocess.PIPE
-    )
-    assert process.stdout is not None
-    assert any(b"held" in line for line in iter(process.stdout.readline, b""))
-    wait_until(lambda: finished(watched, store) >= 12 + 4)
-    os.kill(process.pid, signal.SIGKILL)
-    process.wait()
-    process.stdout.close()
-    known = finished(watched, store)
-    assert 16 <= known < 24
-    assert profile_study(watched).calls[MODEL].sent == 24 - known
-    assert len(rows_of(watched, store)) == 12
-
-
-def finished(study: Study, store: Store) -> int:
-    with StudyRun.open(study, store, to_read=True) as run:
-        return int(run.ledger.read("SELECT count(*) FROM results", ())[0][0])
 
 
 def test_the_trained_length_is_what_the_weights_say(tmp_path: Path) -> None:

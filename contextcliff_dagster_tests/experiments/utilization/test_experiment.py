@@ -9,9 +9,7 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from contextcliff_dagster.cli import main
-from contextcliff_dagster.cli.study_selection import keep_definition
-from contextcliff_dagster.contracts import BudgetError, StudyError
+from contextcliff_dagster.contracts import StudyError
 from contextcliff_dagster.defs.run import prepare_study, profile_study, rebuild_report
 from contextcliff_dagster.defs.studies import study_assets, study_jobs
 from contextcliff_dagster.experiments.common.answers import read_answers
@@ -20,9 +18,9 @@ from contextcliff_dagster.experiments.common.prompts import spread_calls
 from contextcliff_dagster.experiments.common.study_run import StudyRun
 from contextcliff_dagster.experiments.utilization.experiment import UTILIZATION
 from contextcliff_dagster.inference.requests.call_plan import CallPlan
-from contextcliff_dagster.inference.spending.budget import Budget
 from contextcliff_dagster.store import Store
 from contextcliff_dagster.studies import Study
+from contextcliff_dagster_tests.support.measured_stores import copy_of_made
 from contextcliff_dagster_tests.support.staleness import stale
 
 SECTION: Mapping[str, Any] = {"benchmarks": ["warehouse"], "scales": ["1k", "2k"], "seeds": 2}
@@ -39,6 +37,17 @@ def study_of(name: str = "asked", models: Any = ("reader-perfect",), **keys: Any
 @pytest.fixture(autouse=True)
 def _unrecorded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("DAGSTER_HOME")
+
+
+@pytest.fixture
+def asked(contextcliff_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Study:
+    """The study as it is, measured in the test's own store."""
+
+    def make(folder: Path) -> None:
+        profile_study(study_of(), store=Store(folder))
+
+    copy_of_made(tmp_path_factory, "utilization", make, contextcliff_home)
+    return study_of()
 
 
 def records_of(study: Study) -> Any:
@@ -106,10 +115,8 @@ def test_a_perfect_reader_is_right_in_every_arm(contextcliff_home: Path) -> None
     assert {effect.factor for effect in result.effects} >= {"order", "thought", "question"}
 
 
-def test_formats_are_paired_by_their_data(contextcliff_home: Path) -> None:
-    study = study_of()
-    profile_study(study)
-    records = records_of(study)
+def test_formats_are_paired_by_their_data(asked: Study) -> None:
+    records = records_of(asked)
     assert sorted(records["document_key"].unique()) == [
         "warehouse/1k/0",
         "warehouse/1k/1",
@@ -175,35 +182,16 @@ def test_the_prompt_is_that_of_the_design_document(contextcliff_home: Path) -> N
     assert calls["warehouse-jsonl-1k"].recipe.max_output_tokens == 48
 
 
-def test_it_is_resumed_topped_up_and_rebuilt(contextcliff_home: Path) -> None:
-    study = study_of()
-    with pytest.raises(BudgetError):
-        profile_study(study, budget=Budget(calls=7))
-    done = profile_study(study)
-    assert done.calls["reader-perfect"].sent == 2 * 2 * 2 * 4 - 7
+def test_it_is_topped_up_and_rebuilt(asked: Study, contextcliff_home: Path) -> None:
     more = profile_study(study_of(seeds=3))
     assert more.calls["reader-perfect"].sent == 2 * 2 * 4
     assert profile_study(study_of(seeds=3)).calls["reader-perfect"].sent == 0
     page = more.report.md.read_text("utf-8")
     assert page.index("Lengths are made here, not natural") < 400
     for folder in ("utilization_records", "utilization_documents", "report", "results"):
-        for path in sorted((contextcliff_home / study.name / folder).rglob("*"), reverse=True):
+        for path in sorted((contextcliff_home / asked.name / folder).rglob("*"), reverse=True):
             path.rmdir() if path.is_dir() and not path.is_symlink() else path.unlink()
     assert rebuild_report(study_of(seeds=3)).report.md.read_text("utf-8") == page
-
-
-def test_one_file_takes_it_to_another_store(
-    contextcliff_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    study = study_of(scales=["1k"], seeds=1)
-    done = profile_study(study)
-    keep_definition(study, Store.default())
-    file = tmp_path / "asked.zip"
-    assert main(["export", study.name, str(file)]) == 0
-    monkeypatch.setenv("CONTEXTCLIFF_HOME", str(tmp_path / "elsewhere"))
-    assert main(["import", str(file)]) == 0
-    assert profile_study(study).calls["reader-perfect"].sent == 0
-    assert rebuild_report(study).report.md.read_text("utf-8") == done.report.md.read_text("utf-8")
 
 
 def test_fewer_examples_than_the_study_has_are_whole_documents_first() -> None:
@@ -231,12 +219,10 @@ def test_an_estimate_of_millions_of_tokens_makes_no_document() -> None:
     assert estimate.tokens > 10 * 4 * 3_000_000
 
 
-def test_answers_have_their_questions(contextcliff_home: Path) -> None:
-    study = study_of(scales=["1k"])
-    profile_study(study)
-    with StudyRun.open(study, Store.default()) as run:
+def test_answers_have_their_questions(asked: Study) -> None:
+    with StudyRun.open(asked, Store.default()) as run:
         answers = read_answers(run, experiment=UTILIZATION).to_pylist()
-    assert len(answers) == 16
+    assert len(answers) == 32
     for answer in answers:
         assert answer["accepted"] == [answer["parsed_answer"]]
         assert answer["question"]
