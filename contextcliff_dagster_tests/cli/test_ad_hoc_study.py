@@ -135,7 +135,7 @@ def test_what_does_not_fit_the_window_is_named(tmp_path: Path, contextcliff_home
 
 def test_without_questions_it_says_both_ways_out(tmp_path: Path, contextcliff_home: Path) -> None:
     ledgers(tmp_path / "docs", 6)
-    ended = run("profile", "--data", str(tmp_path / "docs"), *MODEL)
+    ended = call("profile", "--data", str(tmp_path / "docs"), *MODEL)
     assert_one_sentence(ended, "questions.csv", "document, question, answers", "--questions recall")
     assert not list(contextcliff_home.glob("_studies/*"))
 

@@ -1,7 +1,6 @@
 """Bad input: one sentence, exit code 2, no traceback, nothing lost.
 
-One of each kind is met by a real process, whose streams and exit code are the claim; the others say
-their sentence in this one.
+Disks and limits are met by a real process; the others say their sentence in this one.
 """
 
 from __future__ import annotations
@@ -24,7 +23,6 @@ from contextcliff_dagster_tests.support.terminal import (
     Ended,
     assert_one_sentence,
     call,
-    run,
 )
 
 SMALL = ("--model", "reference-short", "--samples-per-bin", "2")
@@ -37,37 +35,8 @@ def test_a_file_that_cannot_be_measured(
     spoil, words = warehouse_files.SPOILED[wrong]
     path = tmp_path / "own.jsonl"
     spoil(path)
-    as_users_do = run if wrong == "a duplicate id" else call
-    assert_one_sentence(as_users_do("--data", str(path), *SMALL), *words)
+    assert_one_sentence(call("--data", str(path), *SMALL), *words)
     assert not list(contextcliff_home.glob("_studies/*")), "a study of nothing was left behind"
-
-
-@pytest.mark.parametrize(
-    ("body", "words"),
-    [
-        (
-            "models:\n  mine:\n    engine: openai\n    base_url: http://x/v1\n"
-            "    window_tokens: many\n",
-            ["models.yaml", "line 5", "window_tokens"],
-        ),
-        ("models:\n  mine:\n    engine: teapot\n", ["models.yaml", "line 3", "engine"]),
-        ("models: [\n", ["models.yaml", "line"]),
-    ],
-)
-def test_models_yaml_with_a_fault(body: str, words: list[str], tmp_path: Path) -> None:
-    path = tmp_path / "models.yaml"
-    path.write_text(body)
-    ended = call("profile", "--model", "mine", env={"CONTEXTCLIFF_MODELS": str(path)})
-    assert_one_sentence(ended, *words)
-
-
-def test_a_study_with_a_key_of_the_wrong_type(tmp_path: Path) -> None:
-    (tmp_path / "mine.yaml").write_text(
-        "name: mine\ncorpus: {kind: reference}\ntokenizer: reference\nmodels: [reference-short]\n"
-        "bins:\n  count: ten\n"
-    )
-    ended = call("profile", "mine", env={"CONTEXTCLIFF_STUDIES": str(tmp_path)})
-    assert_one_sentence(ended, "mine.yaml", "line 6", "count")
 
 
 def _endpoint(folder: Path, url: str) -> dict[str, str]:
@@ -77,14 +46,6 @@ def _endpoint(folder: Path, url: str) -> dict[str, str]:
         f"    base_url: {url}\n    api_key_env: OUR_TEST_KEY\n    max_attempts: 2\n"
     )
     return {"CONTEXTCLIFF_MODELS": str(path), "OUR_TEST_KEY": "sk-very-secret"}
-
-
-def test_an_endpoint_that_nobody_serves(tmp_path: Path) -> None:
-    env = _endpoint(tmp_path, "http://127.0.0.1:9/v1")
-    ended = run("profile", "quick", "--model", "mine", env=env)
-    assert_one_sentence(ended, "mine", "127.0.0.1:9")
-    assert "sk-very-secret" not in ended.err + ended.out
-    assert "Nothing is measured yet" in call("campaign", "list").out
 
 
 @contextmanager
@@ -118,11 +79,6 @@ def test_a_key_that_is_refused(tmp_path: Path) -> None:
         ended = call("profile", "quick", "--model", "mine", env=_endpoint(tmp_path, url))
     assert_one_sentence(ended, "mine", "401", "api_key_env")
     assert "sk-very-secret" not in ended.err + ended.out
-
-
-def test_a_key_that_is_not_set(tmp_path: Path) -> None:
-    env = {**_endpoint(tmp_path, "http://127.0.0.1:9/v1"), "OUR_TEST_KEY": ""}
-    assert_one_sentence(call("profile", "quick", "--model", "mine", env=env), "OUR_TEST_KEY")
 
 
 @contextmanager
@@ -200,10 +156,7 @@ def _without_dagster_home(*args: str) -> Ended:
     return Ended(done.returncode, done.stdout, done.stderr)
 
 
-@pytest.mark.parametrize("starved", ["merge", "refuse"])
-def test_a_bin_with_one_example_is_merged_or_refused_as_the_study_says(
-    starved: str, tmp_path: Path
-) -> None:
+def test_a_bin_with_one_example_is_merged_as_the_study_says(tmp_path: Path) -> None:
     data = warehouse_files.rows(40, max_tokens=120)
     data += warehouse_files.rows(1, min_tokens=350, max_tokens=420)
     data[-1]["id"] = "alone"
@@ -211,13 +164,10 @@ def test_a_bin_with_one_example_is_merged_or_refused_as_the_study_says(
     (tmp_path / "mine.yaml").write_text(
         "name: mine\ncorpus: {kind: file, path: own.jsonl}\ntokenizer: reference\n"
         "models: [reference-short]\nprompt: {max_output_tokens: 12}\n"
-        f"bins: {{kind: fixed, width: 100, count: 4, starved: {starved}}}\n"
+        "bins: {kind: fixed, width: 100, count: 4, starved: merge}\n"
         "sampling: {samples_per_bin: 5, pilot_per_bin: 2}\n"
     )
     ended = call("prepare", "mine", "--json", env={"CONTEXTCLIFF_STUDIES": str(tmp_path)})
-    if starved == "refuse":
-        assert_one_sentence(ended, "b0", "starved")
-        return
     assert ended.code == 0, ended.err
     bins = json.loads(ended.out)["bins"]
     assert any(b["merged_into"] for b in bins)

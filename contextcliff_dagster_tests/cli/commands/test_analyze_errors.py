@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from contextcliff_dagster_tests.support.files.score_tables import answers, conforming, means, write
-from contextcliff_dagster_tests.support.terminal import assert_one_sentence, call, run
+from contextcliff_dagster_tests.support.terminal import assert_one_sentence, call
 
 HEAD = "length_tokens,score\n"
 GOOD = "100,1\n200,0\n"
@@ -207,9 +207,3 @@ def test_a_table_is_not_taken_for_records_nor_records_for_a_table(tmp_path: Path
         "--aggregated",
         words=["'mean'", "without --aggregated"],
     )
-
-
-def test_a_process_ends_with_2_and_without_a_traceback(tmp_path: Path) -> None:
-    path = tmp_path / "a.csv"
-    path.write_text(HEAD + "100,1\n200,87\n", encoding="utf-8")
-    assert_one_sentence(run("analyze", str(path)), "row 2", "--scale 100")

@@ -13,7 +13,6 @@ from contextcliff_dagster_tests.support.terminal import (
     COMMAND,
     assert_one_sentence,
     call,
-    run,
     served,
 )
 
@@ -37,11 +36,12 @@ def priced_at(folder: Path, url: str) -> dict[str, str]:
 
 
 def test_without_a_terminal_it_refuses_and_names_the_flag(priced: dict[str, str]) -> None:
-    assert_one_sentence(run(*TWO, env=priced), "--yes", "--budget", "$")
+    assert_one_sentence(call(*TWO, env=priced), "--yes", "--budget", "$")
 
 
 def test_yes_goes_on_to_the_endpoint(priced: dict[str, str]) -> None:
     assert_one_sentence(call(*TWO, "--yes", env=priced), "127.0.0.1:9")
+    assert "Nothing is measured yet" in call("campaign", "list").out
 
 
 def test_on_a_terminal_it_asks_and_no_means_no(priced: dict[str, str]) -> None:

@@ -16,7 +16,7 @@ from contextcliff_dagster.experiments.visibility.tasks.kaggle.prepare import (
 )
 from contextcliff_dagster.store import Store
 from contextcliff_dagster_tests.support.files.kaggle_files import table_of, zipped
-from contextcliff_dagster_tests.support.terminal import assert_one_sentence, call, run
+from contextcliff_dagster_tests.support.terminal import assert_one_sentence, call
 
 HOUSING = format_named("housing")
 TABLE = table_of(HOUSING)
@@ -78,9 +78,9 @@ def test_a_file_that_is_none_is_one_sentence(
     assert not store.root.exists() or not prepared_dir(store, name).exists()
 
 
-def test_a_process_of_its_own_ends_with_2_and_no_rows_are_refused(tmp_path: Path) -> None:
+def test_a_folder_and_no_rows_are_refused(tmp_path: Path) -> None:
     assert_one_sentence(
-        run("visibility", "prepare", "housing", str(tmp_path), "--store", str(tmp_path / "s")),
+        call("visibility", "prepare", "housing", str(tmp_path), "--store", str(tmp_path / "s")),
         "it is a folder",
     )
     ended = call("visibility", "prepare", "housing", "x", "--max-samples", "0")

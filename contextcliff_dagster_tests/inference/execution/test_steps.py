@@ -55,6 +55,7 @@ def test_a_budget_ends_it_between_two_calls_and_it_goes_on_there(ledger: Ledger)
     with pytest.raises(BudgetError):
         measure(PLAN, ENTRY, ledger, RunControl(Budget(calls=8)), engine=engine())
     assert finished(PLAN, ENTRY.name, ledger) is None
+    assert ledger.spent(PLAN.study, PLAN.campaign).calls == 8
     rest = engine()
     assert measure(PLAN, ENTRY, ledger, engine=rest).sent == len(rest.asked) == 10
     done = finished(PLAN, ENTRY.name, ledger)

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from contextcliff_dagster.archive.results import export_results
-from contextcliff_dagster.contracts import BudgetError, StoreError
+from contextcliff_dagster.contracts import StoreError
 from contextcliff_dagster.inference.engines.base import Delta
 from contextcliff_dagster.inference.engines.session import EngineSession
 from contextcliff_dagster.inference.execution.run_calls import run_calls
@@ -29,7 +29,6 @@ from contextcliff_dagster.inference.requests.call_plan import (
     plan_calls,
 )
 from contextcliff_dagster.inference.requests.recipe import Prompt, Recipe, Turn
-from contextcliff_dagster.inference.spending.budget import Budget
 from contextcliff_dagster.store import DatabaseUrl
 from contextcliff_dagster_tests.support.records.calls import RECIPE, openai_entry
 from contextcliff_dagster_tests.support.records.measured import PRICE, SAMPLE
@@ -48,7 +47,6 @@ def converse(
     ledger: Ledger,
     engine: ScriptedEngine,
     steps: int = STEPS,
-    budget: Budget | None = None,
     recipe: Recipe = RECIPE,
 ) -> list[PlannedCall]:
     """Work through the steps, each planned from the answers to the one before."""
@@ -65,7 +63,7 @@ def converse(
                     for call in calls
                     if (said := answers[call.call_key].raw_output) is not None
                 ]
-            run_calls(calls, session, ledger, scope, RunControl(budget))
+            run_calls(calls, session, ledger, scope, RunControl())
             planned += calls
     return planned
 
@@ -100,14 +98,6 @@ def test_a_conversation_is_kept_priced_and_resumed_step_by_step(
         assert json.loads(parts) == {
             "tool": "search", "step": 2, "after": [calls[5].call_key, calls[11].call_key],
         }  # fmt: skip
-
-
-def test_a_budget_ends_a_conversation_between_two_calls(sqlite_ledger: Ledger) -> None:
-    with pytest.raises(BudgetError):
-        converse(sqlite_ledger, ScriptedEngine(tally), budget=Budget(calls=8))
-    assert sqlite_ledger.spent("s", "c").calls == 8
-    assert len(converse(sqlite_ledger, rest := ScriptedEngine(tally))) == 18
-    assert len(rest.asked) == 10
 
 
 def test_another_answer_leads_to_another_call(sqlite_ledger: Ledger) -> None:

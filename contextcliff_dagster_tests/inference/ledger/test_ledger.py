@@ -188,15 +188,6 @@ def test_prompts_are_rebuilt_byte_for_byte_and_documents_stored_once(ledger: Led
         ledger.prompt("nonsense")
 
 
-def test_a_ledger_of_a_newer_version_is_refused_unharmed(tmp_path: Path) -> None:
-    path = tmp_path / "state.db"
-    Ledger.open(path).close()
-    with sqlite3.connect(path) as db:
-        db.execute("PRAGMA user_version=99")
-    with pytest.raises(StoreError, match="newer version"):
-        Ledger.open(path)
-
-
 def test_a_file_that_is_no_ledger_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "junk.db").write_bytes(b"this is no database at all" * 100)
     with pytest.raises(StoreError, match="damaged or no ledger"):

@@ -273,9 +273,13 @@ def test_an_unreachable_endpoint_is_one_sentence_at_once(tmp_path: Path) -> None
     assert "secret" not in str(caught.value)
 
 
-def test_a_key_that_is_not_set_is_one_sentence(tmp_path: Path) -> None:
-    with pytest.raises(EngineError, match="NO_SUCH_KEY_SET"):
-        run(tmp_path, ["ok"], api_key_env="NO_SUCH_KEY_SET")
+def test_a_key_that_is_not_set_or_empty_is_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EMPTY_KEY", "")
+    for name in ("NO_SUCH_KEY_SET", "EMPTY_KEY"):
+        with pytest.raises(EngineError, match=name):
+            run(tmp_path, ["ok"], api_key_env=name)
 
 
 @pytest.mark.parametrize("fault", ["models_401", "401", "500", "stream_error"])
