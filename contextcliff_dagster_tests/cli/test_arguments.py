@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from contextcliff_dagster_tests.support.measured_stores import FEW, copy_of_few
 from contextcliff_dagster_tests.support.terminal import COMMAND, assert_one_sentence, call, run
 
 
@@ -128,12 +129,10 @@ def test_lists_need_no_dagster(command: str) -> None:
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
 
 
-def test_a_model_named_twice_is_measured_once() -> None:
-    twice = ("--model", "reference-short", "--model", "reference-short", "--samples-per-bin", "2")
-    for command in ("prepare", "profile", "report"):
-        # report has no size of its own
-        args = twice[: 4 if command == "report" else 6]
-        ended = call(command, "quick", *args, "--json")
+def test_a_model_named_twice_is_measured_once(tmp_path_factory: pytest.TempPathFactory) -> None:
+    twice = ("quick", "--store", str(copy_of_few(tmp_path_factory)), *FEW[2:], *FEW[2:], "--json")
+    for line in (("prepare", *twice, *FEW[:2]), ("profile", *twice, *FEW[:2]), ("report", *twice)):
+        ended = call(*line)
         assert (ended.code, ended.err) == (0, "")
     assert [c["model"] for c in json.loads(ended.out)["cliffs"]] == ["reference-short"]
 

@@ -156,6 +156,7 @@ def test_the_estimate_is_an_asset_of_preparing_and_of_measuring(
     # Made before the calls, not after them.
     profile_study(study, models=ONE_MODEL, instance=instance)
     assert estimated() == [12, 12]
+    assert instance.get_latest_materialization_event(dg.AssetKey(["tiny", "report"])) is not None
     profile_study(study, models=ONE_MODEL, instance=instance)
     assert estimated() == [12, 12, 0]
     # Of the campaign that is asked for, not of the newest.
@@ -166,10 +167,9 @@ def test_the_estimate_is_an_asset_of_preparing_and_of_measuring(
     assert estimated() == [12, 12, 0, 0]
 
 
-def test_a_deadline_ends_the_run_and_the_next_one_goes_on(study: Study) -> None:
+def test_a_deadline_ends_the_run(study: Study) -> None:
     with pytest.raises(BudgetError, match="deadline was reached"):
         profile_study(study, models=ONE_MODEL, deadline_s=1e-9)
-    assert profile_study(study, models=ONE_MODEL, deadline_s=3600).cliffs[0].n == 12
 
 
 def test_the_report_says_that_no_prefix_was_reused(study: Study) -> None:
@@ -217,12 +217,6 @@ def test_another_seed_has_a_store_of_its_own(measured: Study, store: Store) -> N
     assert records(store, "tiny") == before
     documents = {row["document_id"] for row in before}
     assert not documents & {row["document_id"] for row in records(store, "tiny-seed-5")}
-
-
-def test_the_report_covers_every_model_of_the_campaign(study: Study) -> None:
-    profile_study(study, models=["reference-long"])
-    done = profile_study(study, models=["reference-short"])
-    assert [c.model for c in done.cliffs] == ["reference-short", "reference-long"]
 
 
 def test_a_corpus_of_one_length_is_refused_before_any_call(
@@ -294,9 +288,3 @@ def test_a_run_that_is_asked_to_stop_keeps_what_it_has(
     assert asked
     assert resumed.cliffs[0].n == 45
     assert 0 < resumed.calls["reference-short"].sent <= 45 - kept
-
-
-def test_runs_are_recorded_where_an_instance_is_given(study: Study) -> None:
-    instance = dg.DagsterInstance.ephemeral()
-    profile_study(study, models=ONE_MODEL, instance=instance)
-    assert instance.get_latest_materialization_event(dg.AssetKey(["tiny", "report"])) is not None

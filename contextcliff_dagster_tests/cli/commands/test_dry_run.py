@@ -10,6 +10,7 @@ import pytest
 
 from contextcliff_dagster_tests.support.files import warehouse_files
 from contextcliff_dagster_tests.support.files.folders import library
+from contextcliff_dagster_tests.support.measured_stores import FEW_CALLS, copy_of_few
 from contextcliff_dagster_tests.support.terminal import assert_one_sentence, call
 
 MODEL = ("--model", "reference-short")
@@ -42,22 +43,22 @@ def test_in_a_fresh_store_nothing_is_left_behind(
 
 
 def test_what_is_frozen_and_measured_stays_and_counts(
-    contextcliff_home: Path, dagster_home: Path
+    tmp_path_factory: pytest.TempPathFactory, dagster_home: Path
 ) -> None:
-    measure = ("profile", "quick", *MODEL, "--samples-per-bin")
-    call(*measure, "2", recorded=True)
-    kept = [contextcliff_home / "quick" / name for name in ("manifest", "preparation")]
+    store = copy_of_few(tmp_path_factory)
+    measure = ("profile", "quick", *MODEL, "--store", str(store), "--samples-per-bin")
+    kept = [store / "quick" / name for name in ("manifest", "preparation")]
     before = files(*kept, dagster_home)
-    same = call(*measure, "2", "--dry-run", "--json", recorded=True)
+    same = call(*measure, "3", "--dry-run", "--json", recorded=True)
     assert json.loads(same.out)["estimate"]["calls"] == 0
     assert Path(json.loads(same.out)["manifest"]).is_file()
     more = call(*measure, "4", "--dry-run", "--json", recorded=True)
     result = json.loads(more.out)
-    assert (result["estimate"]["calls"], result["estimate"]["cached"]) == (10, 10)
+    assert (result["estimate"]["calls"], result["estimate"]["cached"]) == (5, FEW_CALLS)
     assert result["manifest"] is None
     assert files(*kept, dagster_home) == before
     # What it said is what then happens.
-    prepared = call("prepare", "quick", *MODEL, "--samples-per-bin", "4", "--json")
+    prepared = call("prepare", *measure[1:], "4", "--json")
     assert json.loads(prepared.out)["sha256"] == result["sha256"]
 
 

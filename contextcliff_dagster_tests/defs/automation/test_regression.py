@@ -23,6 +23,7 @@ from contextcliff_dagster.defs.automation.schedules import (
     study_schedules,
 )
 from contextcliff_dagster.defs.resources import StoreResource, Watch
+from contextcliff_dagster.defs.run import profile_study
 from contextcliff_dagster.defs.studies import study_assets, study_jobs
 from contextcliff_dagster.experiments.common.preparation import load_frozen
 from contextcliff_dagster.experiments.common.study_run import campaign_of, open_ledger
@@ -45,6 +46,7 @@ from contextcliff_dagster.inference.ledger.campaigns import (
 from contextcliff_dagster.inference.models.identity import Identity
 from contextcliff_dagster.store import Store, read_table, write_table
 from contextcliff_dagster.studies import Study, load_study
+from contextcliff_dagster_tests.support.measured_stores import copy_of_made
 from contextcliff_dagster_tests.support.servers.webhook import SECRET, Webhook, webhook
 from contextcliff_dagster_tests.support.tiny_study import Run
 
@@ -60,6 +62,25 @@ def study(study: Study, tmp_path: Path) -> Study:
     text = path.read_text().replace("samples_per_bin: 4", "samples_per_bin: 12")
     path.write_text(text + 'schedule: {cron: "0 3 * * 1"}\n', encoding="utf-8")
     return load_study(path)
+
+
+@pytest.fixture
+def pinned(
+    study: Study,
+    store: Store,
+    instance: dg.DagsterInstance,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> str:
+    """The campaign of a whole run, pinned as the baseline."""
+
+    def make(folder: Path) -> None:
+        profile_study(study, store=Store(folder), instance=instance)
+
+    copy_of_made(tmp_path_factory, "weekly", make, store.root)
+    with open_ledger(store) as ledger:
+        campaign = current_campaign(ledger, study.name)
+    pin_baseline(study, store, campaign)
+    return campaign
 
 
 def make_worse(study: Study, store: Store, campaign: str) -> None:
@@ -156,12 +177,7 @@ def test_a_tick_measures_anew_and_a_shrink_fails_the_check(
     assert (told["study"], told["campaign"], told["baseline"]) == ("tiny", names[1], pinned)
 
 
-@pytest.mark.usefixtures("prepared")
-def test_what_cannot_be_compared_is_not_judged(run: Run, study: Study, store: Store) -> None:
-    run("predictions", "eval_records", "metrics", "cliffs", "report")
-    with open_ledger(store) as ledger:
-        pinned = current_campaign(ledger, study.name)
-    pin_baseline(study, store, pinned)
+def test_what_cannot_be_compared_is_not_judged(pinned: str, study: Study, store: Store) -> None:
     manifest = load_frozen(study, store)
     assert judge_regression(study, store, manifest, pinned).shrinks == {}
     for path in sorted(store.campaign_dir("eval_records", study.name, pinned).rglob("*.parquet")):
@@ -179,14 +195,11 @@ def test_what_cannot_be_compared_is_not_judged(run: Run, study: Study, store: St
         read_baseline(study, store)
 
 
-@pytest.mark.usefixtures("prepared")
 def test_the_sentence_says_what_changed_of_the_serving_identity(
-    run: Run, study: Study, store: Store
+    pinned: str, study: Study, store: Store
 ) -> None:
-    run("predictions")
     with open_ledger(store) as ledger:
-        then = current_campaign(ledger, study.name)
-        served = recorded_identity(ledger, study.name, then, "reference-short")
+        served = recorded_identity(ledger, study.name, pinned, "reference-short")
         assert served is not None
         for campaign, version in (("before", "0.25.0"), ("now", "0.26.0")):
             other = Identity({**served.fields, "server": "vllm", "server_version": version})
@@ -249,14 +262,9 @@ def copy_campaign(
         write_table(target, rows, EVAL_RECORDS)
 
 
-@pytest.mark.usefixtures("prepared")
 def test_runs_that_have_not_shrunk_show_how_flips_vary(
-    run: Run, study: Study, store: Store
+    pinned: str, study: Study, store: Store
 ) -> None:
-    run("predictions", "eval_records", "metrics", "cliffs", "report")
-    with open_ledger(store) as ledger:
-        pinned = current_campaign(ledger, study.name)
-    pin_baseline(study, store, pinned)
     for number in range(1, 8):  # out of order by name: time decides
         copy_campaign(study, store, pinned, f"run-{9 - number}", number, wrong=number == 3)
     copy_campaign(study, store, pinned, "sentinel-1", 2, wrong=False)
