@@ -73,41 +73,6 @@ def gate(tmp_path: Path) -> Gate:
     return gate
 
 
-def test_killed_at_any_moment_and_resumed_the_records_are_those_of_an_undisturbed_run(
-    tmp_path: Path, ledger_at: Path | DatabaseUrl, gate: Gate
-) -> None:
-    log = tmp_path / "log.jsonl"
-    rng = random.Random(5)
-    with reference_server(log=log, gate=gate) as url:
-        finish(start(tmp_path / "undisturbed.db", url))
-        undisturbed = records(tmp_path / "undisturbed.db")
-        assert len(received(log)) == CALLS
-        deaths = [2, 0, 0]
-        for death in deaths:
-            answered = rng.randint(1, 5)
-            if not death:
-                gate.let(len(received(log)) + answered)
-            process = start(ledger_at, url, death)
-            if not death:
-                wait_for_requests(process, log, len(received(log)) + answered + 1)
-                process.kill()
-            process.wait(120)
-            assert process.returncode == -signal.SIGKILL
-        gate.open()
-        summary = finish(start(ledger_at, url))
-        before = len(read_log(log))
-        again = finish(start(ledger_at, url))
-        assert len(read_log(log)) == before
-    assert records(ledger_at) == undisturbed
-    assert len(undisturbed) == CALLS
-    assert again["cached"] == CALLS
-    requests = paid(log, before=CALLS)
-    sent_twice = sum(count - 1 for count in requests.values())
-    assert set(requests) == {row["prompt_hash"] for row in undisturbed}
-    # The orphans that are shown: calls in flight at a kill. Some of those never reached the server.
-    assert 1 <= sent_twice <= summary["orphans"] <= 3 * len(deaths)
-
-
 def test_two_runs_at_once_both_finish_and_no_call_is_paid_twice(
     tmp_path: Path, ledger_at: Path | DatabaseUrl
 ) -> None:
@@ -154,17 +119,9 @@ def test_ctrl_c_keeps_what_is_in_flight_and_the_next_run_pays_nothing_twice(
         assert process.stdout is not None
         assert [process.stdout.readline().strip() for _ in range(2)] == ["ready", "halted"]
         gate.open()
-        out, _ = process.communicate(timeout=60)
+        out, _ = process.communicate(timeout=120)
         assert (process.returncode, out.split()) == (130, ["interrupted"])
         summary = finish(start(ledger_at, url))
     assert summary["orphans"] == 0
     assert summary["cached"] == 8
     assert all(count == 1 for count in paid(log).values())
-
-
-def test_a_dozen_runs_at_once_share_the_work(tmp_path: Path, ledger_at: Path | DatabaseUrl) -> None:
-    log = tmp_path / "log.jsonl"
-    with reference_server(log=log, delay_ms=20) as url:
-        processes = [start(ledger_at, url) for _ in range(6)]
-        summaries = [finish(process) for process in processes]
-    assert sum(paid(log).values()) == sum(summary["sent"] for summary in summaries) == CALLS

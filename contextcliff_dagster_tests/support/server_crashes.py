@@ -20,7 +20,7 @@ from contextcliff_dagster_tests.support.records.calls import read_log, unreliabl
 from contextcliff_dagster_tests.support.writing_process import answer_to
 
 WRITERS = 3
-_PATIENCE_S = 60
+_PATIENCE_S = 120
 """A writer that keeps no answer for so long hangs."""
 
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-import os
-import signal
+import math
 import subprocess
 import sys
-import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,6 +22,7 @@ from contextcliff_dagster.inference.ledger.ledger import Ledger
 from contextcliff_dagster.store import Store
 from contextcliff_dagster_tests.experiments.continuation.prose import passages
 from contextcliff_dagster_tests.experiments.continuation.test_experiment import novel
+from contextcliff_dagster_tests.support.child_processes import wait_until
 from contextcliff_dagster_tests.support.files.continuation_runs import FAMILIAR, looped
 from contextcliff_dagster_tests.support.records.calls import read_log
 from contextcliff_dagster_tests.support.servers import faulty_server as wire
@@ -32,18 +32,25 @@ from contextcliff_dagster_tests.support.servers.on_a_thread import on_a_thread
 Capsys = pytest.CaptureFixture[str]
 PROSE = next(value for name, value in vars(passages).items() if name.isupper())
 SIZES = (2048, 4096)
+IN_FLIGHT = 4
 
 
 class Writer(DialectServer):
     """KoboldCpp that writes the same prose for each seed, but for those in ``odd``: loops, and in
-    ``short``: a tenth of the tokens. ``delay_s``: before an answer."""
+    ``short``: a tenth of the tokens. ``answers``: so many, the others wait."""
 
     odd: frozenset[int] = frozenset()
     short: frozenset[int] = frozenset()
-    delay_s = 0.0
+    asked, answers = 0, math.inf
+
+    async def before_answer(self, path: str) -> None:
+        if path.endswith("/completions"):
+            self.asked += 1
+            number = self.asked
+            while number > self.answers:
+                await asyncio.sleep(0.01)
 
     def complete(self, path: str, body: dict[str, Any]) -> bytes:
-        time.sleep(self.delay_s)
         text = looped(60) if body["seed"] in self.odd else PROSE
         written = body["max_tokens"] // (10 if body["seed"] in self.short else 1)
         told = wire.usage(self.count(self.read(body)), written)
@@ -167,25 +174,22 @@ def test_without_a_size_that_succeeds_there_is_no_folder(
 def test_a_killed_run_goes_on_and_pays_nothing_twice(
     here: Path, url: str, writer: Writer, contextcliff_home: Path
 ) -> None:
-    writer.odd, writer.delay_s = frozenset({2}), 0.3
+    def kept() -> int:
+        with Ledger.open(Store.default().ledger) as ledger:
+            return int(ledger.read("SELECT count(*) FROM results")[0][0])
+
+    writer.odd, writer.answers = frozenset({2}), 4
     command = [sys.executable, "-m", "contextcliff_dagster.cli", *arguments(url, "--model-id", "k")]
     started = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
-        until = time.monotonic() + 120
-        while sum(seeds(writer).values()) < 5 and time.monotonic() < until:
-            time.sleep(0.05)
+        wait_until(lambda: writer.asked == 4 + IN_FLIGHT and kept() == 4)
     finally:
-        os.kill(started.pid, signal.SIGKILL)
+        started.kill()
         started.wait()
     assert not (here / "results").exists()
-    writer.delay_s = 0.0
-    time.sleep(1)  # what was in flight is logged
-    sent = sum(seeds(writer).values())
-    with Ledger.open(Store.default().ledger) as ledger:
-        kept = int(ledger.read("SELECT count(*) FROM results")[0][0])
-    assert 0 < kept < 12
+    writer.answers = math.inf
     assert main(arguments(url, "--model-id", "k")) == 0
-    assert sum(seeds(writer).values()) - sent == 12 - kept
+    assert sum(seeds(writer).values()) == 12 + IN_FLIGHT
     run = read_run(here / "results" / "served-novel-k")
     assert [len(rounds) for rounds in run.rounds.values()] == [5, 5]
 

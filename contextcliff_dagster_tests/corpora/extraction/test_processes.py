@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import subprocess
@@ -245,7 +246,7 @@ PARENT = """
 import sys
 from pathlib import Path
 from contextcliff_dagster.corpora.extraction import Limits, extract_all
-list(extract_all([Path(sys.argv[1])] * 2, Limits(seconds=100, workers=2)))
+list(extract_all([Path(sys.argv[1])] * 2, Limits(seconds=1000, clock_seconds=1000, workers=2)))
 """
 
 
@@ -255,17 +256,19 @@ def test_workers_die_with_their_parent_in_the_middle_of_a_file(endless: Path) ->
     workers = children(parent.pid)
     parent.kill()
     parent.wait()
-    wait_until(lambda: not any(map(alive, workers)), 90)  # of their own they have 100 s
+    wait_until(lambda: not any(map(alive, workers)))  # of their own they have 1,000 s
 
 
 def test_closing_ends_the_workers_and_leaves_no_descriptor(tmp_path: Path, endless: Path) -> None:
+    gc.collect()  # else descriptors that other tests have left go meanwhile
     before = len(list(Path("/dev/fd").iterdir()))
     results = extract_all([*texts(tmp_path, 1), endless, endless], Limits(seconds=100))
     next(results)
     assert children()
     results.close()
     assert children() == []
-    assert len(list(Path("/dev/fd").iterdir())) == before
+    gc.collect()
+    assert len(list(Path("/dev/fd").iterdir())) <= before
 
 
 def test_a_fault_of_the_paths_themselves_ends_the_workers(tmp_path: Path) -> None:

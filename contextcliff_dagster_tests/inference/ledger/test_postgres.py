@@ -23,6 +23,7 @@ from contextcliff_dagster.inference.ledger.schema import LEDGER_VERSION
 from contextcliff_dagster.inference.spending.budget import Spend
 from contextcliff_dagster.store import DatabaseUrl
 from contextcliff_dagster_tests.inference.ledger.test_ledger import CALLS, answer, begin
+from contextcliff_dagster_tests.support.child_processes import wait_until
 from contextcliff_dagster_tests.support.postgres import PostgresServer, running_postgres
 
 pytestmark = pytest.mark.postgres
@@ -144,7 +145,7 @@ def test_a_server_that_restarts_is_waited_for(opened: Ledger) -> None:
         kept = ledger.finish(begun.attempt_id, CALLS[0].call_key, answer(), Spend())
         assert not kept.done()
         server.start()
-        kept.result(timeout=60)
+        kept.result(timeout=120)
         assert ledger.stats()["answers"] == 1
 
 
@@ -159,11 +160,11 @@ def test_a_value_that_the_database_refuses_harms_no_other_call(opened: Ledger) -
 
     def hold(db: Any) -> bool:
         begun.set()
-        return go.wait(60)
+        return go.wait(120)
 
     writer = writer_of(opened)
     held = writer.submit(hold)
-    assert begun.wait(60)  # from here on the next two share a batch
+    assert begun.wait(120)  # from here on the next two share a batch
     faulty, sound = writer.submit(spoilt), writer.submit(good)
     go.set()
     assert held.result()
@@ -188,12 +189,8 @@ def test_a_forked_child_does_not_keep_a_dead_owner_alive(postgres: PostgresServe
     owner = process.stdout.read().strip()
     assert process.wait() == -signal.SIGKILL
     with Ledger.open(DatabaseUrl(postgres.url)) as ledger:
-        for _ in range(100):  # the server hears of the death a moment later
-            if not ledger.backend.is_alive(owner):
-                break
-            ledger.read("SELECT pg_sleep(0.05)")
         assert len(owner) == 32
-        assert not ledger.backend.is_alive(owner)
+        wait_until(lambda: not ledger.backend.is_alive(owner))  # the server hears of it later
     os.close(end)
 
 

@@ -196,6 +196,9 @@ class DialectServer:
             return wire.error(404, "Not Found")
         return wire.head(200) + json.dumps(reply).encode()
 
+    async def before_answer(self, path: str) -> None:
+        """For tests that hold a request which has been noted."""
+
     async def handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             path, headers, data = await wire.read_request(reader)
@@ -204,6 +207,7 @@ class DialectServer:
                 line = {"path": path, "headers": headers, "options": options(body)}
                 with self.log.open("a") as lines:
                     lines.write(json.dumps(line) + "\n")
+            await self.before_answer(path)
             if what := self.fault(path):
                 writer.write(self.faulty(what, writer))
             else:

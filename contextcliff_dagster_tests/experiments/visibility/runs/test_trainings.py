@@ -97,8 +97,9 @@ def test_processes_begin_one_file_at_once(store: Store) -> None:
         for process in processes:
             process.start()
         for process in processes:
-            process.join(30)
+            process.join(120)
         assert failed.empty(), failed.get()
+        assert [process.exitcode for process in processes] == [0] * 4
 
 
 def _hold(file: Path, seconds: float, held: threading.Event) -> None:
@@ -115,7 +116,7 @@ def test_a_file_that_another_process_has_locked_is_waited_for(
     held = threading.Event()
     holder = threading.Thread(target=_hold, args=(trainings_file(store), 2, held))
     holder.start()
-    held.wait(10)
+    assert held.wait(120)
     assert trainings(store).evaluation(CONFIGS[1], 0).validation == 1.5
     holder.join()
 
