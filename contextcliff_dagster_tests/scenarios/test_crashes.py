@@ -1,4 +1,4 @@
-"""No crash loses a finished call or pays one twice; two runs at once share the work.
+"""No crash loses a finished call or pays one twice; runs at once share the work.
 
 Every process here is a real one; what was paid is read from the request log of the server, which
 is a process of its own.
@@ -7,15 +7,12 @@ is a process of its own.
 from __future__ import annotations
 
 import json
-import random
 import signal
 import subprocess
 import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
-
-import pytest
 
 from contextcliff_dagster.store import DatabaseUrl
 from contextcliff_dagster_tests.support.held_calls import Gate
@@ -24,16 +21,14 @@ from contextcliff_dagster_tests.support.records.calls import read_log, reference
 
 BINS, N = 3, 8
 CALLS = BINS * N
-TIMES = {"ttft_ms", "duration_ms", "queue_ms", "loop_lag_ms", "finished_at"}
 
 
-def measurement(state: Path | DatabaseUrl, url: str, die_after: int = 0) -> Measurement:
-    where = str(state) if isinstance(state, Path) else state.secret
-    return Measurement(where, url, BINS, N, die_after=die_after)
+def measurement(state: Path | DatabaseUrl, url: str) -> Measurement:
+    return Measurement(str(state) if isinstance(state, Path) else state.secret, url, BINS, N)
 
 
-def start(state: Path | DatabaseUrl, url: str, die_after: int = 0) -> subprocess.Popen[str]:
-    return measurement(state, url, die_after).start()
+def start(state: Path | DatabaseUrl, url: str) -> subprocess.Popen[str]:
+    return measurement(state, url).start()
 
 
 def finish(process: subprocess.Popen[str]) -> dict[str, Any]:
@@ -55,43 +50,30 @@ def wait_for_requests(process: subprocess.Popen[str], log: Path, count: int) -> 
         time.sleep(0.01)
 
 
-def records(state: Path | DatabaseUrl) -> list[dict[str, Any]]:
-    rows = measurement(state, "").rows()
-    return [{name: value for name, value in row.items() if name not in TIMES} for row in rows]
+def paid(log: Path) -> Counter[str]:
+    """How often each prompt reached the server."""
+    return Counter(received(log))
 
 
-def paid(log: Path, before: int = 0) -> Counter[str]:
-    """How often each prompt reached the server, the first ``before`` requests aside."""
-    return Counter(received(log)[before:])
-
-
-@pytest.fixture
-def gate(tmp_path: Path) -> Gate:
-    """Which calls the server may answer: all, until a test says otherwise."""
-    gate = Gate(tmp_path / "gate")
-    gate.open()
-    return gate
-
-
-def test_two_runs_at_once_both_finish_and_no_call_is_paid_twice(
+def test_runs_at_once_make_one_ledger_all_finish_and_no_call_is_paid_twice(
     tmp_path: Path, ledger_at: Path | DatabaseUrl
 ) -> None:
     log = tmp_path / "log.jsonl"
     with reference_server(log=log, delay_ms=50) as url:
-        processes = [start(ledger_at, url) for _ in range(2)]
+        processes = [start(ledger_at, url) for _ in range(4)]
         summaries = [finish(process) for process in processes]
     assert all(count == 1 for count in paid(log).values())
     assert sum(paid(log).values()) == CALLS
     assert sum(summary["sent"] for summary in summaries) == CALLS
     for summary in summaries:
         assert summary["cached"] + summary["by_others"] + summary["answered"] == CALLS
-    assert len(records(ledger_at)) == CALLS
+    assert len(measurement(ledger_at, "").rows()) == CALLS
 
 
 def test_a_waiting_run_takes_over_when_the_other_is_killed(
-    tmp_path: Path, ledger_at: Path | DatabaseUrl, gate: Gate
+    tmp_path: Path, ledger_at: Path | DatabaseUrl
 ) -> None:
-    log = tmp_path / "log.jsonl"
+    log, gate = tmp_path / "log.jsonl", Gate(tmp_path / "gate")
     gate.let(3)
     with reference_server(log=log, gate=gate) as url:
         first, second = start(ledger_at, url), start(ledger_at, url)
@@ -103,14 +85,14 @@ def test_a_waiting_run_takes_over_when_the_other_is_killed(
         assert first.wait() == -signal.SIGKILL
         gate.open()
         summary = finish(second)
-    assert len(records(ledger_at)) == CALLS
+    assert len(measurement(ledger_at, "").rows()) == CALLS
     assert sum(count - 1 for count in paid(log).values()) == summary["orphans"] == 3
 
 
 def test_ctrl_c_keeps_what_is_in_flight_and_the_next_run_pays_nothing_twice(
-    tmp_path: Path, ledger_at: Path | DatabaseUrl, gate: Gate
+    tmp_path: Path, ledger_at: Path | DatabaseUrl
 ) -> None:
-    log = tmp_path / "log.jsonl"
+    log, gate = tmp_path / "log.jsonl", Gate(tmp_path / "gate")
     gate.let(5)
     with reference_server(log=log, gate=gate) as url:
         process = start(ledger_at, url)

@@ -226,12 +226,3 @@ def test_on_a_full_disk_answers_already_paid_are_still_kept(tmp_path: Path) -> N
     with Ledger.open(tmp_path / "state.db") as ledger:
         assert ledger.outcomes([CALLS[0].call_key])[CALLS[0].call_key].raw_output == "x" * 100_000
         assert begin(ledger, CALLS[1]).state == "send"
-
-
-def test_many_processes_may_make_the_same_ledger_at_once(ledger_at: Path | DatabaseUrl) -> None:
-    code = (
-        "from contextcliff_dagster_tests.inference.ledger.test_ledger import *;"
-        f"Ledger.open({source(ledger_at)}).close()"
-    )
-    processes = [subprocess.Popen([sys.executable, "-c", code]) for _ in range(4)]
-    assert [process.wait(60) for process in processes] == [0, 0, 0, 0]
