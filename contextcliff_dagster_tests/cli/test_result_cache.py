@@ -6,25 +6,29 @@ import json
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from contextcliff_dagster_tests.support.measured_stores import copy_of_made
 from contextcliff_dagster_tests.support.terminal import call
 
 PROFILE = ("profile", "quick", "--samples-per-bin", "3", "--model", "reference-short")
 FOLDERS = ("profiles", "report", "eval_records", "predictions")
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     """A store with a finished study, and what the command said."""
-    store = tmp_path_factory.mktemp("finished")
-    ended = call(*PROFILE, "--store", str(store), recorded=True)
-    assert ended.code == 0, ended.err
-    return store, ended.out
+
+    def make(folder: Path) -> None:
+        ended = call(*PROFILE, "--store", str(folder))
+        assert ended.code == 0, ended.err
+        (folder / "said").write_text(ended.out.replace(str(folder), "{store}"))
+
+    store = copy_of_made(tmp_path_factory, "finished", make)
+    return store, (store / "said").read_text().replace("{store}", str(store))
 
 
 def files(store: Path) -> set[str]:
@@ -75,7 +79,6 @@ def test_what_is_gone_or_changed_is_rebuilt_without_a_call(
 ) -> None:
     store, _ = finished
     before = files(store)
-    time.sleep(0.01)
     spoil(store)
     ended = call(*PROFILE, "--store", str(store), "--json")
     assert ended.code == 0, ended.err
@@ -112,9 +115,9 @@ def test_other_weights_under_the_same_name_are_noticed(
 
 
 def test_answers_are_in_the_page_after_each_run_that_asks_for_them(
-    finished: tuple[Path, str], tmp_path: Path
+    finished: tuple[Path, str],
 ) -> None:
-    store = Path(shutil.copytree(finished[0], tmp_path / "store"))
+    store, _ = finished
     for asked in (True, False):
         ended = call(*PROFILE, *(["--with-answers"] if asked else []), "--store", str(store))
         assert ended.code == 0, ended.err

@@ -105,7 +105,7 @@ def test_a_forked_child_opens_connections_of_its_own(store: Store, tmp_path: Pat
             target=_run_in_child, args=(str(tmp_path / "home"),)
         )
         child.start()
-        child.join(60)
+        child.join(120)
         assert child.exitcode == 0
         idle.execute_in_process(instance=instance)
         assert instance.get_runs_count() == 3

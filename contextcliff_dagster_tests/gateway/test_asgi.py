@@ -88,7 +88,7 @@ def post(
     port: int, path: str, body: Any, method: str = "POST", **headers: str
 ) -> tuple[int, bytes]:
     content = body if isinstance(body, bytes) else json.dumps(body).encode()
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
     connection.request(method, path, content, {"Content-Type": "application/json", **headers})
     answer = connection.getresponse()
     try:
@@ -206,7 +206,7 @@ def test_a_body_in_chunks_reaches_the_larger_model_with_one_length(policy: Path)
     content = json.dumps({"model": "n", "prompt": LONG}).encode()
     pieces = [content[at : at + 1_000] for at in range(0, len(content), 1_000)]
     with serving(app) as port:
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
         connection.request("POST", "/v1/completions", iter(pieces), encode_chunked=True,
                            headers={"Transfer-Encoding": "chunked"})  # fmt: skip
         assert connection.getresponse().status == 200
@@ -219,7 +219,7 @@ def test_a_body_in_chunks_reaches_the_larger_model_with_one_length(policy: Path)
 def test_a_body_above_the_limit_is_refused_before_it_has_come(policy: Path) -> None:
     sent: list[bytes] = []
     with serving(bare_app(sent, policy=policy, max_body_bytes=100_000)) as port:
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
         connection.putrequest("POST", "/v1/completions")
         connection.putheader("Content-Length", "1000000000")
         connection.endheaders(b"x" * 200_000)
@@ -233,7 +233,7 @@ def test_a_body_above_the_limit_is_refused_before_it_has_come(policy: Path) -> N
 def test_a_caller_who_leaves_early_reaches_nobody(policy: Path) -> None:
     sent: list[bytes] = []
     with serving(bare_app(sent, policy=policy)) as port:
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
         connection.putrequest("POST", "/v1/completions")
         connection.putheader("Content-Length", "1000")
         connection.endheaders(b"{")

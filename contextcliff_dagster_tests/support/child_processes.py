@@ -33,10 +33,20 @@ def busy() -> list[int]:
     return [child for child in children() if worked(child)]
 
 
+def _state(pid: int) -> str:
+    return subprocess.run(
+        ["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True
+    ).stdout.strip()
+
+
 def alive(pid: int) -> bool:
     """Whether a process runs; one that is dead and not yet buried does not."""
-    state = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True)
-    return bool(state.stdout.strip()) and not state.stdout.startswith("Z")
+    return _state(pid)[:1] not in ("", "Z")
+
+
+def sleeps(pid: int) -> bool:
+    """Whether a process waits for something, such as what is typed."""
+    return _state(pid).startswith("S")
 
 
 def wait_until(true: Callable[[], object], seconds: float = 120) -> None:

@@ -44,7 +44,7 @@ def copy_of_made(
             make(folder)
             done.touch()
     target = target or tmp_path_factory.mktemp(name)
-    return Path(shutil.copytree(folder, target, dirs_exist_ok=True))
+    return Path(shutil.copytree(folder, target, symlinks=True, dirs_exist_ok=True))
 
 
 def _profiled(*options: str) -> Callable[[Path], object]:

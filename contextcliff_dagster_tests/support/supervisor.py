@@ -137,7 +137,7 @@ class Supervisor:
                     with suppress(psutil.Error):
                         process.kill()
                 if service.process is not None:
-                    service.process.wait(30)
+                    service.process.wait(120)
 
 
 VICTIMS = {"worker": 9, "postgres": 3, "daemon": 3, "code": 2, "code alone": 2, "webserver": 2}

@@ -61,7 +61,7 @@ def test_on_a_terminal_it_asks_and_no_means_no(priced: dict[str, str]) -> None:
             screen += os.read(ours, 4096)
         except OSError:
             break
-    assert process.wait(60) == 2
+    assert process.wait(120) == 2
     assert b"Go on? [y/N]" in screen
     assert b"nothing was sent" in screen
 
@@ -131,7 +131,7 @@ def test_on_a_terminal_the_estimate_is_said_even_where_nothing_is_asked() -> Non
             screen += part
     except OSError:
         pass  # the other end is closed
-    assert process.wait(60) == 0
+    assert process.wait(120) == 0
     assert b"To measure: 10 calls, about" in screen.splitlines()[0]
 
 

@@ -6,7 +6,6 @@ import asyncio
 import json
 import os
 import pty
-import select
 import signal
 import subprocess
 import threading
@@ -29,6 +28,7 @@ from contextcliff_dagster.inference.engines.openai.local_servers import (
 )
 from contextcliff_dagster.inference.models.models_file import load_models
 from contextcliff_dagster.studies import load_study
+from contextcliff_dagster_tests.support.child_processes import sleeps, wait_until
 from contextcliff_dagster_tests.support.files.folders import library
 from contextcliff_dagster_tests.support.servers.dialect_server import DialectServer
 from contextcliff_dagster_tests.support.servers.on_a_thread import on_a_thread
@@ -365,17 +365,15 @@ def test_ctrl_c_at_a_question_says_that_nothing_was_written(here: Path, url: str
     )
     os.close(theirs)
     screen = b""
-    with suppress(OSError):
-        while process.poll() is None:
-            # Again where nothing happens: a signal just before a blocking read waits for its end.
-            if not select.select([ours], [], [], 1)[0]:
-                if screen.rstrip().endswith(b"]:"):
-                    process.send_signal(signal.SIGINT)
-                continue
-            screen += os.read(ours, 4096)
+    while not screen.rstrip().endswith(b"]:"):
         screen += os.read(ours, 4096)
+    wait_until(lambda: sleeps(process.pid))  # a signal just before a read waits for its end
+    process.send_signal(signal.SIGINT)
+    with suppress(OSError):  # the other end is closed
+        while part := os.read(ours, 4096):
+            screen += part
     os.close(ours)
-    assert process.wait(60) == 130
+    assert process.wait(120) == 130
     assert b"no file was changed" in screen
     assert files(here) == set()
 

@@ -19,7 +19,7 @@ from contextcliff_dagster.inference.devices.discovery import Device, Gpus, machi
 from contextcliff_dagster.inference.devices.file_leases import Lease, WaitStopped, holders, lease
 from contextcliff_dagster.inference.devices.process_lease import leased
 
-LONG = 60.0
+LONG = 120.0
 
 
 @pytest.fixture(autouse=True)

@@ -144,7 +144,7 @@ def test_several_processes_may_migrate_at_once(old: Old) -> None:
         f"Ledger.open({source(old.where)}).close()"
     )
     processes = [subprocess.Popen([sys.executable, "-c", code]) for _ in range(3)]
-    assert [process.wait(60) for process in processes] == [0, 0, 0]
+    assert [process.wait(120) for process in processes] == [0, 0, 0]
     assert measured(old.where) == (4, 0)
 
 

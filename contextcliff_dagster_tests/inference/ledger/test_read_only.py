@@ -100,7 +100,7 @@ def test_a_backup_is_whole_while_another_process_writes(tmp_path: Path) -> None:
 
         writer = threading.Thread(target=write)
         writer.start()
-        assert done.wait(60)
+        assert done.wait(120)
         for _ in range(5):
             ledger.backend.backup(tmp_path / "copy.db")
             with closing(sqlite3.connect(tmp_path / "copy.db")) as db:

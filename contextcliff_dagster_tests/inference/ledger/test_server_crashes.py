@@ -42,10 +42,10 @@ def test_an_error_in_the_writer_ends_every_wait_with_a_sentence(ending: Any) -> 
     writer = Broken(ending)
     for future in [writer.submit(lambda db: None) for _ in range(3)]:
         with pytest.raises(StoreError, match=r"^The call ledger the test's ledger failed in an"):
-            future.result(timeout=60)
+            future.result(timeout=120)
     closing = threading.Thread(target=writer.close)
     closing.start()
-    closing.join(60)
+    closing.join(120)
     assert not closing.is_alive()
 
 
@@ -53,5 +53,5 @@ def test_what_is_submitted_to_a_closed_writer_fails_at_once() -> None:
     writer = Broken([])
     writer.close()
     with pytest.raises(StoreError, match="is closed"):
-        writer.submit(lambda db: None).result(timeout=60)
+        writer.submit(lambda db: None).result(timeout=120)
     writer.close()

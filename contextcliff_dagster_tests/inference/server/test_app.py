@@ -35,14 +35,14 @@ def post(url: str, body: Any) -> tuple[int, Any]:
     data = body if isinstance(body, bytes) else json.dumps(body).encode()
     request = urllib.request.Request(url, data, {"Content-Type": "application/json"})
     try:
-        with urllib.request.urlopen(request, timeout=60) as response:
+        with urllib.request.urlopen(request, timeout=120) as response:
             return response.status, json.load(response)
     except urllib.error.HTTPError as refusal:
         return refusal.code, json.load(refusal)
 
 
 def get(url: str) -> Any:
-    with urllib.request.urlopen(url, timeout=60) as response:
+    with urllib.request.urlopen(url, timeout=120) as response:
         return json.load(response)
 
 

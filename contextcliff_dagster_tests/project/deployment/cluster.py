@@ -129,4 +129,4 @@ def running_cluster(cluster: Cluster, kubeconfig: Path) -> Iterator[Cluster]:
         server.server_close()
         for pod in cluster.pods.values():
             pod.kill()
-            pod.wait(60)
+            pod.wait(120)

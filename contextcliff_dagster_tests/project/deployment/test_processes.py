@@ -56,10 +56,10 @@ def started(
     finally:
         process.terminate()
         try:
-            process.wait(30)
+            process.wait(120)
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, 9)
-            process.wait(10)
+            process.wait(120)
 
 
 def ask(port: int, query: str, **variables: Any) -> Any:
@@ -235,7 +235,7 @@ def test_the_four_processes_work_together(deployment: Deployment) -> None:
         ),
     )
     for service in ("webserver", "daemon"):
-        until(60, f"{service} is healthy", logs, lambda s=service: deployment.healthy(s))
+        until(120, f"{service} is healthy", logs, lambda s=service: deployment.healthy(s))
     first = next(a for a in assets if not a["dependencyKeys"] and not a["isPartitioned"])
     launched = ask(port, LAUNCH, asset=first["assetKey"]["path"])["launchRun"]
     assert launched["__typename"] == "LaunchRunSuccess", launched

@@ -44,7 +44,7 @@ class Proxy:
 
     def client(self, user: str = "", password: str = "") -> httpx.Client:
         auth = httpx.BasicAuth(user, password) if user else None
-        return httpx.Client(base_url=self.address, verify=False, auth=auth, timeout=60)
+        return httpx.Client(base_url=self.address, verify=False, auth=auth, timeout=120)
 
 
 def start(folder: Path, domain: str, ui: str, log: Path) -> subprocess.Popen[bytes]:
@@ -69,7 +69,7 @@ def start(folder: Path, domain: str, ui: str, log: Path) -> subprocess.Popen[byt
 
 
 def wait_for(proxy: Proxy, process: subprocess.Popen[bytes]) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 120
     while time.monotonic() < deadline:
         assert process.poll() is None, proxy.log.read_text()
         try:
@@ -97,7 +97,7 @@ def proxy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Proxy]:
             yield opened
         finally:
             process.terminate()
-            process.wait(30)
+            process.wait(120)
 
 
 @pytest.mark.timeout(300)
@@ -134,7 +134,7 @@ def test_the_login_is_enough_for_page_graphql_and_websocket(proxy: Proxy) -> Non
         additional_headers={"Authorization": header["Authorization"]},
     ) as socket:
         socket.send(json.dumps({"type": "connection_init"}))
-        assert json.loads(socket.recv(timeout=60))["type"] == "connection_ack"
+        assert json.loads(socket.recv(timeout=120))["type"] == "connection_ack"
 
 
 @pytest.mark.timeout(300)
@@ -162,7 +162,7 @@ def test_a_second_start_keeps_the_login(tmp_path: Path) -> None:
             wait_for(Proxy(f"https://{domain}", tmp_path, log), process)
         finally:
             process.terminate()
-            process.wait(30)
+            process.wait(120)
         logins.append((tmp_path / "login").read_text())
     assert logins[0] == logins[1]
     assert log.read_text().count("with password") == 1

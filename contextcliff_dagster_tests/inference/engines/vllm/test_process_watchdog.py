@@ -76,14 +76,14 @@ def test_closing_its_stdin_ends_all(tmp_path: Path, more: tuple[str, ...]) -> No
     assert guard.stdin is not None
     guard.stdin.close()
     wait_until_gone(program, below)
-    assert guard.wait(20) == -signal.SIGKILL
+    assert guard.wait(120) == -signal.SIGKILL
 
 
 def test_a_program_that_dies_takes_what_it_started_along(tmp_path: Path) -> None:
     guard, program, below = start(tmp_path)
     os.kill(program, signal.SIGKILL)
     wait_until_gone(program, below)
-    guard.wait(20)
+    guard.wait(120)
 
 
 def test_whoever_asked_may_be_killed(tmp_path: Path) -> None:
