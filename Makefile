@@ -47,7 +47,7 @@ profile-kv: $(if $(wildcard $(VENV)-kv/bin/python),$(BIN)/.base,install-kv)  ## 
 	echo "Measured and reported in $$(( $$(date +%s) - start )) s."
 
 test: $(BIN)/.test  ## run the quick tests (TIER=commit: those of .ci/run; ARGS='-k word': some; COVERAGE=1: lines reached)
-	$(PYTEST) --tier $(TIER) $(ARGS)
+	$(PYTEST) --tier=$(TIER) $(ARGS)
 
 nightly:  ## run all tests, with ten times the random examples; goes on where it was cut short
 	.ci/nightly $(ARGS)

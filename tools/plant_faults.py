@@ -30,7 +30,7 @@ def tests_with(patch: Path, clone: Path) -> tuple[int, int]:
         subprocess.CalledProcessError: the patch does not apply.
     """
     named = re.search(r"^Caught by: (.+)$", patch.read_text("utf-8"), re.MULTILINE)
-    tests = ["--tier", "commit", *([named[1]] if named else OF_A_COMMIT)]
+    tests = ["--tier=commit", *([named[1]] if named else OF_A_COMMIT)]
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *tests]
     environment = os.environ | {"PYTHONPATH": str(clone)}
 
