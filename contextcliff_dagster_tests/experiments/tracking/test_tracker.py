@@ -130,7 +130,7 @@ def test_a_tracker_that_fails_costs_a_warning_and_is_tried_again(
 ) -> None:
     study = measured.changed(track="wandb")
     with monkeypatch.context() as patched:
-        patched.setattr(tracker, "_LIMIT_S", 1 if "sleep" in code else 60)
+        patched.setattr(tracker, "_LIMIT_S", 1 if "sleep" in code else 240)
         fake.does(code)
         (warning,) = report(study, store)
     assert "not logged to Weights & Biases" in warning
