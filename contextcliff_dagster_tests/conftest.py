@@ -62,7 +62,18 @@ _KEPT = {
     "CONTEXTCLIFF_EXAMPLES",
     "CONTEXTCLIFF_LOG_TOOLS",
     "CONTEXTCLIFF_GATEWAY_TOOLS",
+    tiers.SEED_VARIABLE,
 }
+
+
+def _settings() -> list[str]:
+    names = [name for name in os.environ if name.startswith(("CONTEXTCLIFF_", "DAGSTER_"))]
+    return [name for name in names if name not in _KEPT]
+
+
+# Fixtures of whole modules are made before those of a test, below.
+for _name in _settings():
+    del os.environ[_name]
 
 # Started as a shell's background job, the tests inherit an ignored SIGINT and pass it on: then no
 # child could be ended with Ctrl-C, which many of them are.
@@ -73,9 +84,8 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 @pytest.fixture(autouse=True)
 def _isolated(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     # Two first uses of one SQLite DAGSTER_HOME at once corrupt it: never share one between tests.
-    for name in [n for n in os.environ if n.startswith(("CONTEXTCLIFF_", "DAGSTER_"))]:
-        if name not in _KEPT:
-            monkeypatch.delenv(name)
+    for name in _settings():
+        monkeypatch.delenv(name)
     # On a busy machine, it would be among the few words of a command that a test is about.
     monkeypatch.setenv("CONTEXTCLIFF_PROGRESS", "off")
     root = tmp_path_factory.mktemp("home", numbered=True)

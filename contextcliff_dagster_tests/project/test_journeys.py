@@ -191,10 +191,15 @@ def _resolved(words: list[str]) -> Resolved:
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    folder = tmp_path_factory.mktemp("reader")
+def endpoint() -> Iterator[str]:
     with answering() as url:
-        yield folder, url, write_world(folder, url, copy_of_few(tmp_path_factory))
+        yield url
+
+
+@pytest.fixture
+def world(tmp_path_factory: pytest.TempPathFactory, endpoint: str) -> World:
+    folder = tmp_path_factory.mktemp("reader")
+    return folder, endpoint, write_world(folder, endpoint, copy_of_few(tmp_path_factory))
 
 
 def _pages() -> list[object]:
