@@ -120,9 +120,10 @@ def test_a_foreign_page_starts_no_run_and_the_ui_works(tmp_path: Path) -> None:
     pictures = Path(os.environ.get("CONTEXTCLIFF_SCREENSHOTS", tmp_path))
     port = str(free_port())
     with running_ui(tmp_path, "--port", port) as ui, foreign_site(ui) as foreign:
+        assert ui.address == f"http://127.0.0.1:{port}"
         browser = Browser(ui, tmp_path / "chromium")
         driver = browser.driver
-        driver.set_script_timeout(120)
+        driver.set_script_timeout(300)
         try:
             # The page that loads knows no token any more, and is alive.
             browser.open("/locations/contextcliff_dagster/jobs/profile_quick")

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from selenium import webdriver
 from selenium.common.exceptions import (
-    ElementClickInterceptedException,
     NoSuchElementException,
     StaleElementReferenceException,
     TimeoutException,
@@ -17,18 +15,21 @@ from selenium.common.exceptions import (
 from selenium.webdriver.chrome.options import Options
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
-from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.ui import WebDriverWait
 
 from contextcliff_dagster_tests.support.dagster_ui import DagsterUi
 from contextcliff_dagster_tests.support.requirements import chromedriver, chromium
 
-PATIENCE_S = 120
+PATIENCE_S = 300
 """Of one look at the page: machines that run the tests may be slow."""
-_DIALOG = "//div[contains(@class,'dagster-dialog')]"
-_BUTTON = "//button[contains(normalize-space(.),'{}') and not(@disabled)]"
-_LAUNCH = _DIALOG + _BUTTON.format("Launch backfill")
+_CLICKABLE = """
+const element = document.evaluate(arguments[0], document, null, 9, null).singleNodeValue;
+if (!element || element.disabled) return null;
+element.scrollIntoView({block: "center"});
+const {x, y, width, height} = element.getBoundingClientRect();
+return element.contains(document.elementFromPoint(x + width / 2, y + height / 2)) ? element : null;
+"""
 FLAGS = (
     "--headless=new",
     "--no-sandbox",
@@ -52,14 +53,12 @@ class Browser:
         for flag in (*FLAGS, f"--user-data-dir={profile}"):
             options.add_argument(flag)
         self.address = ui.address
-        self.ask = ui.ask
         self.driver = webdriver.Chrome(options=options, service=Service(str(chromedriver())))
-        # The page redraws itself at will: what vanished under the hand is looked for again.
+        # The page redraws itself at will: what vanished while it was read is looked for again.
         self._wait = WebDriverWait(
             self.driver,
             PATIENCE_S,
             ignored_exceptions=[
-                ElementClickInterceptedException,
                 NoSuchElementException,
                 StaleElementReferenceException,
             ],
@@ -76,14 +75,13 @@ class Browser:
         self.driver.get(self.address + path)
 
     def click(self, xpath: str) -> None:
-        def found(driver: Any) -> bool:
-            driver.find_element(By.XPATH, xpath).click()
-            return True
+        """Click once, when the element can be clicked and the page leaves it where it is."""
 
-        self._until(found, xpath)
+        def ready() -> WebElement | None:
+            element: WebElement | None = self.driver.execute_script(_CLICKABLE, xpath)
+            return element
 
-    def click_button(self, text: str, within: str = "") -> None:
-        self.click(within + _BUTTON.format(text))
+        self.until(lambda: (element := ready()) and element == ready() and element).click()
 
     def see(self, xpath: str) -> WebElement:
         """The element, once it is displayed."""
@@ -96,6 +94,7 @@ class Browser:
         return found
 
     def until(self, what: Callable[[], Any]) -> Any:
+        """What ``what`` returns, once that is true."""
         return self._until(lambda driver: what(), "What is waited for")
 
     def _until(self, what: Callable[[Any], Any], sought: str) -> Any:
@@ -108,55 +107,3 @@ class Browser:
 
     def screenshot(self, path: Path) -> None:
         self.driver.save_screenshot(str(path))
-
-    def launch_job(self, job: str) -> None:
-        """Launch ``job`` for all its partitions from its own page."""
-        self.open(f"/locations/contextcliff_dagster/jobs/{job}")
-        self.click_button("Materialize all")
-        self.launch_all_partitions()
-
-    def launch_all_partitions(self) -> None:
-        """Choose all keys of both dimensions in the open dialog, and launch the backfill.
-
-        The dialog forgets what is chosen before it has read the keys: chosen until it may launch.
-        """
-
-        def launched(driver: Any) -> bool:
-            for number in (1, 2):
-                every = f"({_DIALOG}//button[normalize-space(.)='All'])[{number}]"
-                driver.find_element(By.XPATH, every).click()
-            driver.find_element(By.XPATH, _LAUNCH).click()
-            return True
-
-        self._until(launched, _LAUNCH)
-
-    def backfill(self, asset: str, *choices: tuple[str, tuple[str, ...]]) -> None:
-        """Backfill the named keys of each partition dimension of ``asset`` from its own page."""
-        self.open(f"/assets/{asset}")
-        self.click_button("Materialize")
-        for dimension, keys in choices:
-            row = f"{_DIALOG}//span[normalize-space(.)='{dimension}']/ancestor::div[2]"
-            self.click(f"{row}//div[contains(@class,'TagSelector_placeholder')]")
-            for key in keys:
-                menu = "//div[contains(@class,'dagster-popover')]"
-                self.click(f"{menu}//div[@title='{key}']")
-            self.driver.switch_to.active_element.send_keys(Keys.ESCAPE)
-        self.click(_LAUNCH)
-
-    def wait_for_backfills(self, count: int, within_s: float = 600) -> None:
-        """Until ``count`` backfills have been asked for and the last is done.
-
-        Raises:
-            AssertionError: the last backfill failed, or it took longer.
-        """
-        deadline = time.monotonic() + within_s
-        query = "{partitionBackfillsOrError{...on PartitionBackfills{results{status}}}}"
-        found: list[str] = []
-        while time.monotonic() < deadline:
-            results = self.ask(query)["partitionBackfillsOrError"]["results"]
-            found = [r["status"] for r in results]
-            if len(found) == count and found[0].startswith(("COMPLETED", "FAILED", "CANCELED")):
-                assert found[0] in ("COMPLETED", "COMPLETED_SUCCESS"), found
-                return
-            time.sleep(1)
-        raise AssertionError(f"{count} backfills were not done within {within_s:.0f} s: {found}")

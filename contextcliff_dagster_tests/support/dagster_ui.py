@@ -7,13 +7,18 @@ import os
 import signal
 import subprocess
 import sys
+import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+REPOSITORY = {
+    "repositoryLocationName": "contextcliff_dagster",
+    "repositoryName": "__repository__",
+}
 LAUNCH = """
 mutation ($asset: [String!]!) {
   launchRun(executionParams: {
@@ -23,6 +28,12 @@ mutation ($asset: [String!]!) {
   }) { __typename ... on LaunchRunSuccess { run { runId } } ... on PythonError { message } }
 }"""
 """Materialize one asset without partitions."""
+_BACKFILL = """
+mutation ($params: LaunchBackfillParams!) { launchPartitionBackfill(backfillParams: $params) {
+  __typename ... on LaunchBackfillSuccess { backfillId } ... on PythonError { message } } }"""
+_STATUS = """
+query ($id: String!) { partitionBackfillOrError(backfillId: $id) { ... on PartitionBackfill {
+  status error { message } } } }"""
 
 
 @dataclass(frozen=True)
@@ -45,6 +56,37 @@ class DagsterUi:
     def ask(self, query: str, **variables: Any) -> Any:
         return ask(self.address, query, self.token, **variables)
 
+    def ask_until(self, over: Callable[[Any], object], query: str, **variables: Any) -> Any:
+        """Ask until ``over`` is true of the answer; the test's own time limit ends it."""
+        while not over(answer := self.ask(query, **variables)):
+            time.sleep(1)
+        return answer
+
+    def backfill(self, assets: list[list[str]], partitions: list[str], job: str = "") -> None:
+        """Ask for a backfill as the page's dialog does, and wait until it has succeeded.
+
+        ``job``: from the page of this job of ``assets``, not from that of the assets.
+        """
+        params: dict[str, Any] = {
+            "assetSelection": [{"path": key} for key in assets],
+            "partitionNames": partitions,
+            "fromFailure": False,
+        }
+        if job:
+            params["selector"] = {
+                "partitionSetName": f"{job}_partition_set",
+                "repositorySelector": REPOSITORY,
+            }
+        launched = self.ask(_BACKFILL, params=params)["launchPartitionBackfill"]
+        assert launched["__typename"] == "LaunchBackfillSuccess", launched
+        answer = self.ask_until(
+            lambda answer: answer["partitionBackfillOrError"]["status"] != "REQUESTED",
+            _STATUS,
+            id=launched["backfillId"],
+        )
+        ended = {"status": "COMPLETED_SUCCESS", "error": None}
+        assert answer["partitionBackfillOrError"] == ended
+
 
 def ask(address: str, query: str, token: str = "", **variables: Any) -> Any:
     """What GraphQL answers; a token goes along where there is one."""
@@ -53,7 +95,7 @@ def ask(address: str, query: str, token: str = "", **variables: Any) -> Any:
         headers["Authorization"] = f"Bearer {token}"
     body = json.dumps({"query": query, "variables": variables}).encode()
     request = urllib.request.Request(f"{address}/graphql", body, headers)
-    with urllib.request.urlopen(request, timeout=60) as response:
+    with urllib.request.urlopen(request, timeout=300) as response:
         answer = json.load(response)
     assert "errors" not in answer, answer["errors"]
     return answer["data"]
@@ -84,5 +126,5 @@ def running_ui(
         yield DagsterUi(link.partition("/?")[0], link, process, log)
     finally:
         process.send_signal(signal.SIGINT)
-        process.wait(timeout=120)
+        process.wait(timeout=300)
         process.stdout.close()

@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from selenium import webdriver
+from selenium.common.exceptions import (
+    NoSuchElementException,
+    StaleElementReferenceException,
+    TimeoutException,
+)
 from selenium.webdriver import ActionChains
 from selenium.webdriver.chrome.options import Options
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webelement import WebElement
+from selenium.webdriver.support.ui import WebDriverWait
 
-from contextcliff_dagster_tests.support.browser import FLAGS
+from contextcliff_dagster_tests.support.browser import FLAGS, PATIENCE_S
 from contextcliff_dagster_tests.support.requirements import axe, chromedriver, chromium
 
 PHONE = {"width": 360, "height": 740, "deviceScaleFactor": 2, "mobile": True}
@@ -61,6 +67,27 @@ class ReportBrowser:
     def one(self, css: str) -> WebElement:
         return self.driver.find_element(By.CSS_SELECTOR, css)
 
+    def until(self, what: Callable[[], Any]) -> Any:
+        """What ``what`` returns, once that is true: a page draws when it likes."""
+        ignored = [NoSuchElementException, StaleElementReferenceException]
+        return WebDriverWait(self.driver, PATIENCE_S, ignored_exceptions=ignored).until(
+            lambda _: what()
+        )
+
+    def reads(self, css: str, *words: str) -> str:
+        """The text of an element, once it is displayed with ``words`` in it."""
+
+        def read() -> str:
+            shown = self.one(css)
+            text = shown.text if shown.is_displayed() else ""
+            return text if all(word in text for word in words) else ""
+
+        try:
+            return str(self.until(read))
+        except TimeoutException as late:
+            text = self.run("return document.querySelector(arguments[0])?.innerText", css)
+            raise AssertionError(f"{words} are not in {css}: {text}") from late
+
     def point_at(self, element: WebElement) -> None:
         ActionChains(self.driver, duration=0).move_to_element(element).perform()
 
@@ -103,7 +130,7 @@ class ReportBrowser:
         script = axe()
         assert script is not None
         self.run(script.read_text(encoding="utf-8"))
-        self.driver.set_script_timeout(60)
+        self.driver.set_script_timeout(PATIENCE_S)
         found = self.driver.execute_async_script(
             "const done = arguments[0], failed = (e) => done([{id: String(e), nodes: []}]);"
             "axe.run().then((result) => done(result.violations), failed);"

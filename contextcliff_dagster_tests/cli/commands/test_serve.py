@@ -6,14 +6,10 @@ import json
 import signal
 import socket
 import urllib.request
-from pathlib import Path
 
 import httpx
-import openai
 import pytest
 
-from contextcliff_dagster_tests.support.dagster_ui import running_ui
-from contextcliff_dagster_tests.support.postgres import free_port
 from contextcliff_dagster_tests.support.terminal import (
     assert_one_sentence,
     call,
@@ -21,23 +17,6 @@ from contextcliff_dagster_tests.support.terminal import (
     served,
     start,
 )
-
-
-def answers(port: int) -> bool:
-    try:
-        with socket.create_connection(("127.0.0.1", port), timeout=1):
-            return True
-    except OSError:
-        return False
-
-
-def test_ui_opens_on_loopback_and_ends_with_ctrl_c(tmp_path: Path) -> None:
-    with running_ui(tmp_path, "--port", str(free_port())) as ui:
-        assert ui.address == f"http://127.0.0.1:{ui.port}"
-        nodes = ui.ask("{assetNodes {assetKey {path}}}")["assetNodes"]
-        assert {"quick", "reference"} <= {node["assetKey"]["path"][0] for node in nodes}
-    assert ui.process.returncode == 0
-    assert not answers(ui.port), "the webserver outlived the command"
 
 
 def test_a_taken_port_is_named() -> None:
@@ -54,7 +33,7 @@ def test_serve_says_where_it_is_and_ends_quietly_with_ctrl_c() -> None:
     assert process.stdout is not None
     said = "".join(process.stdout.readline() for _ in range(4))
     url = json.loads(said)["url"]
-    with urllib.request.urlopen(f"{url}/models", timeout=60) as response:
+    with urllib.request.urlopen(f"{url}/models", timeout=120) as response:
         assert json.load(response)["data"][0]["id"] == "reference-short"
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=120)
@@ -70,7 +49,7 @@ def test_the_address_can_be_used_at_once() -> None:
         request = urllib.request.Request(
             f"{url}/chat/completions", body, {"Content-Type": "application/json"}
         )
-        with urllib.request.urlopen(request, timeout=60) as response:
+        with urllib.request.urlopen(request, timeout=120) as response:
             assert json.load(response)["choices"]
 
 
@@ -79,9 +58,11 @@ CHAT = {"model": "reference-short", "max_tokens": 4,
 
 
 def test_pages_of_other_sites_get_no_answer_and_programs_do() -> None:
+    import openai
+
     with served("reference-short") as url:
         port = url.split(":")[2].partition("/")[0]
-        with httpx.Client(timeout=60) as program:
+        with httpx.Client(timeout=120) as program:
 
             def status(**headers: str) -> int:
                 return program.post(
@@ -106,6 +87,8 @@ def test_pages_of_other_sites_get_no_answer_and_programs_do() -> None:
 
 
 def test_other_machines_need_the_printed_key_or_ones_own() -> None:
+    import openai
+
     own = "0123456789abcdef"
     for options, environment in (
         (("--host", "0.0.0.0"), {}),
@@ -125,7 +108,7 @@ def test_other_machines_need_the_printed_key_or_ones_own() -> None:
             with pytest.raises(openai.AuthenticationError, match="API key"):
                 wrong.models.list()
             health = value["url"].removesuffix("/v1") + "/health"
-            assert httpx.get(health, timeout=60).status_code == 200
+            assert httpx.get(health, timeout=120).status_code == 200
         finally:
             process.terminate()
             process.communicate(timeout=120)

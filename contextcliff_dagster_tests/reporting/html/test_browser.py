@@ -48,76 +48,79 @@ def choose(browser: ReportBrowser, name: str, value: str) -> None:
 
 
 def drawn(browser: ReportBrowser, css: str) -> list[str]:
-    return [one.get_attribute("d") or "" for one in browser.all(f"#chart {css}")]
+    shapes = "[...document.querySelectorAll(arguments[0])].map(one => one.getAttribute('d') ?? '')"
+    found: list[str] = browser.run(f"return {shapes}", f"#chart {css}")
+    return found
 
 
 def test_point_click_and_switch(browser: ReportBrowser, page: Path) -> None:
     browser.open(page)
-    assert browser.one(".card .cap").text == "382 tokens"
-    marks = browser.all("#chart .bin")
-    assert len(marks) == 20
-    browser.point_at(marks[5])
-    hint = browser.one("#hint").text
-    assert "reference-short" in hint
-    assert "bin b05: 624 to 997 tokens" in hint
-    assert "n = 20" in hint
-    browser.click(marks[5])
-    panel = browser.one("#bin").text
-    assert "Bin b05: 624 to 997 tokens" in panel
-    assert "consignment" in panel
-    assert "evidence at" in panel
-    shown = {kind: len(browser.all(f"#bin .given > .{kind}")) for kind in ("right", "wrong")}
-    assert shown["right"]
-    assert shown["wrong"]
+    browser.reads(".card .cap", "382 tokens")
+    browser.until(lambda: len(browser.all("#chart .bin")) == 20)
+    browser.point_at(browser.all("#chart .bin")[5])
+    browser.reads("#hint", "reference-short", "bin b05: 624 to 997 tokens", "n = 20")
+    browser.click(browser.all("#chart .bin")[5])
+    browser.reads("#bin", "Bin b05: 624 to 997 tokens", "consignment", "evidence at")
+    browser.until(lambda: browser.all("#bin .given > .right"))
+    browser.until(lambda: browser.all("#bin .given > .wrong"))
     browser.one("#bin input[value=wrong]").click()
-    assert all(item.find_elements("css selector", ".wrong") for item in browser.all("#bin .asked"))
+    browser.until(lambda: not browser.all("#bin .asked:not(:has(.wrong))"))
+    assert browser.all("#bin .asked .wrong")
 
     caps = drawn(browser, ".cap")
     choose(browser, "tolerance", "0.1")
+    browser.until(lambda: drawn(browser, ".cap") != caps)
     assert len(caps) == len(drawn(browser, ".cap")) == 2
-    assert caps != drawn(browser, ".cap")
-    assert "tolerated drop of 10% (the study's own is 30%)" in browser.one("#note").text
+    browser.reads("#note", "tolerated drop of 10% (the study's own is 30%)")
     choose(browser, "axis", "linear")
-    assert "log" not in browser.one("#chart .axis").text
+    browser.until(lambda: "log" not in browser.one("#chart .axis").text)
     choose(browser, "points", "points")
-    assert len(drawn(browser, ".points")) == 2
+    browser.until(lambda: len(drawn(browser, ".points")) == 2)
     choose(browser, "score", "f1")
-    assert not drawn(browser, ".curve")
-    assert not drawn(browser, ".cap")
-    assert "belong to the primary score (exact match)" in browser.one("#note").text
+    browser.until(lambda: not drawn(browser, ".curve") and not drawn(browser, ".cap"))
+    browser.reads("#note", "belong to the primary score (exact match)")
     choose(browser, "models", "1")
-    assert len(browser.all("#chart .bin")) == 10
+    browser.until(lambda: len(browser.all("#chart .bin")) == 10)
     ground = "return getComputedStyle(document.documentElement).backgroundColor"
     before = browser.run(ground)
     browser.one("#theme button").click()
     browser.one("#theme button").click()
-    assert browser.one("#theme button").text == "Theme: Dark"
-    assert browser.run(ground) != before
+    browser.reads("#theme button", "Theme: Dark")
+    browser.until(lambda: browser.run(ground) != before)
     assert browser.run("return performance.getEntriesByType('resource').length") == 0
     assert browser.complaints() == []
 
 
 def test_keys_alone(browser: ReportBrowser, page: Path) -> None:
     browser.open(page)
-    label = "return document.activeElement.getAttribute('aria-label') ?? ''"
-    for _ in range(30):
+
+    def focused(attribute: str, *begins: str) -> bool:
+        script = "return document.activeElement.getAttribute(arguments[0]) ?? ''"
+        return bool(browser.run(script, attribute).startswith(begins))
+
+    def tab() -> None:
+        before = browser.driver.switch_to.active_element
         browser.press(Keys.TAB)
-        if "bin b0" in browser.run(label):
+        browser.until(lambda: browser.driver.switch_to.active_element != before)
+
+    for _ in range(30):
+        tab()
+        if focused("aria-label", "reference-short, bin b0"):
             break
-    assert browser.run(label).startswith("reference-short, bin b00, 60 to 95 tokens: exact match ")
-    assert browser.one("#hint").is_displayed()
+    assert focused("aria-label", "reference-short, bin b00, 60 to 95 tokens: exact match ")
+    browser.reads("#hint")
     browser.press(Keys.ARROW_RIGHT, Keys.ARROW_RIGHT, Keys.ARROW_DOWN)
-    assert browser.run(label).startswith("reference-long, bin b02")
+    browser.until(lambda: focused("aria-label", "reference-long, bin b02"))
     browser.press(Keys.ENTER)
-    assert browser.one("#bin").is_displayed()
-    assert browser.run("return document.activeElement.getAttribute('aria-expanded')") == "true"
+    browser.reads("#bin")
+    browser.until(lambda: focused("aria-expanded", "true"))
     browser.press(Keys.TAB, Keys.ESCAPE)
-    assert not browser.one("#bin").is_displayed()
-    assert browser.run(label).startswith("reference-long, bin b02")
-    browser.press(Keys.TAB)
+    browser.until(lambda: not browser.one("#bin").is_displayed())
+    browser.until(lambda: focused("aria-label", "reference-long, bin b02"))
+    tab()
     assert browser.run("return document.activeElement.tagName") == "SUMMARY"
     browser.press(Keys.ENTER)
-    assert browser.run("return document.activeElement.parentElement.open")
+    browser.until(lambda: browser.run("return document.activeElement.parentElement.open"))
     assert browser.complaints() == []
 
 
@@ -126,9 +129,7 @@ def test_without_answers_the_page_says_how_to_get_them(
 ) -> None:
     browser.open(report(tmp_path, with_answers=False))
     browser.click(browser.all("#chart .bin")[3])
-    panel = browser.one("#bin").text
-    assert "contextcliff report demo --with-answers" in panel
-    assert "reference-long" in panel
+    browser.reads("#bin", "contextcliff report demo --with-answers", "reference-long")
     assert "consignment" not in browser.driver.page_source
     assert browser.complaints() == []
 
@@ -136,7 +137,7 @@ def test_without_answers_the_page_says_how_to_get_them(
 def test_without_scripts_it_is_still_a_report(browser: ReportBrowser, page: Path) -> None:
     with browser.without_scripts():
         browser.open(page)
-        assert "382 tokens" in browser.one("main").text
+        browser.reads("main", "382 tokens")
         assert len(browser.all("#chart .mark")) == 20
         assert len(browser.all("#chart .curve")) == 2
         assert len(browser.all("details table")) > 3
@@ -150,8 +151,7 @@ def test_what_a_model_says_is_text(browser: ReportBrowser, tmp_path: Path) -> No
     assert browser.one(".card h2").text.startswith("m<b onmouseover=alert(1)>x</b>")
     assert "\u202e" not in browser.driver.page_source
     browser.click(browser.all("#chart .bin")[4])
-    answer = browser.one("#bin .answer").text
-    assert answer.startswith(f"{HOSTILE}\\u001b[31m")
+    assert browser.reads("#bin .answer", HOSTILE).startswith(f"{HOSTILE}\\u001b[31m")
     for element in browser.all(".folds summary"):
         element.click()
     assert not browser.all("main script, main img[src='x'], main b")
@@ -170,9 +170,13 @@ def test_markup_that_got_in_would_neither_run_nor_fetch(browser: ReportBrowser, 
         document.body.append(script, image);
         document.body.insertAdjacentHTML("beforeend", "<p style='color:red'>");
     """)
-    refused = " ".join(text for text in browser.complaints() if "Content Security Policy" in text)
-    for kind in ("script", "img", "style"):
-        assert f"{kind}-src" in refused
+    refused: list[str] = []
+
+    def refused_all() -> bool:
+        refused.extend(one for one in browser.complaints() if "Content Security Policy" in one)
+        return all(f"{kind}-src" in " ".join(refused) for kind in ("script", "img", "style"))
+
+    browser.until(refused_all)
     assert browser.driver.title == title
 
 
@@ -182,7 +186,7 @@ def test_a_phone_reads_it_without_scrolling_sideways(browser: ReportBrowser, pag
     assert cap < 400
     browser.run("for (const one of document.querySelectorAll('details')) one.open = true")
     browser.click(browser.all("#chart .bin")[2])
-    assert browser.one("#bin").is_displayed()
+    browser.reads("#bin")
     assert browser.run("return document.documentElement.scrollWidth") == 360
 
 
@@ -209,7 +213,7 @@ def test_long_names_empty_bins_and_caps_at_the_edge(browser: ReportBrowser, tmp_
         assert phone or label.text == "cap 5,900"
         assert browser.run(inside, label) < browser.run(inside, browser.one("#chart .cap"))
     browser.point_at(browser.all("#chart .bin")[4])
-    assert "exact match 0.12 [0.00, 0.62], n = 20" in browser.one("#hint").text
+    browser.reads("#hint", "exact match 0.12 [0.00, 0.62], n = 20")
     for words in (browser.one("#note"), browser.one("#note ~ p")):  # the number after the name
         assert "\u2069 6,000" in words.text or "\u2069: 6,000" in words.text
     with browser.without_scripts():
@@ -235,7 +239,9 @@ def test_axe_finds_nothing(browser: ReportBrowser, page: Path, dark: bool) -> No
     require("axe")
     browser.open(page, dark=dark)
     browser.click(browser.all("#chart .bin")[5])
+    browser.reads("#bin")
     browser.point_at(browser.all("#chart .bin")[6])
+    browser.reads("#hint")
     browser.run("for (const one of document.querySelectorAll('details')) one.open = true")
     assert browser.accessibility() == []
     browser.run("document.body.append(document.createElement('img'))")

@@ -33,10 +33,12 @@ def test_pictures_of_the_reference_study(tmp_path: Path) -> None:
             if dark:
                 browser.one("#switches input[name=points]").click()
             browser.point_at(browser.all("#chart .bin")[16 if dark else 4])
+            browser.reads("#hint")
             browser.driver.save_screenshot(str(folder / f"html-{'dark' if dark else 'light'}.png"))
         browser.open(page)
         browser.command("Emulation.setDeviceMetricsOverride", **_screen(*SCREEN))
         browser.click(browser.all("#chart .bin")[5])
+        browser.reads("#bin")
         browser.run("document.getElementById('chart').scrollIntoView()")
         browser.run("window.scrollBy(0, -12)")
         browser.driver.save_screenshot(str(folder / "html-answers.png"))

@@ -2,22 +2,39 @@
 
 from __future__ import annotations
 
-from contextcliff_dagster_tests.scenarios.dagster_user.walk import LOCATION, OTHER_LOCATION, Walk
+from pathlib import Path
+
+from contextcliff_dagster_tests.scenarios.dagster_user.walk import (
+    LOCATION,
+    OTHER_LOCATION,
+    Walk,
+    asset,
+)
+from contextcliff_dagster_tests.support.dagster_ui import REPOSITORY
 
 _ASSETS = """
 { assetNodes { assetKey { path } repository { location { name } } } }"""
 _CLASHES = """
 query ($keys: [AssetKeyInput!]!) { assetNodeDefinitionCollisions(assetKeys: $keys) {
   assetKey { path } } }"""
+_JOBS = """
+query ($repository: RepositorySelector!) { repositoryOrError(repositorySelector: $repository) {
+  ... on Repository { jobs { name } } } }"""
+_OWNERS = """
+query ($key: AssetKeyInput!) { assetNodeOrError(assetKey: $key) { ... on AssetNode {
+  groupName owners { ... on TeamAssetOwner { team } } tags { key value } } } }"""
 _PREFIX = "CONTEXTCLIFF_ASSET_PREFIX"
 
 
-def look_at_catalog(walk: Walk) -> None:
-    """The second location first has the keys of the first, then a prefix of its own."""
+def look_at_catalog(walk: Walk, other_location: Path) -> None:
+    """The second location first has the keys of the first, then a prefix of its own.
+
+    ``other_location``: its file, which begins with its environment and is read at each load.
+    """
     clashes = _clashes(walk)
     assert {key[0] for key in clashes} == {"reference", "database"}
-    text = walk.other_location.read_text()
-    walk.other_location.write_text(text.replace("{", f"{{{_PREFIX!r}: 'team_b', ", 1))
+    text = other_location.read_text()
+    other_location.write_text(text.replace("{", f"{{{_PREFIX!r}: 'team_b', ", 1))
     walk.reload(OTHER_LOCATION)
     assert _clashes(walk) == []
 
@@ -27,22 +44,19 @@ def look_at_catalog(walk: Walk) -> None:
     assert {"reference", "quick", "utilization", "visibility-local"} <= examples
     assert {key[0] for key in shown[OTHER_LOCATION]} == {"team_b"}
 
-    browser = walk.browser
-    browser.open(f"/locations/{LOCATION}/jobs")
-    browser.see("//a[contains(@href,'/jobs/profile_tiny')]")
-    walk.picture("jobs")
-    listed = {text for text in walk.texts("//a[contains(@href,'/jobs/')]") if "profile_" in text}
-    assert listed == {"profile_tiny", "profile_reference"}
-    browser.open("/assets/tiny/predictions")
-    for shown_of_study in ("legal", "search", "domain: legal"):
-        browser.see(f"//*[normalize-space(.)='{shown_of_study}']")
-    walk.picture("owners")
+    jobs = walk.ui.ask(_JOBS, repository=REPOSITORY)["repositoryOrError"]["jobs"]
+    names = {job["name"] for job in jobs if job["name"].startswith("profile_")}
+    assert names == {"profile_tiny", "profile_reference"}
+    predictions = walk.ui.ask(_OWNERS, key=asset("predictions"))["assetNodeOrError"]
+    assert predictions["groupName"] == "legal"
+    assert predictions["owners"] == [{"team": "search"}]
+    assert {"key": "domain", "value": "legal"} in predictions["tags"]
 
 
 def _assets(walk: Walk) -> dict[str, list[list[str]]]:
     """Code location -> keys of its assets."""
     found: dict[str, list[list[str]]] = {LOCATION: [], OTHER_LOCATION: []}
-    for node in walk.browser.ask(_ASSETS)["assetNodes"]:
+    for node in walk.ui.ask(_ASSETS)["assetNodes"]:
         found[node["repository"]["location"]["name"]].append(node["assetKey"]["path"])
     return found
 
@@ -50,5 +64,5 @@ def _assets(walk: Walk) -> dict[str, list[list[str]]]:
 def _clashes(walk: Walk) -> list[list[str]]:
     """Keys that more than one code location has."""
     keys = [{"path": key} for keys in _assets(walk).values() for key in keys]
-    clashes = walk.browser.ask(_CLASHES, keys=keys)["assetNodeDefinitionCollisions"]
+    clashes = walk.ui.ask(_CLASHES, keys=keys)["assetNodeDefinitionCollisions"]
     return [clash["assetKey"]["path"] for clash in clashes]

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
-import os
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from contextcliff_dagster.defs.studies import EXAMPLES
+from contextcliff_dagster_tests.scenarios.dagster_user import (
+    catalog,
+    partitions,
+    staleness,
+    timeline,
+)
+from contextcliff_dagster_tests.scenarios.dagster_user.walk import Walk
 from contextcliff_dagster_tests.support.dagster_ui import running_ui
 from contextcliff_dagster_tests.support.postgres import free_port
 from contextcliff_dagster_tests.support.records.calls import reference_server
+from contextcliff_dagster_tests.support.terminal import run
 from contextcliff_dagster_tests.support.tiny_study import TINY
 
-pytestmark = [
-    # One UI for all of it: webserver, daemon and two code locations take longer than the looks.
-    pytest.mark.browser,
-    pytest.mark.timeout(1200),
-]
+# Webserver, daemon and two code locations are processes of their own, and so is each run.
+pytestmark = pytest.mark.timeout(1800)
 
 SHOWN = "assets: {group: legal, owners: ['team:search'], tags: {domain: legal}}\n"
 WORKSPACE = """\
@@ -43,19 +49,9 @@ def second_location(folder: Path) -> tuple[Path, Path]:
     return workspace, own
 
 
-def test_a_dagster_engineer_finds_what_is_looked_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # Selenium, which they import, is there where the browser is.
-    from contextcliff_dagster_tests.scenarios.dagster_user import (
-        catalog,
-        partitions,
-        staleness,
-        timeline,
-    )
-    from contextcliff_dagster_tests.scenarios.dagster_user.walk import Walk, command_line
-    from contextcliff_dagster_tests.support.browser import Browser
-
+@pytest.fixture
+def measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Walk]]:
+    """A study that the command line measured with one of its two models; its walk through a UI."""
     study, models = tmp_path / "studies" / "tiny.yaml", tmp_path / "models.yaml"
     study.parent.mkdir()
     study.write_text(TINY.replace("[reference-short, reference-long]", "[left]") + SHOWN)
@@ -63,29 +59,44 @@ def test_a_dagster_engineer_finds_what_is_looked_for(
     monkeypatch.setenv("CONTEXTCLIFF_STUDIES", str(study.parent))
     monkeypatch.setenv("CONTEXTCLIFF_MODELS", str(models))
     monkeypatch.setenv(EXAMPLES, "0")
-    workspace, other_location = second_location(tmp_path)
+    monkeypatch.delenv("DAGSTER_HOME")  # recorded where `contextcliff ui` shows it
     logs = {name: tmp_path / f"{name}.jsonl" for name in ("left", "right")}
     with reference_server(log=logs["left"]) as left, reference_server(log=logs["right"]) as right:
         entry = "{engine: openai, model_id: reference-short, concurrency: 2, window_tokens: 8192"
         models.write_text(
             f"models:\n  left: {entry}, base_url: {left}}}\n  right: {entry}, base_url: {right}}}\n"
         )
-        command_line("profile", "tiny", "--yes")
-        options = ("--port", str(free_port()), "--workspace", str(workspace))
-        with running_ui(tmp_path, *options) as ui:
-            browser = Browser(ui, tmp_path / "chromium")
-            pictures = Path(os.environ.get("CONTEXTCLIFF_SCREENSHOTS", tmp_path))
-            walk = Walk(browser, study, logs, other_location, pictures)
-            try:
-                assert len(walk.received("left")) == 12
-                timeline.look_at_timeline(walk)
-                catalog.look_at_catalog(walk)
-                partitions.look_at_tokens(walk)
-                partitions.look_at_skipped_check(walk)
-                staleness.add_a_model(walk)
-                timeline.look_at_tags_of_a_backfill(walk)
-                staleness.edit_only_the_judgement(walk)
-                partitions.refuse_a_top_up(walk)
-            finally:
-                browser.screenshot(tmp_path / "last.png")
-                browser.close()
+        ended = run("profile", "tiny", "--yes")
+        assert ended.code == 0, ended.err
+        yield partial(Walk, study=study, logs=logs)
+
+
+def test_a_dagster_engineer_finds_what_is_looked_for(
+    tmp_path: Path, measured: Callable[..., Walk]
+) -> None:
+    workspace, other_location = second_location(tmp_path)
+    options = ("--no-daemon", "--port", str(free_port()), "--workspace", str(workspace))
+    with running_ui(tmp_path, *options) as ui:
+        walk = measured(ui)
+        assert len(walk.received("left")) == 12
+        timeline.look_at_runs(walk)
+        catalog.look_at_catalog(walk, other_location)
+        partitions.look_at_tokens(walk)
+        partitions.look_at_skipped_check(walk)
+        staleness.add_a_model(walk)
+
+
+def test_a_backfill_measures_what_an_edit_turned_stale(
+    tmp_path: Path, measured: Callable[..., Walk]
+) -> None:
+    # Edited before the UI starts: the daemon reads the code locations once a minute, and keeps the
+    # older definitions for a minute more where that meets a reload (docs/ui.md).
+    study = tmp_path / "studies" / "tiny.yaml"
+    study.write_text(study.read_text().replace("[left]", "[left, right]"))
+    with running_ui(tmp_path, "--port", str(free_port())) as ui:
+        walk = measured(ui)
+        staleness.look_at_added_model(walk)
+        staleness.measure_added_model(walk)
+        timeline.look_at_tags_of_a_backfill(walk)
+        staleness.edit_only_the_judgement(walk)
+        partitions.refuse_a_top_up(walk)
