@@ -142,7 +142,7 @@ def dagster_home() -> Path:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--tier", choices=get_args(tiers.Tier), default="nightly", help="tiers.toml")
-    parser.addoption("--family", help="only this family of tiers.toml")
+    parser.addoption("--family", action="append", help="only this family of tiers.toml")
     parser.addoption(
         "--passed", type=Path, help="leave out tests that this file names, and add to it"
     )
@@ -179,8 +179,8 @@ def pytest_unconfigure() -> None:
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     of_tier = tiers.chosen(items, config.getoption("--tier"))
-    if family := config.getoption("--family"):
-        of_tier = [item for item in of_tier if tiers.family_of(item) == family]
+    if families := config.getoption("--family"):
+        of_tier = [item for item in of_tier if tiers.family_of(item) in families]
     if file := config.getoption("--passed"):
         before = tiers.passed_before(file)
         of_tier = [item for item in of_tier if item.nodeid not in before]
