@@ -154,8 +154,8 @@ def test_a_foreign_page_starts_no_run_and_the_ui_works(tmp_path: Path) -> None:
             for site in ("127.0.0.1", "localhost"):
                 driver.get(f"http://{site}:{foreign}/")
                 browser.click("//a[@id='link']")
+                browser.until(lambda: driver.current_url.startswith(f"{ui.address}/"))
                 browser.see("//a[contains(@href,'/runs')]")
-                assert driver.current_url.startswith(f"{ui.address}/")
                 assert "token" not in driver.current_url
             driver.get(f"http://localhost:{foreign}/")
             browser.click("//a[@id='runs']")

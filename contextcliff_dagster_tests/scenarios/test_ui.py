@@ -31,7 +31,9 @@ query ($job: String!) { runsOrError(filter: {pipelineName: $job}) {
   ... on Runs { results { status startTime endTime tags { key value } } } } }"""
 SHOWN = """
 const image = document.querySelector("div[class*=dialog] img");
-return image?.complete && Math.min(image.naturalWidth, image.clientWidth) >= 600 && image.src;"""
+const fades = [...document.querySelectorAll("[class*=dialog]")].some(one => one.getAnimations()[0]);
+const width = image?.complete ? Math.min(image.naturalWidth, image.clientWidth) : 0;
+return !fades && width >= 600 && image.src;"""
 
 
 def rows_and_times(store: Store) -> dict[tuple[str, str], tuple[int, int]]:
@@ -110,7 +112,7 @@ def test_the_page_of_the_report_shows_its_picture(
             browser.open("/assets/quick/report")
             browser.see("//*[contains(text(),'reference-long')]")
             browser.screenshot(pictures / "ui-report.png")
-            browser.click("(//*[contains(text(),'[Show Markdown]')])[1]")
+            browser.click("//tr[td[normalize-space(.)='picture']]//*[text()='[Show Markdown]']")
             source = browser.until(lambda: browser.driver.execute_script(SHOWN))
             browser.screenshot(pictures / "ui-picture.png")
             shown = Image.open(BytesIO(base64.b64decode(source.partition("base64,")[2])))
