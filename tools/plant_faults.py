@@ -8,7 +8,6 @@ commit. A fault that no test notices, or whose patch no longer applies, is a fai
 from __future__ import annotations
 
 import os
-import re
 import subprocess
 import sys
 import tempfile
@@ -16,7 +15,6 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 FAULTS = Path(__file__).with_name("planted_faults")
-OF_A_COMMIT = ["-n", "4", "--dist", "worksteal", "contextcliff_dagster_tests"]
 TESTS_FAILED = 1
 """pytest's exit code; others stand for tests that could not be run."""
 
@@ -29,8 +27,8 @@ def tests_with(patch: Path, clone: Path) -> tuple[int, int]:
     Raises:
         subprocess.CalledProcessError: the patch does not apply.
     """
-    named = re.search(r"^Caught by: (.+)$", patch.read_text("utf-8"), re.MULTILINE)
-    tests = ["--tier=commit", *([named[1]] if named else OF_A_COMMIT)]
+    named = patch.read_text("utf-8").partition("Caught by: ")[2].partition("\n")[0]
+    tests = ["--tier=commit", named or "--numprocesses=4"]
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *tests]
     environment = os.environ | {"PYTHONPATH": str(clone)}
 
