@@ -125,11 +125,11 @@ def test_a_plain_answer_is_left_alone_bare_and_in_json(answer: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "raw",
-    ["<think>" * 300_000, "</s>" * 300_000, "``` " * 300_000, "x" * 3_000_000, " " * 3_000_000],
+    "part",
+    ["<think>", "</s>", "``` ", "x" * 10, " " * 10],
     ids=["open-thoughts", "end-markers", "fences", "letters", "spaces"],
 )
-def test_a_huge_output_is_parsed_in_linear_time(raw: str) -> None:
+def test_a_huge_output_is_parsed_in_linear_time(part: str) -> None:
     started = time.process_time()
-    parse_answer(raw)
+    parse_answer(part * 300_000)
     assert time.process_time() - started < 5.0

@@ -263,8 +263,6 @@ def test_any_failed_output_has_one_of_the_answer_tags(
     }
 
 
-@pytest.mark.parametrize(
-    "raw", ["x" * 3_000_000, "word " * 500_000, "( " * 500_000, "not " * 500_000, "1" * 1_000_000]
-)
-def test_a_huge_output_is_tagged(raw: str) -> None:
-    assert tag(raw) in set(FailureTag) - UNSCORED_TAGS
+@pytest.mark.parametrize("part", ["x" * 6, "word ", "( ", "not ", "1" * 2])
+def test_a_huge_output_is_tagged(part: str) -> None:
+    assert tag(part * 500_000) in set(FailureTag) - UNSCORED_TAGS

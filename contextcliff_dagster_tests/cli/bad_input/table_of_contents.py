@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -104,20 +105,21 @@ def changed(key: str, value: Any) -> dict[str, Any]:
     return dict(study)
 
 
-def _study(text: str) -> Callable[[Path], object]:
-    return lambda folder: (folder / "mine.yaml").write_text(text)
+def _study(text: str | Callable[[], str]) -> Callable[[Path], object]:
+    return lambda folder: (folder / "mine.yaml").write_text(text() if callable(text) else text)
 
 
 def _keys() -> Iterator[Case]:
     for key, values in _WRONG.items():
         for value in values:
-            text = yaml.safe_dump(changed(key, value), allow_unicode=True)
-            yield Case(f"{key}: {ascii(value)[:24]}", ("prepare", "mine.yaml"), (), _study(text))
+            study = partial(yaml.safe_dump, changed(key, value), allow_unicode=True)
+            yield Case(f"{key}: {ascii(value)[:24]}", ("prepare", "mine.yaml"), (), _study(study))
 
 
-_TEXTS = {
+# The large ones are made by the case itself: every worker has all cases, and runs few of them.
+_TEXTS: dict[str, str | Callable[[], str]] = {
     "3,000 levels": bad_files.deep_yaml(3_000),
-    "a block of 3,000 levels": "".join(f"{' ' * n}a:\n" for n in range(3_000)),
+    "a block of 3,000 levels": lambda: "".join(f"{' ' * n}a:\n" for n in range(3_000)),
     "aliases a million times": "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
         f"{after}: &{after} [{', '.join([f'*{before}'] * 10)}]\n"
         for before, after in zip("abcdefgh", "bcdefghi", strict=True)
@@ -134,7 +136,7 @@ _TEXTS = {
     "a list": "- a\n- b\n",
     "a text": "just words\n",
     "nothing but a comment": "# nothing\n",
-    "a megabyte": "description: " + "x" * (1 << 20) + "\n",
+    "a megabyte": lambda: "description: " + "x" * (1 << 20) + "\n",
 }  # fmt: skip
 
 
@@ -269,13 +271,13 @@ def _variables() -> Iterator[Case]:
             yield Case(f"{line}: {variable[:44]}", tuple(line.split()), (), env={name: value})
 
 
-_PROSE: dict[str, tuple[str | bytes, str]] = {
+_PROSE: dict[str, tuple[str | bytes | Callable[[], str], str]] = {
     "nothing": ("", "holds no text"),
     "blanks": (" \n\t" * 400, "holds no text"),
     "one sentence": ("It was a fine day in May.", " tokens; 1 passages"),
     "a picture": (b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 4_000, "own.txt"),
-    "two megabytes without a sentence end": ("word and " * 250_000, "has no sentence end"),
-    "two megabytes without a blank": ("x" * 2_000_000, "has no sentence end"),
+    "two megabytes without a sentence end": (lambda: "word and " * 250_000, "has no sentence end"),
+    "two megabytes without a blank": (lambda: "x" * 2_000_000, "has no sentence end"),
     "one sentence again and again": ("It was so. " * 100, "need"),
     "too little for the noise floor": ("It was so, he thought. " * 3_600, "further passages"),
 }
@@ -286,9 +288,9 @@ def _prose() -> Iterator[Case]:
     line = ("continuation", "own.txt", "--model", "writer-human", "--passages", "1")
     for label, (text, words) in _PROSE.items():
 
-        def make(folder: Path, text: str | bytes = text) -> None:
-            data = text if isinstance(text, bytes) else text.encode()
-            (folder / "own.txt").write_bytes(data)
+        def make(folder: Path, text: str | bytes | Callable[[], str] = text) -> None:
+            data = text() if callable(text) else text
+            (folder / "own.txt").write_bytes(data if isinstance(data, bytes) else data.encode())
 
         yield Case(f"a text of {label}", line, (words,), make)
 

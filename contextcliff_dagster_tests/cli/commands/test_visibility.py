@@ -254,18 +254,18 @@ def test_a_grid_prints_its_report_and_writes_traces(server: TuningServer, here: 
 
 
 @pytest.mark.parametrize(
-    "reply",
+    ("reply", "times"),
     [
-        "",
-        '{"C": ' + "9" * 5_000 + "}",
-        "x" * 10_000_000,
-        '{"C": "\\ud83d", "Größe\u2028": 1, "max_iter": NaN}',
-        "{" * 100_000,
+        ("", 1),
+        ('{"C": ' + "9" * 5_000 + "}", 1),
+        ("x", 10_000_000),
+        ('{"C": "\\ud83d", "Größe\u2028": 1, "max_iter": NaN}', 1),
+        ("{", 100_000),
     ],
     ids=["empty", "5,000 digits", "10 MB", "unicode names", "nested"],
 )
-def test_hostile_replies_end_a_run_well(reply: str, server: TuningServer) -> None:
-    server.reply = lambda prompt: reply
+def test_hostile_replies_end_a_run_well(reply: str, times: int, server: TuningServer) -> None:
+    server.reply = lambda prompt: reply * times
     summary = json.loads(done(*RUN, "--json").out)
     assert summary["steps"] == 3
     for event in trace_of(summary["trace"]):

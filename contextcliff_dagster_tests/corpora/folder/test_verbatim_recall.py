@@ -180,22 +180,22 @@ def test_letters_leave_only_what_answers_differ_in() -> None:
 
 
 @pytest.mark.parametrize(
-    "text",
+    ("before", "part", "times", "after"),
     [
-        "." * 1_000_000,
-        "a" * 3_000_000,
-        "\n" * 500_000,
-        " \n" * 300_000,
-        "Word. " * 200_000,
-        "- " * 300_000,
-        "#" * 300_000 + "\n",
-        "“" * 300_000 + ".",
-        "." * 1_000 + "”" * 300_000,
-        "\u0301" * 100_000,
+        ("", ".", 1_000_000, ""),
+        ("", "a", 3_000_000, ""),
+        ("", "\n", 500_000, ""),
+        ("", " \n", 300_000, ""),
+        ("", "Word. ", 200_000, ""),
+        ("", "- ", 300_000, ""),
+        ("", "#", 300_000, "\n"),
+        ("", "“", 300_000, "."),
+        ("." * 1_000, "”", 300_000, ""),
+        ("", "\u0301", 100_000, ""),
     ],
     ids=range(10),
 )
-def test_hostile_texts_take_no_long_time(text: str) -> None:
-    before = time.process_time()
-    assert asked_of(text) == []
-    assert time.process_time() - before < 5
+def test_hostile_texts_take_no_long_time(before: str, part: str, times: int, after: str) -> None:
+    started = time.process_time()
+    assert asked_of(before + part * times + after) == []
+    assert time.process_time() - started < 5

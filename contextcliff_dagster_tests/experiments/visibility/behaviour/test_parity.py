@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sklearn.model_selection import train_test_split
 
 from contextcliff_dagster.experiments.visibility.behaviour.stability import StabilityMetric
 from contextcliff_dagster.experiments.visibility.tasks.catalogue import task_named
@@ -46,6 +45,8 @@ def test_stability_and_distances_are_those_of_the_reference(sample: dict[str, An
 
 
 def test_the_flat_toy_scores_what_the_reference_does(sample: dict[str, Any]) -> None:
+    from sklearn.model_selection import train_test_split
+
     toy = task_named("toy-flat")
     data = toy.load()
     for case in sample["toy"]["scores"]:
