@@ -74,7 +74,10 @@ def test_it_is_the_prior_weighed_by_the_likelihood(right: tuple[int, ...]) -> No
         path = np.empty((count, 6))
         for cell in range(6):
             if cell:
-                state = (move[state] < rng.random((count, 1))).sum(axis=1)
+                parts = np.split(state, 20)  # the whole would take two hundred megabytes
+                state = np.concatenate(
+                    [(move[part] < rng.random((len(part), 1))).sum(axis=1) for part in parts]
+                )
             path[:, cell] = m * LEVELS[np.minimum(state, 2 * len(LEVELS) - 1) % len(LEVELS)]
         mu = path.clip(1e-3, 1.0 - 1e-3)
         weight.append(prior * np.exp((s * np.log(mu) + (n - s) * np.log1p(-mu)).sum(axis=1)))

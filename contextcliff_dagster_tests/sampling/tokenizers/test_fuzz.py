@@ -12,12 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from contextcliff_dagster.sampling.tokenizers.check_texts import CHECK_TEXTS
-from contextcliff_dagster.sampling.tokenizers.tiktoken_vocabularies import (
-    carried_encodings,
-    tiktoken_encoding,
+from contextcliff_dagster.sampling.tokenizers.tiktoken_vocabularies import carried_encodings
+from contextcliff_dagster.sampling.tokenizers.tokenizers import TokenizerJson
+from contextcliff_dagster_tests.support.files.vocabularies import (
+    BY_FASTOKENS,
+    opened,
+    random_text,
+    train,
 )
-from contextcliff_dagster.sampling.tokenizers.tokenizers import TiktokenTokenizer, TokenizerJson
-from contextcliff_dagster_tests.support.files.vocabularies import BY_FASTOKENS, random_text, train
 
 ENCODINGS = ("cl100k_base", "o200k_base", "o200k_harmony")
 SCRIPTS = {
@@ -78,14 +80,6 @@ def crafted(seed: int, number: int) -> list[str]:
             parts += ["".join(letters), rng.choice(JOINTS) * rng.choice((1, 1, 1, 2, 9))]
         made += ["".join(parts), random_text(rng, rng.randrange(1, 80))]
     return made
-
-
-@cache
-def opened(name: str) -> tuple[Any, Any]:
-    ours = TiktokenTokenizer(name)
-    ours.compare()
-    assert ours.counted_by.startswith("fastokens")
-    return ours, tiktoken_encoding(name)
 
 
 def wrong_counts(ours: Any, wanted: list[int], texts: list[str]) -> list[tuple[str, int, int]]:

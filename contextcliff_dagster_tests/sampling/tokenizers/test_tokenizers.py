@@ -20,7 +20,6 @@ from contextcliff_dagster.sampling.tokenizers import tiktoken_vocabularies
 from contextcliff_dagster.sampling.tokenizers.tiktoken_vocabularies import (
     RANKS_SHA256,
     rank_file,
-    tiktoken_encoding,
 )
 from contextcliff_dagster.sampling.tokenizers.tokenizers import (
     TiktokenTokenizer,
@@ -30,6 +29,7 @@ from contextcliff_dagster.sampling.tokenizers.tokenizers import (
 from contextcliff_dagster_tests.support.files.vocabularies import (
     BY_FASTOKENS,
     KINDS,
+    opened,
     random_text,
     texts,
     train,
@@ -59,31 +59,22 @@ def folder(tmp_path_factory: pytest.TempPathFactory, code: list[str]) -> Path:
     return made
 
 
-def encoding(name: str) -> tuple[Any, Any]:
-    if name not in OPENED:
-        ours = TiktokenTokenizer(name)
-        ours.compare()
-        assert ours.counted_by.startswith("fastokens")
-        OPENED[name] = (ours, tiktoken_encoding(name))
-    return OPENED[name]
-
-
 @pytest.mark.parametrize("name", RANKS_SHA256)
 def test_tiktoken_counts_of_code_and_of_noise_are_tiktokens(name: str, code: list[str]) -> None:
-    ours, reference = encoding(name)
+    ours, reference = opened(name)
     rng = random.Random(2)
     all_texts = [*code, *(random_text(rng, 200) for _ in range(200))]
     assert ours.count_many(all_texts) == [len(reference.encode_ordinary(t)) for t in all_texts]
 
 
 def test_the_long_s_is_counted_by_tiktoken_itself() -> None:
-    ours, reference = encoding("o200k_base")
+    ours, reference = opened("o200k_base")
     text = "ſj'ſ'SR'𝒜"
     assert ours.count(text) == len(reference.encode_ordinary(text))
 
 
 def test_texts_without_a_break_do_not_blow_up() -> None:
-    ours, _ = encoding("o200k_base")
+    ours, _ = opened("o200k_base")
     began = time.process_time()
     assert ours.count(" " * 1_000_000) == 7_813  # tiktoken 0.14 panics on this one
     assert ours.count("a" * 1_000_000) == 125_000
@@ -194,7 +185,7 @@ def test_counting_needs_neither_network_nor_cache(tmp_path: Path) -> None:
 
 def test_fingerprints_tell_vocabularies_apart(folder: Path) -> None:
     prints = {OPENED[kind][0].fingerprint for kind in KINDS}
-    prints |= {encoding(name)[0].fingerprint for name in RANKS_SHA256}
+    prints |= {opened(name)[0].fingerprint for name in RANKS_SHA256}
     assert len(prints) == len(KINDS) + 2
 
 
