@@ -140,11 +140,13 @@ def test_escaped_text_renders_as_itself(text: str) -> None:
     shown = " ".join("".join(c if c.isprintable() else " " for c in text).split())
     tokens = renderer.parseInline(plain(text))[0].children or []
     assert all(t.type in ("text", "text_special") for t in tokens)
-    assert unescape("".join(t.content for t in tokens)).replace("\u200b", "") == unescape(shown)
+    # Words from right to left stand between isolates, which show nothing.
+    read = re.sub("[\u200b\u2068\u2069]", "", unescape("".join(t.content for t in tokens)))
+    assert read == unescape(shown)
     if shown:
         spans = renderer.parseInline(code(text))[0].children or []
-        assert [t.type for t in spans] == ["code_inline"]
-        assert spans[0].content.strip() == shown.strip()
+        (span,) = (t for t in spans if t.content not in ("\u2068", "\u2069"))
+        assert (span.type, span.content.strip()) == ("code_inline", shown.strip())
 
 
 @given(st.text(max_size=20), st.text(max_size=20))

@@ -186,7 +186,7 @@ def test_runs_that_are_not_whole_are_not_told() -> None:
     assert [one.model for one in trajectories_of(two)] == ["tuner", "other"]
 
 
-@given(numbers.filter(lambda value: value == value))
+@given(numbers.filter(lambda value: abs(value) < 1e308))
 def test_a_value_is_written_as_what_it_is(value: float) -> None:
     written = value_words(value).replace(",", "")
     assert float(written) == pytest.approx(value, rel=6e-3)
