@@ -20,8 +20,8 @@ count_cpu() {
   cpu_s=$(awk -F '[ms ]+' '{ s += 60 * $1 + $2 + 60 * $3 + $4 } END { printf "%d", s }' "$logs/times")
 }
 
-# Its seconds and CPU seconds are printed where the next one begins; what ran in the background
-# meanwhile counts where it is waited for.
+# Its seconds and CPU seconds are printed at the end; those of what runs in the background belong to
+# the section in which that ends.
 section=
 step() { # NAME
   local seconds=$SECONDS
