@@ -22,9 +22,10 @@ from contextcliff_dagster.gateway.settings import GateSettings
 from contextcliff_dagster.policy import PolicyError
 from contextcliff_dagster.sampling.tokenizers.tokenizers import open_tokenizer
 from contextcliff_dagster_tests.support.files.policies import TODAY, policy_row, write_policies
+from contextcliff_dagster_tests.support.o200k import O200K
 
 LONG = "word " * 3_000
-COUNTERS = [open_tokenizer("reference"), open_tokenizer("tiktoken:o200k_base")]
+COUNTERS = [open_tokenizer("reference"), O200K]
 
 
 def gate_of(path: Path, *rows: dict[str, Any], meter_provider: Any = None, **settings: Any) -> Gate:

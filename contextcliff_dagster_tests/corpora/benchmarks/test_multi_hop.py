@@ -15,7 +15,6 @@ from contextcliff_dagster.sampling.draw import SampleSpec
 from contextcliff_dagster.sampling.draw_manifest import draw_manifest
 from contextcliff_dagster.sampling.length_map import build_length_map, read_length_map
 from contextcliff_dagster.sampling.tokenizers.tiktoken_vocabularies import tiktoken_encoding
-from contextcliff_dagster.sampling.tokenizers.tokenizers import open_tokenizer
 from contextcliff_dagster_tests.support.files.benchmark_files import (
     at,
     evidence,
@@ -23,6 +22,7 @@ from contextcliff_dagster_tests.support.files.benchmark_files import (
     write_json,
     write_lines,
 )
+from contextcliff_dagster_tests.support.o200k import O200K
 
 FILLER = [[f"Hill {n}", [f"Hill {n} is {n} metres high.", " Sheep live there."]] for n in range(8)]
 MILL = ["Mill", ["The mill stands in Ådal.", " It was built by Ola Berg."]]
@@ -154,13 +154,12 @@ def test_musique_has_the_paragraph_of_each_hop(tmp_path: Path) -> None:
 def test_the_distance_between_hops_is_counted_in_tokens_of_the_study(tmp_path: Path) -> None:
     path = write_lines(tmp_path / "dev.jsonl", [musique()])
     materialize_corpus(open_corpus("musique", {"path": str(path)}), tmp_path)
-    tokenizer = open_tokenizer("tiktoken:o200k_base")
-    build_length_map(tmp_path, tokenizer, tmp_path / "length_map.parquet")
+    build_length_map(tmp_path, O200K, tmp_path / "length_map.parquet")
     lengths = read_length_map(tmp_path / "length_map.parquet")
     columns = lengths["length_tokens"].to_pylist(), lengths["document_id"].to_pylist()
     bins = make_bins(*columns, BinSpec(count=1, starved_below=1))
     path = tmp_path / "length_map.parquet"
-    frozen = draw_manifest(tmp_path, path, bins, SampleSpec(), {}, lambda: tokenizer)
+    frozen = draw_manifest(tmp_path, path, bins, SampleSpec(), {}, lambda: O200K)
     (row,) = frozen.examples.to_pylist()
     text = frozen.document_text(row["document_id"])
     between = text[text.index("Ola Berg was") : text.index("The mill stands")]

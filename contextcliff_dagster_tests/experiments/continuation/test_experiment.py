@@ -18,13 +18,11 @@ from contextcliff_dagster.experiments.common.study_run import StudyRun
 from contextcliff_dagster.experiments.continuation.documents.kept import DOCUMENTS, plan_of
 from contextcliff_dagster.experiments.continuation.experiment import CONTINUATION
 from contextcliff_dagster.experiments.continuation.prose.words import read_prose, sentence_ends
-from contextcliff_dagster.sampling.tokenizers.tokenizers import open_tokenizer
 from contextcliff_dagster.store import Store
 from contextcliff_dagster.studies import Study, find_study
 from contextcliff_dagster_tests.experiments.continuation.prose import passages as ours
+from contextcliff_dagster_tests.support.o200k import O200K
 from contextcliff_dagster_tests.support.staleness import stale
-
-TOKENIZER = open_tokenizer("tiktoken:o200k_base")
 
 
 def novel(seed: int, sentences: int = 1400) -> str:
@@ -108,7 +106,7 @@ def test_documents_end_at_one_point_and_fit_the_window(
         for size in (512, 1024, 2048):
             for sample in source.samples.planned(f"c{size:06d}", 99):
                 text = source.samples.document_text(sample.example.document_id)
-                assert TOKENIZER.count(text) == sample.length_tokens <= size - reserved
+                assert O200K.count(text) == sample.length_tokens <= size - reserved
                 by_passage.setdefault(str(sample.example.metadata["passage"]), []).append(text)
     assert len(by_passage) == 6
     for texts in by_passage.values():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -123,8 +124,9 @@ def of_kind(kind: str, folder: Path) -> tuple[Any, Any]:
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("vocabularies")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    yield tmp_path_factory.mktemp("vocabularies")
+    of_kind.cache_clear()
 
 
 def of_hugging_face(reference: Any, texts: list[str]) -> list[int]:

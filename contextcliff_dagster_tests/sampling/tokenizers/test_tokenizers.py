@@ -7,6 +7,7 @@ import random
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +47,7 @@ def code() -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory, code: list[str]) -> Path:
+def folder(tmp_path_factory: pytest.TempPathFactory, code: list[str]) -> Iterator[Path]:
     """A trained tokenizer.json of every kind."""
     made = tmp_path_factory.mktemp("vocabularies")
     rng = random.Random(1)
@@ -56,7 +57,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory, code: list[str]) -> Path:
         ours = TokenizerJson(kind, made / f"{kind}.json")
         ours.compare()
         OPENED[kind] = (ours, reference)
-    return made
+    yield made
+    OPENED.clear()
 
 
 @pytest.mark.parametrize("name", RANKS_SHA256)

@@ -7,10 +7,9 @@ import hashlib
 import json
 import random
 from collections.abc import Callable
-from functools import cache
 from typing import Any
 
-from contextcliff_dagster.sampling.tokenizers.tokenizers import open_tokenizer
+from contextcliff_dagster_tests.support.o200k import O200K
 from contextcliff_dagster_tests.support.servers import faulty_server as wire
 
 Reply = Callable[[str], str]
@@ -22,15 +21,6 @@ def drawn(prompt: str) -> str:
     rng = random.Random(hashlib.sha256(prompt.encode()).hexdigest())
     config = {"C": round(10 ** rng.uniform(-2, 2), 4), "max_iter": rng.randint(10, 1000)}
     return rng.choice([json.dumps(config)] * 6 + ["no idea", '{"C": 1e9}'])
-
-
-@cache
-def _count_of() -> Callable[[str], int]:
-    return open_tokenizer("tiktoken:o200k_base").count
-
-
-def _count(text: str) -> int:
-    return _count_of()(text)
 
 
 class TuningServer:
@@ -80,6 +70,6 @@ class TuningServer:
         await asyncio.sleep(self.delay_s)
         text = "\n".join(turn["content"] for turn in body["messages"])
         reply = self.reply(body["messages"][-1]["content"])
-        used = wire.usage(_count(text) + 8, _count(reply[:4096]))
+        used = wire.usage(O200K.count(text) + 8, O200K.count(reply[:4096]))
         pieces = b"".join(wire.chunk(reply[k : k + 4096]) for k in range(0, len(reply), 4096))
         writer.write(wire.STREAM + pieces + wire.chunk(None, "stop") + used + wire.DONE)

@@ -23,9 +23,8 @@ from contextcliff_dagster.experiments.continuation.passages.points import (
 )
 from contextcliff_dagster.experiments.continuation.passages.sizes import context_sizes
 from contextcliff_dagster.experiments.continuation.prose.words import read_prose
-from contextcliff_dagster.sampling.tokenizers.tokenizers import open_tokenizer
+from contextcliff_dagster_tests.support.o200k import O200K
 
-TOKENIZER = open_tokenizer("tiktoken:o200k_base")
 WORDS = (
     "the mill river old garden went slowly evening and house toward Mr. Hale “Yes!” letter".split()
 )
@@ -43,7 +42,7 @@ def story(sentences: int, seed: int) -> str:
 
 
 def text_of(sentences: int = 900, seed: int = 0) -> ReadText:
-    return read_text("story", story(sentences, seed), TOKENIZER)
+    return read_text("story", story(sentences, seed), O200K)
 
 
 @settings(max_examples=25)
@@ -57,23 +56,23 @@ def test_points_are_sentence_ends_with_room_before_and_after(
     assert [point.at for point in points] == sorted({point.at for point in points})
     for point in points:
         assert point.at in set(text.ends)
-        assert TOKENIZER.count(text.text[: point.at]) >= before
-        assert TOKENIZER.count(text.text[point.at :]) >= 200
+        assert O200K.count(text.text[: point.at]) >= before
+        assert O200K.count(text.text[point.at :]) >= 200
     for one, following in pairwise(points):
-        assert TOKENIZER.count(text.text[one.at : following.at]) >= 190, "passages overlap"
+        assert O200K.count(text.text[one.at : following.at]) >= 190, "passages overlap"
 
 
 @settings(max_examples=25)
 @given(st.integers(0, 100), st.lists(st.integers(5, 2000), min_size=1, max_size=6))
 def test_contexts_are_suffixes_of_one_another_and_fit(seed: int, sizes: list[int]) -> None:
     (point,) = choose_points(text_of(), 1, 2000, 200, seed)
-    contexts = [context_before(point, size, TOKENIZER) for size in sorted(sizes)]
+    contexts = [context_before(point, size, O200K) for size in sorted(sizes)]
     whole = point.text.text[: point.at]
     for size, context in zip(sorted(sizes), contexts, strict=True):
         assert whole.endswith(context)
-        assert 0 < TOKENIZER.count(context) <= size
+        assert 0 < O200K.count(context) <= size
         if size > 100:  # no sentence of the story is as long
-            assert TOKENIZER.count(context) > size - 100
+            assert O200K.count(context) > size - 100
             before = whole[: len(whole) - len(context)].rstrip()
             assert not before or len(before) in point.text.ends
     for short, long in pairwise(contexts):
@@ -81,10 +80,10 @@ def test_contexts_are_suffixes_of_one_another_and_fit(seed: int, sizes: list[int
 
 
 def test_a_sentence_longer_than_the_context_is_cut_at_a_blank() -> None:
-    text = read_text("long", "word " * 4000 + "end. " + "And more. " * 3, TOKENIZER)
-    context = context_before(Point("long-00", text, text.ends[0]), 50, TOKENIZER)
+    text = read_text("long", "word " * 4000 + "end. " + "And more. " * 3, O200K)
+    context = context_before(Point("long-00", text, text.ends[0]), 50, O200K)
     assert context.startswith("word ")
-    assert 45 <= TOKENIZER.count(context) <= 50
+    assert 45 <= O200K.count(context) <= 50
 
 
 @given(st.integers(1, 300))
@@ -99,7 +98,7 @@ def test_a_text_that_is_too_short_is_named() -> None:
     with pytest.raises(StudyError, match=r"Text 'story' has [\d,]+ tokens; 5 passages of 500"):
         choose_points(text_of(60), 5, 4000, 500, 0)
     with pytest.raises(StudyError, match="no sentence end"):
-        choose_points(read_text("story", "word " * 9000, TOKENIZER), 2, 1000, 100, 0)
+        choose_points(read_text("story", "word " * 9000, O200K), 2, 1000, 100, 0)
 
 
 def test_sizes_are_doublings_with_geometric_points_between() -> None:

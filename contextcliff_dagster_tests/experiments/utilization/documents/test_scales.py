@@ -15,9 +15,9 @@ from contextcliff_dagster.experiments.utilization.documents.scales import (
 )
 from contextcliff_dagster.experiments.utilization.rendering.formats import FORMATS, Format
 from contextcliff_dagster.experiments.utilization.rendering.render import render
-from contextcliff_dagster.sampling.tokenizers.tokenizers import open_tokenizer
+from contextcliff_dagster_tests.support.o200k import O200K
 
-COUNT = open_tokenizer("tiktoken:o200k_base").count
+COUNT = O200K.count
 SOLVER = ScaleSolver(COUNT)
 
 

@@ -21,7 +21,7 @@ from contextcliff_dagster.experiments.visibility.landscape.points import sobol_c
 from contextcliff_dagster.experiments.visibility.tasks.bundled import BUNDLED
 from contextcliff_dagster.experiments.visibility.tasks.catalogue import TASKS, task_named
 from contextcliff_dagster.experiments.visibility.tasks.task import Task
-from contextcliff_dagster.sampling.tokenizers.tokenizers import open_tokenizer
+from contextcliff_dagster_tests.support.o200k import O200K
 from contextcliff_dagster_tests.support.paths import CHECKOUT
 
 MOST_TOKENS = 350
@@ -88,7 +88,7 @@ def test_without_axes_no_word_is_about_data_model_or_score(task: Task) -> None:
 def test_the_longest_prompt_is_short(task: Task) -> None:
     # Starts have three digits, proposals fewer; errors are written with as many as they have.
     size = {"diabetes": 75.6111, "friedman": 5.0801}.get(task.name, 0.8181)
-    count = open_tokenizer("tiktoken:o200k_base").count
+    count = O200K.count
     for seed in range(3):
         configs = sobol_configs(task.space, 11, seed)
         trials = tuple(ShownTrial(one, size, "model") for one in configs)

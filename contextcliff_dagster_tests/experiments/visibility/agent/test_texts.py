@@ -15,7 +15,7 @@ from contextcliff_dagster.experiments.visibility.tasks.kaggle.formats import FOR
 from contextcliff_dagster.experiments.visibility.tasks.kaggle.tasks import KAGGLE
 from contextcliff_dagster.experiments.visibility.tasks.scores import Score
 from contextcliff_dagster.experiments.visibility.tasks.task import Data, Task
-from contextcliff_dagster.sampling.tokenizers.tokenizers import open_tokenizer
+from contextcliff_dagster_tests.support.o200k import O200K
 
 WORDS, TOKENS = 0.02, 0.05
 COUNTED = {"two": 2, "three": 3, "six": 6, "ten": 10}
@@ -138,7 +138,7 @@ def test_a_task_text_neither_names_the_score_nor_the_bounds(task: Task) -> None:
 @BY_NAME
 def test_placebos_are_as_long_and_about_something_else(task: Task) -> None:
     texts = texts_of(task.name)
-    count = open_tokenizer("tiktoken:o200k_base").count
+    count = O200K.count
     pairs = ((texts.task, texts.task_placebo), (texts.metric, texts.metric_placebo))
     for text, placebo in pairs:
         words, tokens = len(text.split()), count(text)
