@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import gc
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import pytest
 import tokenizers
 from hypothesis import strategies as st
 from tokenizers import Regex, models, normalizers, pre_tokenizers, trainers
@@ -160,3 +161,12 @@ def opened(name: str) -> tuple[Any, Any]:
         assert ours.counted_by.startswith("fastokens")
         _OPENED[name] = (ours, tiktoken_encoding(name))
     return _OPENED[name]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def none_stays_open() -> Iterator[None]:
+    """With its last test, a module lets its vocabulary go."""
+    yield
+    if _OPENED:
+        _OPENED.clear()
+        gc.collect()
