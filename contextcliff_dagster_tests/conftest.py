@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, settings
 
 from contextcliff_dagster_tests.support import tiers
 from contextcliff_dagster_tests.support.costs import Meter, Record, ordered
-from contextcliff_dagster_tests.support.memory import MEMORY, roomy
+from contextcliff_dagster_tests.support.memory import MEMORY, Valve, roomy
 from contextcliff_dagster_tests.support.requirements import require
 
 # One thread for linear algebra, in the tests and in what they start: as many tests as cores run
@@ -24,6 +24,9 @@ from contextcliff_dagster_tests.support.requirements import require
 # that way where one thread takes 2. Said before NumPy or torch is imported.
 for _library in ("OPENBLAS", "MKL", "OMP"):
     os.environ.setdefault(f"{_library}_NUM_THREADS", "1")
+
+# Arrow's own pool keeps what a large table took; the C library's gives it back.
+os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
 
 # The code location shows the shipped examples, which many tests launch.
 os.environ.setdefault("CONTEXTCLIFF_EXAMPLES", "1")
@@ -151,6 +154,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(Meter())
+    config.pluginmanager.register(Valve())
     if hasattr(config, "workerinput"):
         return
     config.pluginmanager.register(tiers.Summary())

@@ -1,10 +1,15 @@
-"""A file system in memory, for what tests write."""
+"""A file system in memory, for what tests write, and the memory of a process that runs them."""
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 from pathlib import Path
+
+import pytest
+
+from contextcliff_dagster.freed_memory import return_freed_memory
 
 MEMORY = Path("/dev/shm")
 _ROOM = 4 * 1024**3  # a run of all tests leaves 0.6 GiB
@@ -16,3 +21,29 @@ def roomy(folder: Path) -> bool:
         return False
     without_programs = bool(os.statvfs(folder).f_flag & getattr(os, "ST_NOEXEC", 0))
     return not without_programs and shutil.disk_usage(folder).free >= _ROOM
+
+
+class Valve:
+    """Collects garbage, which `conftest` makes rare, after a test that leaves its process large."""
+
+    _ROOMY = 600 << 20
+    _MORE = 100 << 20
+
+    def __init__(self) -> None:
+        self._opens_at = self._ROOMY
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_runtest_logfinish(self) -> None:
+        if _resident() > self._opens_at:
+            gc.collect()
+            return_freed_memory()
+            self._opens_at = max(self._ROOMY, _resident() + self._MORE)
+
+
+def _resident() -> int:
+    """Bytes of this process in memory; 0 where the system has no /proc."""
+    try:
+        pages = Path("/proc/self/statm").read_text("ascii").split()[1]
+    except OSError:
+        return 0
+    return int(pages) * os.sysconf("SC_PAGE_SIZE")
