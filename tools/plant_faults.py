@@ -15,8 +15,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 FAULTS = Path(__file__).with_name("planted_faults")
-TESTS_FAILED = 1
-"""pytest's exit code; others stand for tests that could not be run."""
+TESTS_FAILED = 1  # pytest's exit code; others stand for tests that could not be run
 
 
 def tests_with(patch: Path, clone: Path) -> tuple[int, int]:
