@@ -20,8 +20,7 @@ count_cpu() {
   cpu_s=$(awk -F '[ms ]+' '{ s += 60 * $1 + $2 + 60 * $3 + $4 } END { printf "%d", s }' "$logs/times")
 }
 
-# Its seconds and CPU seconds are printed at the end; those of what runs in the background belong to
-# the section in which that ends.
+# Its seconds and CPU seconds are printed at the end. Background work counts in the section in which it ends.
 section=
 step() { # NAME
   local seconds=$SECONDS
@@ -95,6 +94,6 @@ verdict() { # the file of pytest's output
   printf '%-28s %5d s %6d CPU s\n' "all" "$SECONDS" "$cpu_s"
   ((${#failed[@]} == 0)) || echo "FAILED: ${failed[*]}"
   # Last of all, pytest's own closing line.
-  grep -E '^=+ .*(passed|failed|error|no tests ran).* in .*=+$' "$1" | tail -n 1
+  grep -E '^=+ .*(passed|failed|skipped|error|no tests ran).* in .*=+$' "$1" | tail -n 1 || true
   ((${#failed[@]} == 0))
 }

@@ -237,7 +237,7 @@ def main() -> int:
         return int(code)
     print(overview(collected.items))
     print(f"\nCollecting all took {sum(os.times()[:2]):.0f} CPU s more; each worker does that.")
-    print(f"The samples and random examples of this commit are drawn by {seed()}.")
+    print(f"The samples of this commit are drawn by {seed()}.")
     wrong = [*mistakes(collected.items)]
     print(*wrong, sep="\n", file=sys.stderr, end="\n" if wrong else "")
     return bool(wrong)
