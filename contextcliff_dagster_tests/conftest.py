@@ -153,6 +153,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    known = {tiers.QUICK, tiers.DEAR, *(family.name for family in tiers.families())}
+    if unknown := {*(config.getoption("--family") or ())} - known:
+        raise pytest.UsageError(
+            f"no family {', '.join(unknown)}: one of {', '.join(sorted(known))}"
+        )
     config.pluginmanager.register(Meter())
     config.pluginmanager.register(Valve())
     if hasattr(config, "workerinput"):
