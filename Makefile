@@ -55,7 +55,7 @@ nightly:  ## run all tests, with ten times the random examples; goes on where it
 tiers: $(BIN)/.test  ## which tests run when, how many, and their CPU seconds
 	@$(BIN)/python -m contextcliff_dagster_tests.support.tiers
 
-test-durations: $(BIN)/.test  ## run all tests and keep what they cost, by which they are chosen and ordered
+test-durations: $(BIN)/.test  ## run all tests and record what they cost (ARGS=FILE: those of a file)
 	$(PYTEST) --write-costs $(ARGS)
 
 plant-faults: $(BIN)/.test  ## see that tests notice known faults (ARGS='budget-overrun': some)

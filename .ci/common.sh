@@ -86,12 +86,14 @@ end_where_something_is_missing() {
   ((${#missing[@]} == 0)) || { printf 'FAILED: %s\n' "${missing[@]}" >&2; exit 1; }
 }
 
-verdict() { # the file of pytest's output
+verdict() { # the file of pytest's output; the CPU seconds that are meant to suffice
   step ""
   failed+=("${missing[@]}")
   printf '\n== sections\n'
   cat "$logs/sections"
   printf '%-28s %5d s %6d CPU s\n' "all" "$SECONDS" "$cpu_s"
+  # No failure: the same work takes another machine twice as many.
+  [[ -z ${2-} ]] || ((cpu_s <= $2)) || echo "More than the $2 CPU s of tiers.toml: see \`make tiers\`."
   ((${#failed[@]} == 0)) || echo "FAILED: ${failed[*]}"
   # Last of all, pytest's own closing line.
   grep -E '^=+ .*(passed|failed|skipped|error|no tests ran).* in .*=+$' "$1" | tail -n 1 || true

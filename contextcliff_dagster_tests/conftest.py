@@ -9,12 +9,12 @@ import signal
 from collections.abc import Generator
 from dataclasses import replace
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import settings
 
-from contextcliff_dagster_tests.support import tiers
+from contextcliff_dagster_tests.support import examples, tiers
 from contextcliff_dagster_tests.support.costs import Meter, Record, ordered
 from contextcliff_dagster_tests.support.memory import MEMORY, Valve, roomy
 from contextcliff_dagster_tests.support.requirements import require
@@ -43,19 +43,7 @@ gc.set_threshold(100_000, 50, 100)
 if "PYTEST_DEBUG_TEMPROOT" not in os.environ and roomy(MEMORY):
     os.environ["PYTEST_DEBUG_TEMPROOT"] = str(MEMORY)
 
-# Property tests are timed by nobody: other load of the machine is no fault of theirs. Each commit
-# is tried with the same few examples; `make nightly` draws others, and ten times as many.
-settings.register_profile(
-    "commit",
-    max_examples=20,
-    derandomize=True,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
-)
-settings.register_profile(
-    "nightly", settings.get_profile("commit"), max_examples=200, derandomize=False
-)
-settings.load_profile("commit")
+settings.load_profile(examples.COMMIT)
 
 _KEPT = {
     "CONTEXTCLIFF_REQUIRE",
@@ -82,6 +70,10 @@ for _name in _settings():
 # child could be ended with Ctrl-C, which many of them are.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+_BEFORE = pytest.StashKey[list[str]]()
+"""The ids of tests that passed in the run that this one resumes."""
 
 
 @pytest.fixture(autouse=True)
@@ -144,12 +136,22 @@ def dagster_home() -> Path:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--tier", choices=get_args(tiers.Tier), default="nightly", help="tiers.toml")
-    parser.addoption("--family", action="append", help="only this family of tiers.toml")
     parser.addoption(
-        "--passed", type=Path, help="leave out tests that this file names, and add to it"
+        "--tier",
+        choices=get_args(tiers.Tier),
+        default="nightly",
+        help="run the quick tests, those of a commit, or all (the default); see tiers.toml",
     )
-    parser.addoption("--write-costs", action="store_true", help="keep what each test costs")
+    parser.addoption("--family", action="append", help="run only this family of tiers.toml")
+    parser.addoption(
+        "--resume",
+        type=Path,
+        metavar="FILE",
+        help="leave out the tests that passed according to FILE, and add to it those that pass now",
+    )
+    parser.addoption(
+        "--write-costs", action="store_true", help="write into costs.json what each test costs"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -161,12 +163,20 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(Meter())
     config.pluginmanager.register(Valve())
     if hasattr(config, "workerinput"):
+        config.stash[_BEFORE] = config.workerinput["before"]
         return
-    config.pluginmanager.register(tiers.Summary())
-    if file := config.getoption("--passed"):
-        config.pluginmanager.register(tiers.Passed(file))
+    resumed = tiers.Resumed(config.getoption("--resume"))
+    config.stash[_BEFORE] = [*resumed.before]
+    config.pluginmanager.register(resumed)
+    config.pluginmanager.register(tiers.Summary(resumed.before.values()))
     if config.getoption("--write-costs"):
         config.pluginmanager.register(Record())
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    # A worker that takes the place of a crashed one has to collect the same tests.
+    node.workerinput["before"] = node.config.stash[_BEFORE]
 
 
 def pytest_report_header() -> str:
@@ -174,7 +184,7 @@ def pytest_report_header() -> str:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    return tiers.none_runs(collection_path, config.getoption("--tier")) or None
+    return tiers.can_skip_collecting(collection_path, config.getoption("--tier")) or None
 
 
 def pytest_collection_finish() -> None:
@@ -190,9 +200,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     of_tier = tiers.chosen(items, config.getoption("--tier"))
     if families := config.getoption("--family"):
         of_tier = [item for item in of_tier if tiers.family_of(item) in families]
-    if file := config.getoption("--passed"):
-        before = tiers.passed_before(file)
-        of_tier = [item for item in of_tier if item.nodeid not in before]
+    before = {*config.stash[_BEFORE]}
+    of_tier = [item for item in of_tier if item.nodeid not in before]
     left_out = {*items} - {*of_tier}
     config.hook.pytest_deselected(items=[item for item in items if item in left_out])
     workers = getattr(config, "workerinput", {}).get("workercount")

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from contextcliff_dagster.contracts import StudyError
@@ -24,6 +24,7 @@ from contextcliff_dagster_tests.cli.bad_input import (
     table_of_options,
 )
 from contextcliff_dagster_tests.cli.bad_input.law import Case, judge, refused
+from contextcliff_dagster_tests.support.examples import examples
 from contextcliff_dagster_tests.support.terminal import COMMAND, Ended, call
 
 CASES = [*table_of_files.cases(), *table_of_options.cases(), *table_of_contents.cases()]
@@ -75,7 +76,7 @@ _KEYS = [*table_of_contents.VALID] + [
 
 
 @given(key=st.sampled_from(_KEYS), value=_VALUES)
-@settings(max_examples=150)
+@examples(150)
 def test_any_value_under_any_key_is_a_study_or_a_sentence(
     key: str, value: object, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
@@ -94,14 +95,12 @@ def test_any_value_under_any_key_is_a_study_or_a_sentence(
         assert len(sentence) < 1_000
 
 
-def _process(
-    *line: str, cwd: Path, limits: str = "", env: dict[str, str] | None = None, timeout: float = 60
-) -> Ended:
+def _process(*line: str, cwd: Path, limits: str = "", env: dict[str, str] | None = None) -> Ended:
     """Run the command as a shell does, after the shell's command ``limits``."""
     script = f'{limits or "true"}; exec "$@"'
     done = subprocess.run(
         ["bash", "-c", script, "bash", *COMMAND, *line], capture_output=True, text=True, cwd=cwd,
-        env={**os.environ, **(env or {})}, stdin=subprocess.DEVNULL, timeout=timeout, check=False,
+        env={**os.environ, **(env or {})}, stdin=subprocess.DEVNULL, timeout=300, check=False,
     )  # fmt: skip
     return Ended(done.returncode, done.stdout, done.stderr)
 
@@ -117,7 +116,7 @@ _SAMPLE = (
 def test_a_process_ends_as_its_table_says(name: str, tmp_path: Path) -> None:
     case = next(case for case in CASES if case.id == name)
     case.make(tmp_path)
-    ended = _process(*case.arguments(tmp_path), cwd=tmp_path, timeout=30)
+    ended = _process(*case.arguments(tmp_path), cwd=tmp_path)
     judge(case, ended, tmp_path)
 
 
@@ -142,7 +141,7 @@ def test_what_comes_by_standard_input_is_refused_and_not_waited_for(tmp_path: Pa
     try:
         done = subprocess.run(
             [*COMMAND, "analyze", "/dev/stdin"], stdin=reader, capture_output=True, text=True,
-            timeout=30, check=False, cwd=tmp_path,
+            timeout=300, check=False, cwd=tmp_path,
         )  # fmt: skip
     finally:
         os.close(reader)

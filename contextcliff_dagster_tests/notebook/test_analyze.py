@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from contextcliff_dagster import analyze
@@ -21,6 +21,7 @@ from contextcliff_dagster.contracts import ContextCliffError, DataError
 from contextcliff_dagster.contracts.results import Cliffs, to_json
 from contextcliff_dagster.notebook.results import Result, Results
 from contextcliff_dagster.store import read_result
+from contextcliff_dagster_tests.support.examples import examples
 from contextcliff_dagster_tests.support.records.planted_curves import flat, plant, ramp
 from contextcliff_dagster_tests.support.records.profiles import schema
 from contextcliff_dagster_tests.support.terminal import call
@@ -83,7 +84,7 @@ def test_all_columns_and_options_give_what_the_command_line_gives(tmp_path: Path
     assert found.cliffs.missing.context_overflow == overflow.sum()
 
 
-@settings(max_examples=10)
+@examples(10)
 @given(order=st.permutations(range(80)), named=st.booleans())
 def test_the_order_of_the_answers_does_not_matter(order: list[int], named: bool) -> None:
     rows = plant(ramp(1_600), 2, per_bin=8)

@@ -12,6 +12,7 @@ import pytest
 
 from contextcliff_dagster_tests.support import costs, tiers
 from contextcliff_dagster_tests.support.costs import Cost
+from tools import plant_faults
 
 PACKAGE = "contextcliff_dagster_tests/"
 KNOWN = {
@@ -54,6 +55,8 @@ def known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "tiers.toml").write_text(TABLE)
     monkeypatch.setattr(costs, "FILE", tmp_path / "costs.json")
     monkeypatch.setattr(tiers, "TABLE", tmp_path / "tiers.toml")
+    (tmp_path / "price.patch").write_text(f"Caught by: {PACKAGE}z.py::new\n")
+    monkeypatch.setattr(plant_faults, "FAULTS", tmp_path)
     monkeypatch.setenv(tiers.SEED_VARIABLE, "4f2a")
     for function in (costs._known, tiers.families):
         monkeypatch.setattr(function.__module__ + "." + function.__name__, function.__wrapped__)
@@ -119,7 +122,9 @@ def test_a_file_without_a_test_of_the_tier_is_not_even_collected(
     path: str, left_out: set[str], tmp_path: Path
 ) -> None:
     found = {
-        tier for tier in ("quick", "commit", "nightly") if tiers.none_runs(tmp_path / path, tier)
+        tier
+        for tier in ("quick", "commit", "nightly")
+        if tiers.can_skip_collecting(tmp_path / path, tier)
     }
     assert found == left_out
 
@@ -130,6 +135,7 @@ def test_a_file_without_a_test_of_the_tier_is_not_even_collected(
         ("", "", []),
         ('"k.py::walk"', '"k.py::gone"', ["family 'ui' names k.py::gone, which is no test"]),
         ('"k.py::first"', '"k.py::walk"', ["k.py::walk is of another family than 'kills'"]),
+        ('marks = ["kill"]', 'marks = ["k"]', ["family 'kills' names k, a mark of no test"]),
         ("sample = 3", "", ["no test of family 'table' runs at a commit"]),
         ("commit = 6", "commit = 0.2", ["Tier commit takes 0 CPU s: at most 0.2 are allowed"]),
     ],
@@ -139,6 +145,15 @@ def test_what_is_wrong_in_the_table_is_named(before: str, after: str, sentences:
     found = [*tiers.mistakes([*SLOW, *QUICK, *ROWS])]
     assert [sentence.removeprefix("tiers.toml: ") for sentence in found] == [
         f"{sentence}." for sentence in sentences
+    ]
+
+
+def test_a_fault_that_no_test_of_a_commit_catches_is_named() -> None:
+    for name, test in {"a": "k.py::walk", "b": ""}.items():
+        (plant_faults.FAULTS / f"{name}.patch").write_text(f"Caught by: {test}\n")
+    assert [*tiers.mistakes([*SLOW, *QUICK, *ROWS])] == [
+        "a.patch: caught by k.py::walk, which does not run at each commit.",
+        "b.patch: caught by no test, which does not run at each commit.",
     ]
 
 
@@ -159,15 +174,25 @@ def test_each_worker_begins_with_its_share_of_the_long_ones() -> None:
 
 
 def test_what_is_kept_of_a_run_is_what_is_dear_or_long_and_a_mean_for_the_others() -> None:
+    before = {"t.py::rows[3]": [9.0, 9.0], "old.py::stays": [9.0, 9.0]}
     measured = {
         "t.py::rows[1]": Cost(0.1, 0.1), "t.py::rows[2]": Cost(0.2, 0.3),
         "t.py::rows[3]": Cost(3.041, 3.04), "s.py::waits": Cost(0.01, 9.0),
     }  # fmt: skip
-    assert costs.kept({PACKAGE + name: cost for name, cost in measured.items()}) == {
+    assert costs.kept({PACKAGE + name: cost for name, cost in measured.items()}, before) == {
+        "old.py::stays": [9.0, 9.0],
         "s.py::waits": [0.01, 9.0],
         "t.py": [0.15, 0.0],
         "t.py::rows[3]": [3.04, 3.0],
     }
+
+
+def test_costs_of_a_test_that_is_gone_are_not_kept() -> None:
+    here = "project/test_tiers.py"
+    for name in (here, f"{here}::test_costs_of_a_test_that_is_gone_are_not_kept[a::b]"):
+        assert costs.exists(name)
+    for name in ("project/gone.py", f"{here}::test_" + "gone", f"{here}::Test" + "Gone::test_it"):
+        assert not costs.exists(name)
 
 
 def test_tests_that_share_a_fixture_of_their_module_stay_together() -> None:
@@ -190,12 +215,32 @@ def test_none_is_lost_and_none_is_run_twice(workers: int, count: int) -> None:
 
 def test_a_run_that_was_cut_short_goes_on_after_what_passed(tmp_path: Path) -> None:
     file = tmp_path / "deep" / "passed"
-    assert tiers.passed_before(file) == set()
-    passed = tiers.Passed(file)
-    for name, outcomes in {"ok": "ppp", "broken": "pfp", "spoilt": "ppf", "left": "sp"}.items():
+    assert tiers.Resumed(file).before == {}
+    resumed = tiers.Resumed(file)
+    for name, outcomes in {"a b[c d]": "ppp", "broken": "pfp", "left": "sp"}.items():
         for when, outcome in zip(
             ("setup", "call", "teardown")[-len(outcomes) :], outcomes, strict=True
         ):
-            report = SimpleNamespace(nodeid=name, when=when, passed=outcome == "p")
-            passed.pytest_runtest_logreport(report)  # type: ignore[arg-type]
-    assert tiers.passed_before(file) == {"ok"}
+            resumed.pytest_runtest_logreport(report(name, when, outcome))
+    assert tiers.Resumed(file).before == {"a b[c d]": ("kills", 1.5)}
+
+
+def test_the_summary_counts_what_passed_before_and_a_test_whose_worker_crashed() -> None:
+    summary = tiers.Summary([("kills", 2.0)])
+    for name, when, outcome in (("ok", "call", "p"), ("ok", "teardown", "p"), ("gone", "???", "f")):
+        summary.pytest_runtest_logreport(report(name, when, outcome))
+    lines: list[str] = []
+    reporter = SimpleNamespace(section=lines.append, write_line=lines.append)
+    summary.pytest_terminal_summary(reporter)  # type: ignore[arg-type]
+    assert [line.split() for line in "\n".join(lines[1:]).splitlines()[1:]] == [
+        ["(crashed)", "0", "1", "0", "0"],
+        ["kills", "2", "0", "0", "4"],
+    ]
+
+
+def report(node_id: str, when: str, outcome: str) -> Any:
+    """A report of pytest's, of a test of the family of kills."""
+    named = {"p": "passed", "f": "failed", "s": "skipped"}[outcome]
+    return SimpleNamespace(
+        nodeid=node_id, when=when, outcome=named, passed=outcome == "p", family="kills", cpu_s=1.5
+    )

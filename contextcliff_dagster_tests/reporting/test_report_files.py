@@ -15,7 +15,7 @@ from typing import Any
 import jsonschema
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from contextcliff_dagster.contracts import LengthBin, Verdict
@@ -28,6 +28,7 @@ from contextcliff_dagster.reporting.length_profile.tables import zone_sections
 from contextcliff_dagster.reporting.report_files import machine_report, write_report
 from contextcliff_dagster.reporting.sections import Paragraph, Section
 from contextcliff_dagster.reporting.terminal import comparison_line, risk_report
+from contextcliff_dagster_tests.support.examples import examples
 from contextcliff_dagster_tests.support.records.reports import (
     page_of,
     result_of,
@@ -236,7 +237,7 @@ def test_most_of_a_result_may_be_null_or_extreme() -> None:
 
 
 @given(lacking(), lacking())
-@settings(max_examples=200, deadline=None)
+@examples(200)
 def test_words_never_fail_and_never_print_a_raw_null(
     one: dict[str, Any], two: dict[str, Any]
 ) -> None:
@@ -250,7 +251,7 @@ def test_words_never_fail_and_never_print_a_raw_null(
 
 
 @given(lacking(), st.booleans())
-@settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@examples(6)
 def test_pictures_never_fail(one: dict[str, Any], with_records: bool) -> None:
     picture = plot_report(results_of([one, WHOLE]), RECORDS if with_records else None)
     assert picture[:4] == b"\x89PNG"

@@ -17,7 +17,7 @@ from contextcliff_dagster_tests.support.postgres import free_port
 from contextcliff_dagster_tests.support.terminal import run
 
 # Three launches through the daemon take minutes.
-pytestmark = pytest.mark.timeout(3600)
+pytestmark = pytest.mark.timeout(1800)
 
 PILOT = 5
 FULL = 10

@@ -1,4 +1,4 @@
-"""What each test costs: measured in every run, kept in `costs.json`, and what the order rests on.
+"""What each test costs: measured in every run, kept in `costs.json`. Tests are ordered by it.
 
 `costs.json` has CPU and wall-clock seconds, fixtures included, of tests that cost much when they
 were last measured (``make test-durations``), and the mean CPU seconds of each file's others.
@@ -20,7 +20,7 @@ import pytest
 
 FILE = Path(__file__).with_name("costs.json")
 DEAR_CPU_S = 0.25
-"""Cheaper tests are in no file by themselves: a tenth of those that are in no family is dearer."""
+"""Cheaper tests have no entry of their own. About a tenth of those of no family cost more."""
 LONG_S = 2.0
 """Longer ones have a special place in the order."""
 _PACKAGE = "contextcliff_dagster_tests/"
@@ -87,24 +87,35 @@ def _cpu_s_of(pid: int | None) -> float:
 
 
 class Record:
-    """The costs of a whole run, written to `costs.json` at its end."""
+    """The costs of the tests that ran, written to `costs.json` at the end."""
 
     def __init__(self) -> None:
         self._costs: dict[str, Cost] = {}
+        self._skipped: set[str] = set()
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        if report.when == "teardown":
+        if report.skipped:
+            self._skipped.add(report.nodeid)
+        if report.when == "teardown" and report.nodeid not in self._skipped:
             measured: Any = report
             self._costs[report.nodeid] = Cost(measured.cpu_s, measured.wall_s)
 
     def pytest_sessionfinish(self) -> None:
-        lines = (f"{json.dumps(name)}: {json.dumps(s)}" for name, s in kept(self._costs).items())
+        existing = {name: cost for name, cost in _known().items() if exists(name)}
+        costs = kept(self._costs, existing)
+        lines = (f"{json.dumps(name)}: {json.dumps(s)}" for name, s in costs.items())
         FILE.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
 
 
-def kept(costs: Mapping[str, Cost]) -> dict[str, list[float]]:
-    """Return what of the tests' ``costs`` is kept: those of dear ones, and a mean for each file."""
-    found: dict[str, list[float]] = {}
+def kept(
+    costs: Mapping[str, Cost], before: Mapping[str, Sequence[float]]
+) -> dict[str, Sequence[float]]:
+    """Return what is kept: the ``costs`` of dear tests, and for each file a mean of its others.
+
+    ``before`` is what was kept earlier: what has not run this time stays.
+    """
+    ran = {name_of(node_id) for node_id in costs}
+    found = {name: cost for name, cost in before.items() if name not in ran}
     others: defaultdict[str, list[float]] = defaultdict(list)
     for node_id, cost in costs.items():
         name = name_of(node_id)
@@ -112,8 +123,15 @@ def kept(costs: Mapping[str, Cost]) -> dict[str, list[float]]:
             found[name] = [round(cost.cpu_s, 2), round(cost.wall_s, 1)]
         else:
             others[name.partition("::")[0]].append(cost.cpu_s)
-    means = {file: [round(sum(cpu) / len(cpu), 4), 0.0] for file, cpu in others.items()}
-    return dict(sorted({**means, **found}.items()))
+    found |= {file: [round(sum(cpu) / len(cpu), 4), 0.0] for file, cpu in others.items()}
+    return dict(sorted(found.items()))
+
+
+def exists(name: str) -> bool:
+    """Whether the file of `costs.json` or the function of the test is still there."""
+    file, *functions = name.partition("[")[0].split("::")
+    path = Path(__file__).parents[1] / file
+    return path.is_file() and all(function in path.read_text("utf-8") for function in functions)
 
 
 def ordered(items: Sequence[pytest.Item], workers: int) -> list[pytest.Item]:

@@ -28,6 +28,8 @@ mutation ($asset: [String!]!) {
   }) { __typename ... on LaunchRunSuccess { run { runId } } ... on PythonError { message } }
 }"""
 """Materialize one asset without partitions."""
+_HANGS_AFTER_S = 900
+
 _BACKFILL = """
 mutation ($params: LaunchBackfillParams!) { launchPartitionBackfill(backfillParams: $params) {
   __typename ... on LaunchBackfillSuccess { backfillId } ... on PythonError { message } } }"""
@@ -57,8 +59,11 @@ class DagsterUi:
         return ask(self.address, query, self.token, **variables)
 
     def ask_until(self, over: Callable[[Any], object], query: str, **variables: Any) -> Any:
-        """Ask until ``over`` is true of the answer; the test's own time limit ends it."""
+        """Ask until ``over`` is true of the answer. Raises TimeoutError with the last one."""
+        until = time.monotonic() + _HANGS_AFTER_S
         while not over(answer := self.ask(query, **variables)):
+            if time.monotonic() > until:
+                raise TimeoutError(answer)
             time.sleep(1)
         return answer
 

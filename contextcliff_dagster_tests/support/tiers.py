@@ -23,11 +23,13 @@ import pytest
 
 from contextcliff_dagster_tests.support.costs import DEAR_CPU_S, cost_of, name_of
 from contextcliff_dagster_tests.support.paths import CHECKOUT
+from tools import plant_faults
 
 Tier = Literal["quick", "commit", "nightly"]
 TABLE = CHECKOUT / "contextcliff_dagster_tests" / "tiers.toml"
 QUICK, DEAR = "quick", "dear"
 SEED_VARIABLE = "CONTEXTCLIFF_TESTS_SEED"
+_CRASHED = "(crashed)"  # with its worker: nobody says of which family the test was
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,17 +87,18 @@ def chosen(items: Sequence[pytest.Item], tier: Tier) -> list[pytest.Item]:
     return [item for item in items if item.nodeid in taken]
 
 
-def none_runs(path: Path, tier: Tier) -> bool:
-    """Whether no test below this path can be in the tier: it need not be collected."""
+def can_skip_collecting(path: Path, tier: Tier) -> bool:
+    """Whether no test at or below this path is in the tier."""
     if tier == "nightly" or not path.is_relative_to(TABLE.parent):
         return False
     node_id = path.relative_to(TABLE.parent).as_posix()
     family = next((f for f in families() if _named(node_id, f.tests)), None)
     if family is None:
         return False
+    at_a_commit = [name for each in families() for name in each.commit]
     return tier == "quick" or not (
         family.sample
-        or any(name.startswith(node_id) or _named(node_id, [name]) for name in family.commit)
+        or any(name.startswith(node_id) or _named(node_id, [name]) for name in at_a_commit)
     )
 
 
@@ -110,34 +113,42 @@ def seed() -> str:
     return os.environ[SEED_VARIABLE]
 
 
-class Passed:
+class Resumed:
     """Tests that passed, kept in a file: a run that was cut short goes on after them."""
 
-    def __init__(self, file: Path) -> None:
+    def __init__(self, file: Path | None) -> None:
+        self.before: dict[str, tuple[str, float]] = {}
+        """Family and CPU seconds of each test that passed in earlier runs, by its id."""
         self._file = file
         self._not_passed: set[str] = set()
-        file.parent.mkdir(parents=True, exist_ok=True)
+        if file and file.exists():
+            for line in file.read_text("utf-8").splitlines():
+                family, cpu_s, node_id = line.split(" ", 2)
+                self.before[node_id] = family, float(cpu_s)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if not report.passed:
             self._not_passed.add(report.nodeid)
-        elif report.when == "teardown" and report.nodeid not in self._not_passed:
+        elif self._file and report.when == "teardown" and report.nodeid not in self._not_passed:
+            measured: Any = report
+            self._file.parent.mkdir(parents=True, exist_ok=True)
             with self._file.open("a", encoding="utf-8") as lines:
-                lines.write(f"{report.nodeid}\n")
-
-
-def passed_before(file: Path) -> frozenset[str]:
-    """The ids of tests that earlier runs with this file passed."""
-    return frozenset(file.read_text("utf-8").splitlines() if file.exists() else ())
+                lines.write(f"{measured.family} {measured.cpu_s:.2f} {report.nodeid}\n")
 
 
 class Summary:
     """A line for each family at the end of a run: how its tests ended, and their CPU seconds."""
 
-    def __init__(self) -> None:
+    def __init__(self, before: Iterable[tuple[str, float]]) -> None:
         self._cpu_s: defaultdict[str, float] = defaultdict(float)
         self._ended: defaultdict[str, Counter[str]] = defaultdict(Counter)
         self._worst: dict[str, str] = {}
+        for family, cpu_s in before:
+            self._add(family, "passed", cpu_s)
+
+    def _add(self, family: str, ended: str, cpu_s: float) -> None:
+        self._ended[family][ended] += 1
+        self._cpu_s[family] += cpu_s
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.outcome != "passed":
@@ -145,10 +156,12 @@ class Summary:
             self._worst[report.nodeid] = "failed" if "failed" in worst else "skipped"
         if report.when == "teardown":
             measured: Any = report
-            self._cpu_s[measured.family] += measured.cpu_s
-            self._ended[measured.family][self._worst.pop(report.nodeid, "passed")] += 1
+            ended = self._worst.pop(report.nodeid, "passed")
+            self._add(measured.family, ended, measured.cpu_s)
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        for ended in self._worst.values():
+            self._add(_CRASHED, ended, 0.0)
         columns = ("passed", "failed", "skipped")
         rows = [
             (name, *(f"{ended[column]:,}" for column in columns), f"{self._cpu_s[name]:,.0f}")
@@ -211,6 +224,9 @@ def _limits() -> tuple[int, int]:
 def mistakes(items: Sequence[pytest.Item]) -> Iterator[str]:
     """A sentence for each name in `tiers.toml` that is wrong, and each limit that is exceeded."""
     for family in families():
+        for mark in family.marks:
+            if not any(item.get_closest_marker(mark) for item in items):
+                yield f"tiers.toml: family {family.name!r} names {mark}, a mark of no test."
         for name in (*family.tests, *family.commit):
             if not any(_named(item.nodeid, [name]) for item in items):
                 yield f"tiers.toml: family {family.name!r} names {name}, which is no test."
@@ -225,6 +241,11 @@ def mistakes(items: Sequence[pytest.Item]) -> Iterator[str]:
     for tier, limit in zip(get_args(Tier), _limits(), strict=False):
         if (cpu_s := _cpu_s(chosen(items, tier))) > limit:
             yield f"Tier {tier} takes {cpu_s:,.0f} CPU s: at most {limit:,} are allowed."
+    at_a_commit = [item.nodeid for item in chosen(items, "commit")]
+    for fault in sorted(plant_faults.FAULTS.glob("*.patch")):
+        test = plant_faults.caught_by(fault)
+        if not any(_named(node_id, [name_of(test)]) for node_id in at_a_commit):
+            yield f"{fault.name}: caught by {test or 'no test'}, which does not run at each commit."
 
 
 def main() -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binom
 
@@ -16,6 +16,7 @@ from contextcliff_dagster.analysis.comparison.regression import (
     find_shrink,
 )
 from contextcliff_dagster_tests.analysis.comparison.test_regression import answers, paired
+from contextcliff_dagster_tests.support.examples import examples
 from contextcliff_dagster_tests.support.records.planted_curves import flat, plant, step
 
 ALPHA = RegressionSettings().alpha(models=2)
@@ -33,7 +34,7 @@ def rates(now: Changes, *lost: int, plateau: float = 1e9) -> FlipRates:
     return FlipRates.of(now, [run(one) for one in lost], plateau, 0.05)
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(st.lists(st.integers(0, 60), max_size=12), st.integers(0, 200))
 def test_probabilities_are_probabilities_and_fall_with_the_losses(
     others: list[int], lost: int

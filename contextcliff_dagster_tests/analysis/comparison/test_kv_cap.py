@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from contextcliff_dagster.analysis.comparison.kv_cap import kv_cap
 from contextcliff_dagster.analysis.comparison.pairing import Pairs, Side
 from contextcliff_dagster.analysis.records.settings import AnalysisSettings
+from contextcliff_dagster_tests.support.examples import examples
 
 SETTINGS = AnalysisSettings()
 LENGTHS = np.geomspace(40, 8_000, 120).astype(np.int64)
@@ -67,7 +68,7 @@ def test_one_length_has_neither_cap_nor_loss() -> None:
     assert (cap.tokens, cap.lost_tokens, cap.lost_low, cap.lost_high) == (None, None, None, None)
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(st.floats(0.2, 1.0), st.floats(0.2, 1.0), st.floats(100, 9_000), st.sampled_from([0.1, 0.3]))
 def test_the_cap_lies_below_the_loss_and_grows_with_the_tolerance(
     share_a: float, share_b: float, tokens: float, tolerance: float

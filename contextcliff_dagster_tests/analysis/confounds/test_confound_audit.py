@@ -7,13 +7,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from contextcliff_dagster.analysis.profile.model_profile import profile_model
 from contextcliff_dagster.analysis.records.examples import MOST_VALUES, categories_of
 from contextcliff_dagster.analysis.statistics.direct_standardization import cells_of, standardise
 from contextcliff_dagster.contracts.results.questions import Confounds
+from contextcliff_dagster_tests.support.examples import examples
 from contextcliff_dagster_tests.support.records.planted_curves import Floats, bins_of, lengths_of
 from contextcliff_dagster_tests.support.records.profiles import (
     CONTEXT,
@@ -122,7 +123,7 @@ def test_without_categories_nothing_is_assessed_and_with_them_nothing_else_chang
     assert set(plain.warnings) < set(audited.warnings)
 
 
-@settings(max_examples=12)
+@examples(12)
 @given(st.permutations(["alpha", "beta", "gamma"]))
 def test_other_names_for_the_categories_change_nothing(names: list[str]) -> None:
     records = plant(3, np.linspace(0.2, 0.7, 10), HALF)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from contextcliff_dagster.analysis.confounds.evidence_position import (
@@ -20,6 +20,7 @@ from contextcliff_dagster.analysis.profile.model_profile import profile_model
 from contextcliff_dagster.analysis.records.samples import clean_records
 from contextcliff_dagster.analysis.records.settings import AnalysisSettings
 from contextcliff_dagster.analysis.statistics.restricted_permutation import exchanges
+from contextcliff_dagster_tests.support.examples import examples
 from contextcliff_dagster_tests.support.records.profiles import CONTEXT, QUICK, assert_conforms
 
 FAST = AnalysisSettings(resamples=100, permutations=199)
@@ -150,7 +151,7 @@ def test_an_exchange_stays_within_its_length_bin_and_loses_nothing(
     assert sums[0] == pytest.approx(np.bincount(group, weights=residual, minlength=3))
 
 
-@settings(max_examples=5)
+@examples(5)
 @given(st.randoms(use_true_random=False))
 def test_the_order_of_the_records_changes_nothing(shuffle: Any) -> None:
     records = plant(5, middle=0.3, questions=2, documents=60)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from contextcliff_dagster.analysis.design.allocation import (
@@ -23,6 +23,7 @@ from contextcliff_dagster.analysis.design.true_curves import Curve
 from contextcliff_dagster.analysis.records.samples import Documents
 from contextcliff_dagster.analysis.records.settings import AnalysisSettings
 from contextcliff_dagster.contracts import StudyError
+from contextcliff_dagster_tests.support.examples import examples
 
 BINS = 10
 SETTINGS = AnalysisSettings()
@@ -100,7 +101,7 @@ def test_cells_without_an_example_only_pass_on_what_others_say() -> None:
     st.integers(0, 10_000),
     st.floats(0.05, 0.5),
 )
-@settings(deadline=None, max_examples=40)
+@examples(40)
 def test_whatever_the_scores_probabilities_sum_to_one(
     scores: list[float], seed: int, drop: float
 ) -> None:

@@ -15,16 +15,15 @@ from contextcliff_dagster.analysis.profile.model_profile import AnalysisSettings
 from contextcliff_dagster.analysis.records.samples import decile_bins
 from contextcliff_dagster.contracts import LengthBin
 from contextcliff_dagster.contracts.results import Cliffs
+from contextcliff_dagster_tests.support.examples import examples
 from contextcliff_dagster_tests.support.records.profiles import CONTEXT, assert_conforms, changed
 
 FAST = AnalysisSettings(resamples=100, permutations=99, second_opinions=False)
 THOROUGH = AnalysisSettings(resamples=100, permutations=99)
 UNSCORED = ("context_overflow", "transport_error", "invalid_truncated")
-patient = settings(
-    phases=[Phase.explicit, Phase.reuse, Phase.generate],  # shrinking a profile takes minutes
-)
-
-simple = settings(patient, max_examples=12)  # laws that few shapes of data could break
+PATIENT = [Phase.explicit, Phase.reuse, Phase.generate]  # shrinking a profile takes minutes
+patient = settings(phases=PATIENT)
+simple = settings(examples(12), phases=PATIENT)  # laws that few shapes of data could break
 
 
 @st.composite
@@ -86,7 +85,7 @@ def test_any_records_give_a_result_that_meets_the_contract(records: pd.DataFrame
     assert sum(b.n for b in result.bins) == result.n
 
 
-@settings(patient, max_examples=8)
+@settings(examples(8), phases=PATIENT)
 @given(record_sets())
 def test_second_opinions_of_any_records_meet_the_contract_and_change_no_verdict(
     records: pd.DataFrame,

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from contextcliff_dagster.analysis.statistics.cluster_means import ClusterMeans
 from contextcliff_dagster.analysis.statistics.sign_flips import sign_flip_p_value
 from contextcliff_dagster.analysis.statistics.studentized_flips import studentized_flips
 from contextcliff_dagster.contracts.arrays import Floats
+from contextcliff_dagster_tests.support.examples import examples
 
 ONE = np.zeros(1, np.int64)
 
@@ -21,7 +22,7 @@ def _p(change: Floats, clusters: int) -> float:
     return studentized_flips(change, cluster, stratum, 199, np.random.default_rng(0))[0]
 
 
-@settings(max_examples=50)
+@examples(50)
 @given(st.lists(st.integers(-5, 5), min_size=4, max_size=10), st.integers(2, 4))
 def test_signs_and_scale_change_nothing(change: list[int], clusters: int) -> None:
     given = np.array(change, float)
@@ -63,7 +64,7 @@ def test_strata_that_differ_widen_no_interval() -> None:
     assert np.ptp(np.array(lonely, float)) == pytest.approx(widths[1])
 
 
-@settings(max_examples=50)
+@examples(50)
 @given(st.lists(st.floats(-1, 1), min_size=2, max_size=12), st.floats(0.5, 0.99))
 def test_an_interval_holds_its_mean(values: list[float], confidence: float) -> None:
     means = ClusterMeans(np.array(values), np.zeros(len(values), np.int64))

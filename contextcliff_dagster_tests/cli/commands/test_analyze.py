@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from contextcliff_dagster_tests.support.examples import examples
 from contextcliff_dagster_tests.support.files.score_tables import (
     FORMATS,
     answers,
@@ -109,7 +110,7 @@ def test_nothing_but_a_length_and_a_score_is_needed(tmp_path: Path) -> None:
     assert (cliffs["verdict"], cliffs["n_documents"]) == ("cliff", None)
 
 
-FEW_EXAMPLES = settings(max_examples=5)
+FEW_EXAMPLES = examples(5)
 
 
 @FEW_EXAMPLES

@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from contextcliff_dagster_tests.support.examples import examples
 from contextcliff_dagster_tests.support.files.score_tables import (
     conforming,
     means,
@@ -150,7 +151,7 @@ def test_a_huge_n_is_told_with_no_less_caution(tmp_path: Path) -> None:
     assert result["bins"][0]["ci_width"] < 0.001
 
 
-@settings(max_examples=5)
+@examples(5)
 @given(st.permutations(range(6)), st.sampled_from([1.0, 100.0]))
 def test_order_and_scale_do_not_matter(tmp_path: Path, order: list[int], scale: float) -> None:
     table = means(40)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import dagster as dg
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
@@ -20,6 +20,7 @@ from contextcliff_dagster.defs.ui.rendering import (
     pictures,
     table,
 )
+from contextcliff_dagster_tests.support.examples import examples
 from contextcliff_dagster_tests.support.paths import DOCS
 
 REPORT = DOCS / "img" / "report.png"
@@ -86,7 +87,7 @@ def test_a_short_table_has_all_rows() -> None:
     assert len(shown.records) == 20
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(st.lists(st.fixed_dictionaries({"a": CELLS, "b": CELLS}), min_size=1, max_size=400))
 def test_a_table_never_grows_beyond_its_limit(rows: list[dict[str, object]]) -> None:
     assert size(table(rows)) < 1.5 * TABLE_LIMIT

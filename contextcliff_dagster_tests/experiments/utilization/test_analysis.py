@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
@@ -24,13 +24,14 @@ from contextcliff_dagster.experiments.utilization.results import (
     UtilizationResult,
 )
 from contextcliff_dagster_tests.experiments.utilization.planted_records import planted_records
+from contextcliff_dagster_tests.support.examples import examples
 from tools.write_result_schemas import EXPERIMENT_RESULTS
 
 SCHEMA = next(file for file in EXPERIMENT_RESULTS if file.name == "utilization").schema()
 
 QUICK = AnalysisSettings(permutations=99, resamples=200)
 CONTEXT = ProfileContext(model="reader")
-few = settings(max_examples=5, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+few = examples(5)
 small_plans = st.builds(
     planted_records,
     st.fixed_dictionaries(

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from contextcliff_dagster.cli.score_analysis import AnalyzeOptions, analyze_files
@@ -21,6 +21,7 @@ from contextcliff_dagster.score_files import (
     read_log,
     read_records,
 )
+from contextcliff_dagster_tests.support.examples import examples
 from contextcliff_dagster_tests.support.files.log_files import small_tokenizer, text
 
 PLAIN = LogOptions(open_tokenizer=small_tokenizer)
@@ -358,7 +359,7 @@ def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     return [path, *(place for key, one in inside for place in places(one, (*path, key)))]
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(st.data())
 def test_any_json_in_any_place_of_these_logs_is_read_or_refused(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject

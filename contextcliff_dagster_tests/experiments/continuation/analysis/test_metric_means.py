@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from contextcliff_dagster.contracts.results import from_json, to_json
@@ -18,6 +18,7 @@ from contextcliff_dagster_tests.experiments.continuation.measured_study import (
     measured_result,
     measured_rows,
 )
+from contextcliff_dagster_tests.support.examples import examples
 
 
 def sizes_of(result: ContinuationResult, metric: str, arm: int = 0) -> list[MetricSize]:
@@ -43,7 +44,7 @@ def test_means_are_those_of_passages_and_rounds() -> None:
     assert from_json(ContinuationResult, to_json(result)) == result
 
 
-@settings(max_examples=10)
+@examples(10)
 @given(st.floats(1e-3, 1e4), st.floats(0, 1e4))
 def test_intervals_follow_the_scale_of_the_metric(scale: float, shift: float) -> None:
     rows = measured_rows()

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from contextcliff_dagster.contracts.results import to_json
@@ -17,6 +17,7 @@ from contextcliff_dagster.experiments.continuation.analysis.simulation import (
     Spoiled,
 )
 from contextcliff_dagster_tests.experiments.continuation.analysis.test_degenerate import QUICK
+from contextcliff_dagster_tests.support.examples import examples
 
 PLANTED = SimulatedStudy(share=0.5, from_size=16384)
 
@@ -56,7 +57,7 @@ def test_a_gradual_decline_is_shown_by_the_trend() -> None:
     assert trend.slope == pytest.approx(-0.05, abs=0.02)
 
 
-@settings(max_examples=5, deadline=None)
+@examples(5)
 @given(st.randoms(use_true_random=False), st.integers(0, 100))
 def test_no_row_order_matters(random: object, seed: int) -> None:
     rows = study(SimulatedStudy(sizes=(512, 1024, 2048), passages=7, rounds=2, missing=0.1), seed)

@@ -6,7 +6,7 @@ import random
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from contextcliff_dagster.contracts import StudyError
@@ -23,6 +23,7 @@ from contextcliff_dagster.experiments.continuation.passages.points import (
 )
 from contextcliff_dagster.experiments.continuation.passages.sizes import context_sizes
 from contextcliff_dagster.experiments.continuation.prose.words import read_prose
+from contextcliff_dagster_tests.support.examples import examples
 from contextcliff_dagster_tests.support.o200k import O200K
 
 WORDS = (
@@ -45,7 +46,7 @@ def text_of(sentences: int = 900, seed: int = 0) -> ReadText:
     return read_text("story", story(sentences, seed), O200K)
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(st.integers(0, 10**6), st.integers(1, 8), st.sampled_from([300, 1000]))
 def test_points_are_sentence_ends_with_room_before_and_after(
     seed: int, passages: int, before: int
@@ -62,7 +63,7 @@ def test_points_are_sentence_ends_with_room_before_and_after(
         assert O200K.count(text.text[one.at : following.at]) >= 190, "passages overlap"
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(st.integers(0, 100), st.lists(st.integers(5, 2000), min_size=1, max_size=6))
 def test_contexts_are_suffixes_of_one_another_and_fit(seed: int, sizes: list[int]) -> None:
     (point,) = choose_points(text_of(), 1, 2000, 200, seed)

@@ -6,7 +6,7 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from contextcliff_dagster.experiments.utilization.benchmarks.data import Benchmark
@@ -14,6 +14,7 @@ from contextcliff_dagster.experiments.utilization.benchmarks.generate import gen
 from contextcliff_dagster.experiments.utilization.benchmarks.schema import DOMAINS
 from contextcliff_dagster.experiments.utilization.benchmarks.sizes import DEFAULTS, parameters_for
 from contextcliff_dagster.experiments.utilization.verification.solve import solver_for
+from contextcliff_dagster_tests.support.examples import examples
 
 
 def possible(data: Benchmark, about: Any, missing: int | None = None) -> tuple[str, ...]:
@@ -22,7 +23,7 @@ def possible(data: Benchmark, about: Any, missing: int | None = None) -> tuple[s
     return values
 
 
-@settings(max_examples=10)
+@examples(10)
 @given(st.integers(0, 10**9), st.integers(10, 90), st.sampled_from(["growing", "fixed"]))
 def test_each_record_that_matters_and_no_other_leaves_the_value_open(
     seed: int, size: int, evidence: Any
@@ -56,7 +57,7 @@ def test_the_margin_counts_the_values_that_become_possible(seed: int) -> None:
         assert min(counts) == one.margin
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(st.integers(0, 10**9), st.integers(10, 600))
 def test_numbers_are_met_and_all_is_true_of_one_assignment(seed: int, size: int) -> None:
     data = generate("constraints", seed, parameters_for("constraints", size))

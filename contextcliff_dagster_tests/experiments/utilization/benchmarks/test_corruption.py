@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from contextcliff_dagster.experiments.utilization.benchmarks.corruption import corrupt
@@ -13,6 +13,7 @@ from contextcliff_dagster.experiments.utilization.benchmarks.data import BENCHMA
 from contextcliff_dagster.experiments.utilization.benchmarks.generate import generate
 from contextcliff_dagster.experiments.utilization.benchmarks.sizes import parameters_for
 from contextcliff_dagster.experiments.utilization.verification.verify import verify_records
+from contextcliff_dagster_tests.support.examples import examples
 
 FREE = {
     "warehouse": {"qty"},
@@ -22,7 +23,7 @@ FREE = {
 
 
 @pytest.mark.parametrize("name", BENCHMARKS)
-@settings(max_examples=12)
+@examples(12)
 @given(
     seed=st.integers(0, 10**6),
     size=st.integers(60, 300),

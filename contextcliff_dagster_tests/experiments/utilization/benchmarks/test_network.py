@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from contextcliff_dagster.experiments.utilization.benchmarks.data import Record
@@ -17,6 +17,7 @@ from contextcliff_dagster.experiments.utilization.benchmarks.sizes import DEFAUL
 from contextcliff_dagster_tests.experiments.utilization.benchmarks.removal import (
     require_exact_evidence,
 )
+from contextcliff_dagster_tests.support.examples import examples
 
 Edge = tuple[str, str]
 
@@ -88,7 +89,7 @@ def answer(records: Sequence[Record], about: dict[str, Any]) -> Any:
     return (shortest if about["ask"] == "distance" else flow)(now, *ends)
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(st.integers(0, 10**9), st.integers(14, 130), st.sampled_from(["growing", "fixed"]))
 def test_each_record_that_matters_and_no_other_changes_the_answer(
     seed: int, size: int, evidence: Any
@@ -98,7 +99,7 @@ def test_each_record_that_matters_and_no_other_changes_the_answer(
     require_exact_evidence(data, answer)
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(st.integers(0, 10**9), st.integers(14, 800))
 def test_weights_stay_whole_and_positive(seed: int, size: int) -> None:
     data = generate("network", seed, parameters_for("network", size))

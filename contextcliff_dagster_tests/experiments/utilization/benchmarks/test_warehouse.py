@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from contextcliff_dagster.experiments.utilization.benchmarks.data import Record
@@ -15,6 +15,7 @@ from contextcliff_dagster.experiments.utilization.benchmarks.sizes import DEFAUL
 from contextcliff_dagster_tests.experiments.utilization.benchmarks.removal import (
     require_exact_evidence,
 )
+from contextcliff_dagster_tests.support.examples import examples
 
 
 def answer(records: Sequence[Record], about: dict[str, Any]) -> Any:
@@ -41,7 +42,7 @@ def answer(records: Sequence[Record], about: dict[str, Any]) -> Any:
     return found[0] if about["action"] == "adjustment" else abs(found[0])
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(st.integers(0, 10**9), st.integers(10, 300), st.sampled_from(["growing", "fixed"]))
 def test_each_record_that_matters_and_no_other_changes_the_answer(
     seed: int, size: int, evidence: Any
@@ -50,7 +51,7 @@ def test_each_record_that_matters_and_no_other_changes_the_answer(
     require_exact_evidence(data, answer)
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(st.integers(0, 10**9), st.integers(10, 600))
 def test_the_books_are_sound(seed: int, size: int) -> None:
     data = generate("warehouse", seed, parameters_for("warehouse", size))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from contextcliff_dagster.experiments.utilization.benchmarks.data import (
@@ -19,10 +19,11 @@ from contextcliff_dagster.experiments.utilization.benchmarks.sizes import (
 from contextcliff_dagster.experiments.utilization.rendering.formats import FORMATS, Format, Order
 from contextcliff_dagster.experiments.utilization.rendering.render import render
 from contextcliff_dagster.experiments.utilization.verification.verify import verify
+from contextcliff_dagster_tests.support.examples import examples
 
 
 @pytest.mark.parametrize("name", BENCHMARKS)
-@settings(max_examples=12)
+@examples(12)
 @given(
     seed=st.integers(0, 10**6),
     records=st.integers(14, 300),
@@ -57,7 +58,7 @@ def test_a_document_of_any_size_is_supported_by_its_text_or_one_sentence(
 
 
 @pytest.mark.parametrize("name", BENCHMARKS)
-@settings(max_examples=6)
+@examples(6)
 @given(seed=st.integers(0, 10**6), records=st.integers(14, 200), data=st.data())
 def test_a_record_that_matters_is_missed(
     name: BenchmarkName, seed: int, records: int, data: st.DataObject

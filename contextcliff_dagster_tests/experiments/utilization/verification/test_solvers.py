@@ -8,7 +8,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from contextcliff_dagster.contracts import StudyError
@@ -16,6 +16,7 @@ from contextcliff_dagster.experiments.utilization.benchmarks.schema import DOMAI
 from contextcliff_dagster.experiments.utilization.verification import network
 from contextcliff_dagster.experiments.utilization.verification.solve import solve, solver_for
 from contextcliff_dagster_tests.experiments.utilization.hand_made import document
+from contextcliff_dagster_tests.support.examples import examples
 
 ENTITIES = ("E-0000", "E-0001")
 ATTRIBUTES = ("color", "accent")
@@ -61,7 +62,7 @@ def named(record: dict[str, Any]) -> set[tuple[str, str]]:
     }  # fmt: skip
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(st.lists(a_constraint(), min_size=1, max_size=12))
 def test_constraints_are_solved_as_by_trying_every_assignment(
     records: list[dict[str, Any]],
@@ -85,7 +86,7 @@ def test_constraints_are_solved_as_by_trying_every_assignment(
         assert len(values) == min(2, len(possible))
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(st.dictionaries(
     st.tuples(st.integers(0, 5), st.integers(0, 5)).filter(lambda pair: pair[0] != pair[1]),
     st.integers(1, 100), min_size=1, max_size=14,
@@ -148,7 +149,7 @@ def test_without_or_tools_only_constraints_fail(monkeypatch: pytest.MonkeyPatch)
         solve(records, "constraints", question.about)
 
 
-@settings(max_examples=15)
+@examples(15)
 @given(st.integers(0, 10**6), st.integers(1, 4))
 def test_stocks_and_chains_are_those_of_a_replay(seed: int, hops: int) -> None:
     random = Random(seed)

@@ -8,7 +8,7 @@ from random import Random
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from contextcliff_dagster.contracts import ContextCliffError
@@ -21,6 +21,7 @@ from contextcliff_dagster_tests.experiments.visibility.analysis.planted_runs imp
     planted_records,
     planted_section,
 )
+from contextcliff_dagster_tests.support.examples import examples
 
 
 def _effect(result: VisibilityResult, axis: str, outcome: str = "regret") -> AxisEffect:
@@ -49,7 +50,7 @@ def test_a_planted_effect_has_its_sign_and_its_size() -> None:
     assert result.headline[1].startswith("Showing the bounds lowers the regret: -0.")
 
 
-@settings(max_examples=10, deadline=None)
+@examples(10)
 @given(st.integers(0, 1000))
 def test_swapped_labels_change_the_sign_and_no_p_value(seed: int) -> None:
     section = planted_section()
@@ -71,7 +72,7 @@ def test_swapped_labels_change_the_sign_and_no_p_value(seed: int) -> None:
     assert one.p_value == pytest.approx(two.p_value, abs=0.02)
 
 
-@settings(max_examples=5, deadline=None)
+@examples(5)
 @given(st.randoms(use_true_random=False))
 def test_the_order_of_rows_changes_nothing(random: Random) -> None:
     section = planted_section(seeds=2)
@@ -98,7 +99,7 @@ def test_constant_outcomes_have_no_difference_and_no_nan() -> None:
     assert result.plan == []
 
 
-@settings(max_examples=15, deadline=None)
+@examples(15)
 @given(st.data())
 def test_holes_are_named_and_fill_themselves_with_nothing(data: st.DataObject) -> None:
     section = planted_section(seeds=2)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from contextcliff_dagster.contracts import StudyError
@@ -30,6 +30,7 @@ from contextcliff_dagster.experiments.visibility.baselines.tpe import TPESearch
 from contextcliff_dagster.experiments.visibility.tasks.clamping import clamp
 from contextcliff_dagster.experiments.visibility.tasks.parameters import Config, Number, Space
 from contextcliff_dagster.experiments.visibility.tasks.task import Evaluation, Objective
+from contextcliff_dagster_tests.support.examples import examples
 from contextcliff_dagster_tests.support.spaces import SPACE, spaces
 
 MAKERS: dict[str, Callable[[Space, int, bool], Search]] = {
@@ -53,7 +54,7 @@ def hill(space: Space, *, up: bool = True, top: float = 0.7) -> Objective:
 
 
 @pytest.mark.parametrize("name", MAKERS)
-@settings(max_examples=15, deadline=None)
+@examples(15)
 @given(data=st.data())
 def test_every_proposal_can_be_trained_as_it_is(name: str, data: st.DataObject) -> None:
     space, seed = data.draw(spaces()), data.draw(st.integers(0, 99))

@@ -33,6 +33,7 @@ from contextcliff_dagster.inference.requests.recipe import Recipe
 from contextcliff_dagster.inference.requests.shared_document import SharedText
 from contextcliff_dagster.inference.weights.files import LOCAL_MODEL_FILE
 from contextcliff_dagster.reference.card import weights_path
+from contextcliff_dagster_tests.support.examples import examples
 from contextcliff_dagster_tests.support.files.source_lines import source_documents
 from contextcliff_dagster_tests.support.kv_engine import (
     ANEW,
@@ -121,7 +122,7 @@ class TestReferenceModel:
 
         run(session, work)
 
-    @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+    @settings(examples(40), suppress_health_check=list(HealthCheck))
     @given(st.integers(0, 300), st.sampled_from(POLICIES), st.floats(0.1, 1))
     def test_entries_that_are_kept_are_the_budget_within_one(
         self, session: EngineSession, words: int, policy: str, budget: float
