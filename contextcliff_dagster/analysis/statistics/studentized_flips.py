@@ -49,6 +49,7 @@ def studentized_flips(
     weights = np.zeros((int(moved.sum()), clusters))
     weights[np.arange(len(weights)), cluster[moved]] = 1.0
     weights *= change[moved][:, None] / np.bincount(cluster, minlength=clusters)[None, :]
+    weights /= np.abs(change).max()
     masks = strata_of(stratum)
     observed = _statistic(weights.sum(axis=0)[None, :], masks)[0]
     exact = len(weights) <= MOST_EXACT
@@ -75,4 +76,6 @@ def _statistic(means: Floats, masks: list[np.ndarray]) -> Floats:
         variance += mask.sum() * np.var(means[:, mask], axis=1, ddof=1)
     # Clusters that agree have no spread: the larger mean is the more extreme one.
     error = np.sqrt(variance) / clusters + AGREE
-    return np.asarray(np.abs(means.mean(axis=1)) / error)
+    mean = np.abs(means.mean(axis=1))
+    mean[mean < AGREE] = 0.0  # the sum of fractions that cancel is rarely 0
+    return np.asarray(mean / error)

@@ -56,14 +56,15 @@ def _between(text: str, begin: int, end: int) -> str:
 
 def _cut(sentence: str, tokens: int, tokenizer: Tokenizer) -> str:
     """The end of a sentence that is longer than that, from a white space on where there is one."""
-    at = range(len(sentence))
-    low = first_that(
-        lambda start: tokenizer.count(sentence[start:]) <= tokens,
-        len(at),
-        len(at) - _CHARACTERS_A_TOKEN * tokens,
-    )
-    blank = next((start for start in at[low:] if sentence[start].isspace()), low)
-    return sentence[blank:].lstrip()
+
+    def fits(start: int) -> bool:
+        # Counted as it is returned: a word with no blank before it may be more tokens.
+        return tokenizer.count(sentence[start:].lstrip()) <= tokens
+
+    size = len(sentence)
+    low = first_that(fits, size, size - _CHARACTERS_A_TOKEN * tokens)
+    blanks = (start for start in range(low, size) if sentence[start].isspace())
+    return sentence[next(filter(fits, blanks), low) :].lstrip()
 
 
 def author_after(point: Point, words: int) -> str:

@@ -98,7 +98,8 @@ def generate(
 def _attempts(asked: Sequence[Asked], least: int) -> Iterator[Sequence[Asked]]:
     """Yield what to ask in each attempt: as wished, then more and more lookups instead.
 
-    The first ``least`` questions stay: there is one of each kind among them.
+    The first ``least`` questions stay: there is one of each kind among them. At last the counts are
+    small ones: 11 facts on one attribute have no room among 10 entities, whatever is drawn.
     """
     yield from repeat(asked, _MOST_ATTEMPTS)
     kept = len(asked)
@@ -106,3 +107,4 @@ def _attempts(asked: Sequence[Asked], least: int) -> Iterator[Sequence[Asked]]:
         kept = max(least, kept // 2)
         lookups = [one._replace(kind="lookup") for one in asked[kept:]]
         yield from repeat([*asked[:kept], *lookups], _ATTEMPTS_WITH_LOOKUPS)
+    yield from repeat([one._replace(luck=0.0) for one in asked], _MOST_ATTEMPTS)

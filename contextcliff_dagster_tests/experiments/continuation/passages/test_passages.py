@@ -6,7 +6,7 @@ import random
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from contextcliff_dagster.contracts import StudyError
@@ -63,6 +63,7 @@ def test_points_are_sentence_ends_with_room_before_and_after(
         assert O200K.count(text.text[one.at : following.at]) >= 190, "passages overlap"
 
 
+@example(27, [5])
 @examples(25)
 @given(st.integers(0, 100), st.lists(st.integers(5, 2000), min_size=1, max_size=6))
 def test_contexts_are_suffixes_of_one_another_and_fit(seed: int, sizes: list[int]) -> None:

@@ -6,7 +6,7 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from contextcliff_dagster.experiments.utilization.benchmarks.data import Benchmark
@@ -57,6 +57,7 @@ def test_the_margin_counts_the_values_that_become_possible(seed: int) -> None:
         assert min(counts) == one.margin
 
 
+@example(159, 128)
 @examples(25)
 @given(st.integers(0, 10**9), st.integers(10, 600))
 def test_numbers_are_met_and_all_is_true_of_one_assignment(seed: int, size: int) -> None:
