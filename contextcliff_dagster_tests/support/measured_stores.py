@@ -68,10 +68,17 @@ def copy_of_few(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def measured(study: Study, store: Store, tmp_path_factory: pytest.TempPathFactory) -> Study:
     """The tiny study, with both of its models measured in the test's own store."""
+    return measured_copy(study, "tiny", store, tmp_path_factory)
+
+
+def measured_copy(
+    study: Study, name: str, store: Store, tmp_path_factory: pytest.TempPathFactory
+) -> Study:
+    """Return ``study``, measured in ``store``: once for all tests that give this ``name``."""
     from contextcliff_dagster.defs.run import profile_study
 
     def make(folder: Path) -> None:
         profile_study(study, store=Store(folder))
 
-    copy_of_made(tmp_path_factory, "tiny", make, store.root)
+    copy_of_made(tmp_path_factory, name, make, store.root)
     return study

@@ -31,7 +31,7 @@ from contextcliff_dagster.inference.weights.trained_length import trained_tokens
 from contextcliff_dagster.reference.card import weights_path
 from contextcliff_dagster.store import Store, read_table, write_table
 from contextcliff_dagster.studies import Study, load_study
-from contextcliff_dagster_tests.support.measured_stores import copy_of_made
+from contextcliff_dagster_tests.support.measured_stores import measured_copy
 from contextcliff_dagster_tests.support.records.profiles import changed
 
 pytestmark = pytest.mark.usefixtures("unrecorded")
@@ -48,12 +48,7 @@ def watched(study: Study) -> Study:
 @pytest.fixture
 def told(watched: Study, store: Store, tmp_path_factory: pytest.TempPathFactory) -> Study:
     """The study, with its attention measured in the test's own store."""
-
-    def make(folder: Path) -> None:
-        profile_study(watched, store=Store(folder))
-
-    copy_of_made(tmp_path_factory, "attention", make, store.root)
-    return watched
+    return measured_copy(watched, "attention", store, tmp_path_factory)
 
 
 def sample_of(study: Study, store: Store, model: str = MODEL) -> AttentionSample | None:

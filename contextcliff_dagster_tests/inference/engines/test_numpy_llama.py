@@ -108,11 +108,7 @@ def _resized(folder: Path, **changes: Any) -> LlamaModel:
 
 @pytest.mark.torch
 @pytest.mark.parametrize("name", REFERENCE_MODELS)
-@pytest.mark.parametrize(
-    "half",
-    [10, 15],  # transformers takes 7 s for 30 prompts
-)
-def test_greedy_tokens_are_those_of_transformers(name: str, half: int) -> None:
+def test_greedy_tokens_are_those_of_transformers(name: str) -> None:
     require("torch")
     import torch
     from transformers import AutoModelForCausalLM
@@ -121,8 +117,8 @@ def test_greedy_tokens_are_those_of_transformers(name: str, half: int) -> None:
     ours = LlamaModel.load(weights_path(name))
     length = TRAINED[name]
     prompts = [
-        *ledger_prompts(11, half, 39, length),
-        *ledger_prompts(12, half, length + 1, int(2.5 * length)),
+        *ledger_prompts(11, 15, 39, length),
+        *ledger_prompts(12, 15, length + 1, int(2.5 * length)),
     ]
     right = 0
     for ids, answer in prompts:
@@ -135,7 +131,7 @@ def test_greedy_tokens_are_those_of_transformers(name: str, half: int) -> None:
         )[0, len(ids) :].tolist()
         assert tokens == (expected[:-1] if expected[-1] == STOP else expected)
         right += TOKENIZER.decode(tokens) == answer
-    assert 0.8 * half < right < 1.9 * half, "the prompts should hold right answers and wrong ones"
+    assert 12 < right < 28, "the prompts should hold right answers and wrong ones"
 
 
 @pytest.mark.torch
