@@ -5,6 +5,8 @@ from __future__ import annotations
 import gc
 import os
 import shutil
+import sys
+from functools import _lru_cache_wrapper
 from pathlib import Path
 
 import pytest
@@ -24,7 +26,8 @@ def roomy(folder: Path) -> bool:
 
 
 class Valve:
-    """Collects garbage, which `conftest` makes rare, after a test that leaves its process large."""
+    """After a test that leaves its process large: collects garbage, which `conftest` makes rare,
+    and empties the product's caches, of vocabularies and weights above all."""
 
     _ROOMY = 600 << 20
     _MORE = 100 << 20
@@ -35,9 +38,18 @@ class Valve:
     @pytest.hookimpl(trylast=True)
     def pytest_runtest_logfinish(self) -> None:
         if _resident() > self._opens_at:
+            _empty_caches()
             gc.collect()
             return_freed_memory()
             self._opens_at = max(self._ROOMY, _resident() + self._MORE)
+
+
+def _empty_caches() -> None:
+    for name, module in [*sys.modules.items()]:
+        if name.startswith("contextcliff_dagster."):
+            for value in [*vars(module).values()]:
+                if isinstance(value, _lru_cache_wrapper):
+                    value.cache_clear()
 
 
 def _resident() -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from contextcliff_dagster.experiments.utilization.benchmarks.data import Record
@@ -14,6 +15,7 @@ from contextcliff_dagster.experiments.utilization.verification.solution import (
 )
 
 if TYPE_CHECKING:
+    import duckdb
     import pyarrow as pa
 
 _METHOD = "sql"
@@ -91,12 +93,9 @@ class WarehouseSolver:
     """See `solution.Solver`. Not for several threads at once."""
 
     def __init__(self, records: Sequence[Record]) -> None:
-        import duckdb
-
-        # One thread: documents are verified next to each other, and queries take milliseconds.
-        self._sql = duckdb.connect(":memory:", config={"threads": 1})
+        self._sql = _database().cursor()
         self._sql.register("given", _table(records, _RECORD))
-        self._sql.execute("CREATE TABLE records AS FROM given")
+        self._sql.execute("CREATE TEMP TABLE records AS FROM given")
 
     def faults(self) -> list[str]:
         """Return why the records are no valid document: one phrase for each kind of fault."""
@@ -118,6 +117,15 @@ class WarehouseSolver:
         for number, answer in self._sql.execute(_ANSWERS).fetchall():
             values[number].append(answer)
         return [Solution(tuple(values[n][:2]), _METHOD) for n in range(len(abouts))]
+
+
+@cache
+def _database() -> duckdb.DuckDBPyConnection:
+    import duckdb
+
+    # One for all documents: each would start eight threads for reading files. One thread for
+    # queries, which take milliseconds: documents are verified next to each other.
+    return duckdb.connect(":memory:", config={"threads": 1})
 
 
 def _table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> pa.Table:
