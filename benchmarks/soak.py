@@ -35,6 +35,8 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
+from soak_figures import Plan, figures_of
+
 from contextcliff_dagster.defs.alerts.channels import WEBHOOK
 from contextcliff_dagster_tests.support.dagster_ui import ask
 from contextcliff_dagster_tests.support.postgres import (
@@ -48,7 +50,6 @@ from contextcliff_dagster_tests.support.servers.planned_server import (
     planned_server,
 )
 from contextcliff_dagster_tests.support.servers.webhook import Webhook
-from contextcliff_dagster_tests.support.soak_figures import Plan, figures_of
 from contextcliff_dagster_tests.support.supervisor import Chaos, Service, Supervisor
 
 STUDY = """\

@@ -6,10 +6,10 @@ import gc
 import os
 import random
 import signal
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import pytest
 from hypothesis import settings
@@ -18,6 +18,9 @@ from contextcliff_dagster_tests.support import examples, tiers
 from contextcliff_dagster_tests.support.costs import Meter, Record, ordered
 from contextcliff_dagster_tests.support.memory import MEMORY, Valve, roomy
 from contextcliff_dagster_tests.support.requirements import require
+
+if TYPE_CHECKING:
+    from contextcliff_dagster_tests.support.report_browser import ReportBrowser
 
 # One thread for linear algebra, in the tests and in what they start: as many tests as cores run
 # side by side, and threads that wait for each other spin. Targeted sampling took 19 CPU seconds
@@ -121,6 +124,16 @@ def _no_backoff(monkeypatch: pytest.MonkeyPatch) -> None:
         return wait_s(replace(self, base_s=0.0), attempt, retry_after_s, rng)
 
     monkeypatch.setattr(Backoff, "wait_s", asked_s)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[ReportBrowser]:
+    """A window for the reports of one module; only tests marked ``browser`` may ask for it."""
+    from contextcliff_dagster_tests.support.report_browser import ReportBrowser
+
+    window = ReportBrowser()
+    yield window
+    window.close()
 
 
 @pytest.fixture

@@ -85,19 +85,15 @@ def test_without_attention_nothing_of_it_is_shown(tmp_path: Path) -> None:
 
 
 @pytest.mark.browser
-def test_marks_are_pointed_at_and_walked_by_keys(tmp_path: Path) -> None:
+def test_marks_are_pointed_at_and_walked_by_keys(browser: ReportBrowser, tmp_path: Path) -> None:
     files = write_report([_result(ROPE)], None, tmp_path, title="Attention")
-    browser = ReportBrowser()
-    try:
-        browser.open(files.html, dark=True)
-        marks = browser.all("#attention figure:first-of-type .bin")
-        assert len(marks) == 20
-        browser.point_at(marks[13])
-        hint = browser.one("#attention figure:first-of-type .hint")
-        assert "entropy 0." in hint.text
-        assert "layers 0." in hint.text
-        marks[13].send_keys("\ue014")  # arrow right
-        assert "bin b04" in hint.text
-        assert not browser.complaints()
-    finally:
-        browser.close()
+    browser.open(files.html, dark=True)
+    marks = browser.all("#attention figure:first-of-type .bin")
+    assert len(marks) == 20
+    browser.point_at(marks[13])
+    hint = browser.one("#attention figure:first-of-type .hint")
+    assert "entropy 0." in hint.text
+    assert "layers 0." in hint.text
+    marks[13].send_keys("\ue014")  # arrow right
+    assert "bin b04" in hint.text
+    assert not browser.complaints()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -70,13 +69,6 @@ def test_same_results_same_bytes(tmp_path: Path) -> None:
     first = [(tmp_path / name).read_bytes() for name in files]
     write_gallery(entries()[::-1], tmp_path)
     assert [(tmp_path / name).read_bytes() for name in files] == first
-
-
-@pytest.fixture
-def browser() -> Iterator[ReportBrowser]:
-    window = ReportBrowser()
-    yield window
-    window.close()
 
 
 @pytest.mark.browser

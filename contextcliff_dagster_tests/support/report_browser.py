@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pypdfium2
 from selenium import webdriver
 from selenium.common.exceptions import (
     NoSuchElementException,
@@ -112,10 +113,14 @@ class ReportBrowser:
                     found.append(address)
         return found
 
-    def paper(self) -> bytes:
-        """The page as PDF, on the paper that it asks for."""
+    def words_on_a4(self) -> str:
+        """The words of the page as PDF, which must be A4, the paper that it asks for."""
         printed = self.command("Page.printToPDF", preferCSSPageSize=True, printBackground=True)
-        return base64.b64decode(printed["data"])
+        paper = pypdfium2.PdfDocument(base64.b64decode(printed["data"]))
+        assert {tuple(map(round, sheet.get_size())) for sheet in paper} == {(595, 842)}
+        return " ".join(
+            " ".join(sheet.get_textpage().get_text_bounded().split()) for sheet in paper
+        )
 
     @contextmanager
     def without_scripts(self) -> Iterator[None]:
