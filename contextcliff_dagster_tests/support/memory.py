@@ -30,7 +30,7 @@ class Valve:
     and empties the product's caches, of vocabularies and weights above all."""
 
     _ROOMY = 600 << 20
-    _MORE = 100 << 20
+    _MORE = 50 << 20
 
     def __init__(self) -> None:
         self._opens_at = self._ROOMY

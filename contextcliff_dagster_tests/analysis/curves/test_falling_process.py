@@ -71,7 +71,7 @@ def test_it_is_the_prior_weighed_by_the_likelihood(right: tuple[int, ...]) -> No
     for *regime, prior in REGIMES:
         move = expm(rates(*regime) / 6.0).clip(0.0).cumsum(axis=1)
         m, state = rng.random(count), np.zeros(count, np.int64)
-        path = np.empty((count, 6))
+        path = np.empty((count, 6), np.float32)
         for cell in range(6):
             if cell:
                 parts = np.split(state, 20)  # the whole would take two hundred megabytes
@@ -83,11 +83,12 @@ def test_it_is_the_prior_weighed_by_the_likelihood(right: tuple[int, ...]) -> No
         weight.append(prior * np.exp((s * np.log(mu) + (n - s) * np.log1p(-mu)).sum(axis=1)))
         kept.append(path / path[:, :baseline].mean(axis=1, keepdims=True))
         means.append(path)
-    w = np.concatenate(weight) / np.concatenate(weight).sum()
+    w, shares = np.concatenate(weight), np.concatenate(kept)
+    w /= w.sum()
     posterior = falling_posterior(n, s, np.ones(6), baseline)
     for cell in range(baseline, 6):
         for share in (0.5, 0.7, 0.85):
-            expected = w @ (np.concatenate(kept)[:, cell] <= share)
+            expected = w @ (shares[:, cell] <= share)
             at_most = np.cumsum(posterior.kept[cell - baseline, ::-1])
             assert np.interp(share, LEVELS[::-1], at_most) == pytest.approx(expected, abs=0.05)
     expected_means = w @ np.concatenate(means)
