@@ -40,7 +40,8 @@ profile-local: local-model  ## measure a small real language model on Python fil
 
 # Each worker begins with long tests; a worker that is done takes over from the end of another's share.
 # Counting lines costs half as much again on Python 3.11, so it waits to be asked for.
-PYTEST = $(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(if $(COVERAGE),--cov --cov-report=term)
+# glibc gives each thread a heap of its own and keeps what is freed there: two heaps a worker will do.
+PYTEST = MALLOC_ARENA_MAX=2 $(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(if $(COVERAGE),--cov --cov-report=term)
 
 profile-kv: $(if $(wildcard $(VENV)-kv/bin/python),$(BIN)/.base,install-kv)  ## measure what compressed KV caches cost the two reference models (kvpress, in .venv-kv)
 	@start=$$(date +%s); $(BIN)/contextcliff profile kv-policies $(ARGS) || exit $$?; \

@@ -2,6 +2,8 @@
 # Each works on a machine where nothing is installed but git, make and Python.
 export VENV=.venv
 export PYTHON=python3.11 # where there is one: the CPU wheel of torch is for it
+# Few heaps a process: glibc keeps what is freed in those of threads.
+export MALLOC_ARENA_MAX=2
 # Hundreds of processes import the same modules: each is compiled once.
 unset PYTHONDONTWRITEBYTECODE
 make() { command make --no-print-directory "$@"; }
