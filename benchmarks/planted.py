@@ -137,6 +137,7 @@ class Shape:
     mean_at: Callable[[Floats], Floats]
     lengths: int | None = None
     calm_to: float = 0.0
+    outliers: tuple[int, float] = (0, 1.0)
     shape: str = "any"
     place: float = 1.0
 
@@ -175,6 +176,30 @@ def decay(level: float, rest: float, rate: float) -> Shape:
     return Shape(lambda share: level * (rest + (1.0 - rest) * np.exp(-rate * share)))
 
 
+def late(rng: Rng) -> Shape:
+    return step_at(uniform(rng, 0.5, 0.95), uniform(rng, 0.4, 0.9), uniform(rng, 0.85, 0.99))
+
+
+def late_curve(rng: Rng) -> Curve:
+    return Curve("step", uniform(rng, 0.5, 0.95), uniform(rng, 0.4, 0.9), uniform(rng, 0.85, 0.99))
+
+
+def few(rng: Rng, per_bin: int, questions: int, correlation: float) -> Design:
+    """All questions of a few documents, as a small team has them."""
+    return Design(
+        per_bin=per_bin, questions=(questions, questions), correlation=correlation, pool=None,
+        binary=True,
+    )  # fmt: skip
+
+
+def outlying(rng: Rng, count: int, kept: float) -> Shape:
+    """So many of the longest documents are 4 to 100 times as long, and keep a share of .9."""
+    shape = Shape(
+        lambda share: np.where(np.arange(len(share)) < len(share) - count, 0.9, 0.9 * kept)
+    )
+    return replace(shape, outliers=(count, float(np.exp(uniform(rng, np.log(4.0), np.log(100.0))))))
+
+
 def random_stairs(rng: Rng) -> Shape:
     level = uniform(rng, 0.6, 0.95)
     return stairs([level * kept for kept in (1.0, 0.82, 0.6, 0.35)],
@@ -209,6 +234,25 @@ SHAPES: dict[str, Callable[[Rng], Shape]] = {
     "dip over 25%": lambda rng: dip_over(rng, 0.25),
 }  # fmt: skip
 
+LATE: dict[str, Callable[[Rng], Shape]] = {
+    "late step, random": late,
+    "late step, .9 by 50% at .97": lambda _: step_at(0.9, 0.5, 0.97),
+    "late step, .9 by 50% at .95": lambda _: step_at(0.9, 0.5, 0.95),
+    "late step, .9 by 40% at .95": lambda _: step_at(0.9, 0.4, 0.95),
+    "late step, .9 by 50% at .99": lambda _: step_at(0.9, 0.5, 0.99),
+    "outlier, always wrong": partial(outlying, count=1, kept=0.0),
+    **{f"{count} outliers, half right": partial(outlying, count=count, kept=0.5)
+       for count in (2, 4, 8, 12)},
+    "ten long answers, two thirds right": partial(outlying, count=10, kept=2 / 3),
+}  # fmt: skip
+SHAPES |= LATE
+CURVES |= {
+    f"late step, {questions} a document, correlation {rho}": (
+        late_curve, partial(few, questions=questions, correlation=rho)
+    )
+    for questions, rho in ((6, 0.3), (6, 0.6), (5, 0.3), (5, 0.6))
+}  # fmt: skip
+
 CLASSES = (*CURVES, *SHAPES)
 
 
@@ -222,6 +266,8 @@ def draw(name: str, per_bin: int, rng: Rng) -> tuple[Drawn, Curve | Shape]:
     lengths = np.sort(np.exp(rng.normal(9.0, 1.0, count)).astype(np.int64)) + 1
     if shape.lengths:
         lengths = np.repeat(1_000 * 2 ** np.arange(shape.lengths), count // shape.lengths)
+    far, factor = shape.outliers
+    lengths[count - far :] = lengths[-1] * factor * (1.0 + 0.1 * np.arange(far))
     ones = np.ones(count, np.int64)
     plain = simulate_sample(lengths, ones, Design(binary=True), Curve("flat", 1.0), rng)
     mean = shape.mean_at(plain.share)

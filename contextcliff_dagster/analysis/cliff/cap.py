@@ -23,6 +23,15 @@ def chance_allowed(confidence: float, examples: float) -> float:
     return CHANCE * (1.0 - confidence) * min(examples / _FEW, 1.0)
 
 
+def tail_confidence(confidence: float, share: float = 1.0) -> float:
+    """Confidence at which the longest answers have to refute a loss by themselves (`curves.tail`).
+
+    Twice the error rate: over late drops and outlying documents of benchmarks/accept.py caps were
+    unsafe in .03 at most that way, and flat curves covered as far as they can be.
+    """
+    return 1.0 - 2.0 * share * (1.0 - confidence)
+
+
 @dataclass(frozen=True, slots=True)
 class Cap:
     """``tokens`` of the document, ``None`` where no length can be called safe; and why."""
@@ -60,6 +69,10 @@ def certified_cap(
     tokens = int(cells.high[first - 1])
     if before is not None:
         tokens = min(tokens, before - 1)
+    supported = curve.supported(tolerance, tail_confidence(confidence, share))
+    alone = supported is not None and supported < tokens
+    if supported is not None:
+        tokens = min(tokens, supported)
     if tokens <= baseline_end:
         return Cap(
             None,
@@ -73,8 +86,8 @@ def certified_cap(
             f"A drop of {drop} is excluded at {sure} confidence up to {longest:,} tokens, the "
             "longest length scored; nothing longer was measured.",
         )
+    beyond = "the answers on longer documents do not exclude it" if alone else "beyond, it is not"
     return Cap(
         tokens,
-        f"Up to {tokens:,} tokens, a drop of {drop} is excluded at {sure} confidence; beyond that, "
-        "it is not.",
+        f"Up to {tokens:,} tokens, a drop of {drop} is excluded at {sure} confidence; {beyond}.",
     )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from contextcliff_dagster.analysis.cliff.cap import DEPTH, chance_allowed
+from contextcliff_dagster.analysis.cliff.cap import DEPTH, chance_allowed, tail_confidence
 from contextcliff_dagster.analysis.curves.falling_curve import fit_falling_curve
 from contextcliff_dagster.analysis.curves.other_baseline import LossAgainst
 from contextcliff_dagster.analysis.records.samples import Documents
@@ -40,6 +40,9 @@ def kv_cap(pairs: Pairs, own_cap: int | None, settings: AnalysisSettings) -> KvC
     loss = LossAgainst(pressed, whole)
     chance = chance_allowed(settings.confidence, float(pressed.cells.n.sum()))
     safe = loss.longest_safe(DEPTH * settings.tolerance, chance)
+    sure = tail_confidence(settings.confidence)
+    if (supported := pressed.supported(settings.tolerance, sure, baseline)) is not None:
+        safe = min(safe, supported)
     end = int(pressed.cells.high[pressed.cells.baseline_cells - 1])
     tokens = min(safe, own_cap) if own_cap is not None and safe > end else None
     return KvCap(tokens, baseline, *loss.lost_at(settings.tolerance, settings.confidence))

@@ -16,6 +16,7 @@ import numpy as np
 from contextcliff_dagster.analysis.curves.cells import merge_cells
 from contextcliff_dagster.analysis.curves.falling_paths import parts_reached
 from contextcliff_dagster.analysis.curves.falling_process import LEVELS, falling_posterior
+from contextcliff_dagster.analysis.curves.tail import tail_of
 from contextcliff_dagster.analysis.statistics.intervals import chi_square_quantile
 from contextcliff_dagster.analysis.statistics.overdispersion import local_dispersion
 from contextcliff_dagster.contracts.results.cliffs import CurvePoint
@@ -23,6 +24,7 @@ from contextcliff_dagster.contracts.results.cliffs import CurvePoint
 if TYPE_CHECKING:
     from contextcliff_dagster.analysis.curves.cells import Cells
     from contextcliff_dagster.analysis.curves.falling_process import FallingPosterior
+    from contextcliff_dagster.analysis.curves.tail import Tail
     from contextcliff_dagster.analysis.records.samples import Documents
     from contextcliff_dagster.contracts.arrays import Floats, Ints
 
@@ -53,6 +55,7 @@ class Estimate:
 class FallingCurve:
     """The posterior over the cells of one sample; ``dispersion`` of each cell (G)."""
 
+    documents: Documents
     cells: Cells
     dispersion: Floats
     posterior: FallingPosterior
@@ -61,6 +64,25 @@ class FallingCurve:
     def beyond_baseline(self) -> bool:
         """Whether any cell lies beyond the baseline region; else nothing can be read."""
         return self.cells.baseline_cells < len(self.cells.n)
+
+    @cached_property
+    def _tail(self) -> Tail:
+        cells = self.cells
+        phi = self.dispersion[np.searchsorted(cells.high, self.documents.length_tokens)]
+        return tail_of(self.documents, phi, int(cells.high[cells.baseline_cells - 1]))
+
+    def supported(
+        self, share: float, confidence: float, baseline: float | None = None
+    ) -> int | None:
+        """The longest length (tokens) that the answers beyond it allow to pass; ``None``: any.
+
+        Args:
+            share: of the baseline, that is not to be lost.
+            baseline: its mean; by default that of the posterior.
+        """
+        if baseline is None:
+            baseline = float(self.posterior.baseline @ self.posterior.baseline_chance)
+        return self._tail.supported((1.0 - share) * baseline, confidence)
 
     def chance_lost(self, share: float) -> Floats:
         """Chance that at least ``share`` of the baseline is lost, per cell beyond it (G - B)."""
@@ -136,7 +158,7 @@ def fit_falling_curve(documents: Documents, baseline_share: float) -> FallingCur
     cells = merge_cells(documents, baseline_share=baseline_share)
     phi = local_dispersion(documents, cells.high)
     posterior = falling_posterior(cells.n, cells.s, phi, cells.baseline_cells)
-    return FallingCurve(cells, phi, posterior)
+    return FallingCurve(documents, cells, phi, posterior)
 
 
 def fitted_mean(curve: FallingCurve, tokens: Ints, dip: tuple[int, int] | None = None) -> Floats:

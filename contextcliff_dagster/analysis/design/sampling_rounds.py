@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from contextcliff_dagster.analysis.cliff.cap import DEPTH, chance_allowed
+from contextcliff_dagster.analysis.cliff.cap import DEPTH, chance_allowed, tail_confidence
+from contextcliff_dagster.analysis.curves.falling_curve import fit_falling_curve
 from contextcliff_dagster.analysis.design.allocation import (
     Stop,
     apportion,
@@ -166,7 +167,12 @@ def plan_round(
     safe = 1.0 - chance_allowed(settings.confidence, float(documents.n.sum()))
     aim = take_aim(posterior, target.half_width, settings.confidence, safe)
     left = np.array([there[bin] - so_far[bin] for bin in there])
-    done: Stop | None = aim.done or (None if left.any() else "exhausted")
+    done: Stop | None = aim.done
+    if done == "no_loss" and (unseen := _unseen(documents, candidates, target, settings)):
+        left = np.array([there[bin] - so_far[bin] if bin in unseen else 0 for bin in there])
+        done = None
+    if done is None and not left.any():
+        done = "exhausted"
     more: dict[str, int] = {}
     if done is None:
         edges = {bin: (int(candidates[bin].min()), int(candidates[bin].max())) for bin in there}
@@ -175,3 +181,23 @@ def plan_round(
         given = apportion(weight, left, target.batch)
         more = {bin: int(n) for bin, n in zip(names, given, strict=True) if n}
     return Round(more, so_far, aim.window, aim.none, done, drop)
+
+
+def _unseen(
+    documents: Documents,
+    candidates: Mapping[str, Ints],
+    target: Target,
+    settings: AnalysisSettings,
+) -> set[str]:
+    """The bins of the longest examples, as long as the answers on them do not refute a loss alone.
+
+    Empty where what is left of the range is no wider than the window that is looked for.
+    """
+    curve = fit_falling_curve(documents, settings.baseline_share)
+    supported = curve.supported(settings.tolerance, tail_confidence(settings.confidence))
+    if supported is None:
+        return set()
+    lengths = np.concatenate([*candidates.values()])
+    if (lengths > supported).mean() <= 2.0 * target.half_width:
+        return set()
+    return {bin for bin, of_bin in candidates.items() if len(of_bin) and of_bin.max() > supported}

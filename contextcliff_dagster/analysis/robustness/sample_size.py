@@ -168,7 +168,8 @@ class _Expected:
         s = n * rng.binomial(trials, mean) / trials
         cells = Cells(np.log(lengths), lengths, lengths, n, s, settings.baseline_share)
         posterior = falling_posterior(n, s, phi, cells.baseline_cells)
-        drawn = FallingCurve(cells, phi, posterior)
+        documents = replace(self._documents, length_tokens=lengths, n=n, s=s)
+        drawn = FallingCurve(documents, cells, phi, posterior)
         dip = self._finding.dip_window
         before = None if dip is None else dip[0]
         cap = certified_cap(

@@ -166,7 +166,7 @@ def test_a_flat_model_is_certified_to_its_end_and_a_step_up_to_it(seed: int) -> 
     flat = drawn(np.full(200, 0.95), seed)
     cap = cap_tokens(fit_falling_curve(flat, 0.15), 0.3, 0.95)
     assert cap is not None
-    assert cap >= np.quantile(flat.length_tokens, 0.97)
+    assert cap >= np.quantile(flat.length_tokens, 0.92)
     falls = drawn(step(0.5, 0.9, 0.3), seed)
     curve = fit_falling_curve(falls, 0.15)
     place = float(falls.length_tokens[100])
@@ -194,7 +194,7 @@ def test_equal_scores_and_many_documents_are_finite(level: float, count: int) ->
     assert np.isfinite(curve.posterior.kept).all()
     assert np.isfinite(curve.posterior.chance).all()
     if level == 1.0:
-        assert (cap_tokens(curve, 0.3, 0.95) or 0) >= curve.cells.high[-3]
+        assert (cap_tokens(curve, 0.3, 0.95) or 0) >= curve.cells.high[-7]
 
 
 def test_scatter_that_changes_with_length_is_known_by_length() -> None:

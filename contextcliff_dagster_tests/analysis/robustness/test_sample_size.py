@@ -198,6 +198,6 @@ def test_the_report_says_what_the_next_million_tokens_buys() -> None:
     page = "\n".join(as_markdown(more_data_sections(cliffs)))
     assert "1,000,000 tokens" in page
     assert "one such draw" in page
-    assert cliffs.safe_cap_tokens == records["length_tokens"].max()
+    assert cliffs.safe_cap_tokens >= np.quantile(records["length_tokens"], 0.9)
     assert certify_sentence(cliffs) is None
     assert not more_data_sections(replace(cliffs, certify=Certify(n_needed=None)))
