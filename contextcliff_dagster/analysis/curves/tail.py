@@ -17,14 +17,15 @@ if TYPE_CHECKING:
     from contextcliff_dagster.analysis.records.samples import Documents
     from contextcliff_dagster.contracts.arrays import Floats, Ints
 
-ANSWERS = 40.0
-"""So many of the longest are looked at, counted over their dispersion. Of more, those before the
-last few would outvote them; they are many enough to refute a loss of 10% of a mean of .9."""
+ANSWERS, SHARE = 40.0, 0.2
+"""So many of the longest, counted over their dispersion, and at most this share of all. What is
+expected of a curve certifies no more than them (benchmarks/accept.py); a drop before them is for
+the posterior to place."""
 
 
 @dataclass(frozen=True, eq=False)
 class Tail:
-    """The lengths of the last `ANSWERS`, ascending, and sums over what is at least as long.
+    """The lengths of the last answers, ascending, and sums over what is at least as long.
 
     Attributes:
         low: lengths, tokens (T).
@@ -60,5 +61,6 @@ def tail_of(documents: Documents, dispersion: Floats, after: int) -> Tail:
     right = np.add.reduceat(documents.s / dispersion, start)
     n, s = np.cumsum(worth[::-1])[::-1], np.cumsum(right[::-1])[::-1]
     beyond = np.searchsorted(lengths, after, side="right")
-    kept = slice(int(max(beyond, np.searchsorted(-n, -ANSWERS - 1e-9))), None)
+    worth_seen = min(ANSWERS, SHARE * float(n[0]))
+    kept = slice(int(max(beyond, np.searchsorted(-n, -worth_seen - 1e-9))), None)
     return Tail(lengths[kept], np.append(0, lengths[:-1])[kept], n[kept], s[kept])

@@ -207,13 +207,8 @@ def certify_sentence(cliffs: Cliffs) -> str | None:
     further, cap = certify.further, cliffs.safe_cap_tokens
     if text := _further_sentence(further):
         parts.append(text)
-    elif cap is None or cap < reach[1]:
-        if (needed := certify.n_needed) is not None:
-            parts.append(
-                f"About {count(needed, 'example')} per bin would be needed to certify the longest "
-                f"measured length, {tokens(reach[1])} tokens."
-            )
-        elif reason := sentence(certify.reason):
+    elif (cap is None or cap < reach[1]) and certify.n_needed is None:
+        if reason := sentence(certify.reason):
             parts.append(reason)
     return " ".join(parts) or None
 

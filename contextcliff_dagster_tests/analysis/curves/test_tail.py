@@ -15,7 +15,7 @@ from contextcliff_dagster.contracts.arrays import Floats
 
 SHORT_END, FIRST_LONG = 5_000, 10_000
 SCORES = st.lists(st.sampled_from([0.0, 0.5, 1.0]), min_size=1, max_size=60).map(np.array)
-SPREAD = st.sampled_from([0.5, 1.0, 3.0])
+SPREAD = st.sampled_from([0.5, 0.8, 1.0])
 
 
 def padded(long: Floats, short: int) -> Documents:
