@@ -183,6 +183,14 @@ def test_the_pilot_is_the_same_for_each_bin_and_rounds_go_where_the_loss_is() ->
     assert sum(asked[7:]) <= 20
 
 
+def test_without_a_loss_the_longest_are_asked_until_they_show_it_themselves() -> None:
+    pool = pool_of(Curve("flat", 0.95), 3, Design(binary=True))
+    asked, reasons = rounds_of(pool, Target(5, 0.05, 10), 100)
+    assert asked == [5] * 9 + [15]
+    assert "and nowhere with 98%" in reasons[1]
+    assert "no drop of 26% over the range" in reasons[2]
+
+
 def test_a_small_sample_ends_with_itself() -> None:
     pool = pool_of(Curve("flat", 0.5), 6, Design(binary=True))
     asked, reasons = rounds_of(pool, Target(5, 0.05, 20), 8)
