@@ -60,7 +60,7 @@ def cap_of(finding: Finding, settings: AnalysisSettings, share: float = 1.0) -> 
         finding.curve,
         settings.tolerance,
         settings.confidence,
-        finding.dip_window[0] if finding.dip_window else None,
+        finding.dip_start,
         may_recover=settings.assumption == "any",
         share=share,
     )

@@ -76,6 +76,11 @@ class Finding:
         """``degraded`` where the verdict is a dip."""
         return self.degraded if self.verdict is Verdict.DIP else None
 
+    @property
+    def dip_start(self) -> int | None:
+        """The shortest length (tokens) at which a dip may begin; ``None`` without one."""
+        return int(self.cliff.location.low) if self.dip_window and self.cliff else None
+
 
 def find_verdict(
     documents: Documents, settings: AnalysisSettings, baseline_mean: float | None

@@ -170,13 +170,11 @@ class _Expected:
         posterior = falling_posterior(n, s, phi, cells.baseline_cells)
         documents = replace(self._documents, length_tokens=lengths, n=n, s=s)
         drawn = FallingCurve(documents, cells, phi, posterior)
-        dip = self._finding.dip_window
-        before = None if dip is None else dip[0]
         cap = certified_cap(
             drawn,
             settings.tolerance,
             settings.confidence,
-            before,
+            self._finding.dip_start,
             may_recover=settings.assumption == "any",
             share=self._later if times > 1.0 else 1.0,
         )
@@ -186,8 +184,8 @@ class _Expected:
         """Length at which the fitted curve has lost the tolerance, ``None`` where it never does."""
         if self.flat:
             return None
-        if (dip := self._finding.dip_window) and (drop := self._finding.cliff):
-            return dip[0] if drop.drop.value >= self.tolerance else None
+        if (start := self._finding.dip_start) and (drop := self._finding.cliff):
+            return start if drop.drop.value >= self.tolerance else None
         lost = self._curve.lost_at(self.tolerance, self._settings.confidence).value
         return int(lost) if np.isfinite(lost) else None
 
