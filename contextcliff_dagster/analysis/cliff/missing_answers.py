@@ -17,7 +17,7 @@ from contextcliff_dagster.analysis.cliff.baseline import baseline_of
 from contextcliff_dagster.analysis.cliff.cap import Cap
 from contextcliff_dagster.analysis.cliff.conclusion import conclude
 from contextcliff_dagster.analysis.curves.falling_curve import fit_falling_curve
-from contextcliff_dagster.analysis.curves.permutation_scan import scan_documents
+from contextcliff_dagster.analysis.curves.permutation_scan import scan_at
 from contextcliff_dagster.analysis.records.examples import average_replicates
 from contextcliff_dagster.contracts.results.caps import MissingByLength
 
@@ -41,8 +41,9 @@ def missing_by_length(sample: Sample, settings: AnalysisSettings) -> MissingByLe
     if answered.all():
         return None
     there = _documents(sample, calls.assign(score=answered.astype(np.float64)))
-    scan = scan_documents(there, permutations=settings.permutations, seed=settings.seed)
-    if scan is None or scan.step.p_value > 1.0 - settings.confidence:
+    alpha = 1.0 - settings.confidence
+    scan = scan_at(there, alpha, settings)
+    if scan is None or scan.step.p_value > alpha:
         return None
     curve = fit_falling_curve(there, settings.baseline_share)
     if not curve.beyond_baseline:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from contextcliff_dagster.analysis.curves.falling_curve import Estimate, fit_falling_curve
-from contextcliff_dagster.analysis.curves.permutation_scan import scan_documents
+from contextcliff_dagster.analysis.curves.permutation_scan import scan_at
 from contextcliff_dagster.analysis.statistics.intervals import chi_square_quantile, ratio_interval
 from contextcliff_dagster.contracts import Verdict
 
@@ -103,7 +103,7 @@ def find_verdict(
     examples, count = int(documents.n.sum()), len(documents.n)
     if examples < LEAST_EXAMPLES or count < LEAST_DOCUMENTS or baseline_mean is None:
         return _insufficient(_too_few(examples, count))
-    scan = scan_documents(documents, permutations=settings.permutations, seed=settings.seed)
+    scan = scan_at(documents, (1.0 - STEP_SHARE) * (1.0 - settings.confidence), settings)
     if scan is None:
         return _insufficient(
             "Nearly all examples have one length: no length has 15% of them before it and 4% "

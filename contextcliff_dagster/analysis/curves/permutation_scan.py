@@ -8,7 +8,9 @@ stay together; the maximum over all places makes it one test, whatever the numbe
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,6 +18,7 @@ import numpy as np
 from contextcliff_dagster.analysis.records.samples import Documents
 
 if TYPE_CHECKING:
+    from contextcliff_dagster.analysis.records.settings import AnalysisSettings
     from contextcliff_dagster.contracts.arrays import Floats, Ints
 
 _MAX_UNITS = 400
@@ -23,6 +26,7 @@ _KEEP_TIES_UP_TO = 100
 _WINDOW_KNOTS = 40
 _WINDOW_SHARE = (0.08, 0.60)
 _LEAST = 6
+_AT_ONCE = 1_000
 _BEFORE, _AFTER, _RECOVERY = 0.15, 0.04, 0.08
 SPLIT_LIMIT = 7.35
 """Deviance within which another place is as good, at 95%: more than chi-square's 3.84, because the
@@ -91,29 +95,54 @@ def scan_documents(documents: Documents, *, permutations: int, seed: int) -> Sca
     i, j = _windows(units, total_n, least_before)
 
     rng = np.random.default_rng((seed, 1))
-    order = np.vstack([np.arange(count), rng.random((permutations, count)).argsort(axis=1)])
-    n = np.zeros((permutations + 1, count + 1))
-    s = np.zeros_like(n)
-    np.cumsum(units.n[order], axis=1, out=n[:, 1:])
-    np.cumsum(units.s[order], axis=1, out=s[:, 1:])
-
-    # (mean of the shorter side - mean of the longer one) * sqrt(N0 N1 / N)
-    before_n, before_s = n[:, cut], s[:, cut]
-    after_n = total_n - before_n
-    steps = before_s / before_n - (total_s - before_s) / after_n
-    steps *= np.sqrt(before_n * after_n / total_n)
-    k = cut[int(np.argmax(steps[0]))]
-    below = (total_n - n[0, k], total_s - s[0, k], n[0, k], s[0, k])
+    highest: list[tuple[Floats, Floats, Floats]] = []
+    for first in range(0, permutations + 1, _AT_ONCE):
+        rows = min(_AT_ONCE, permutations + 1 - first)
+        order = rng.random((rows - (not first), count)).argsort(axis=1)
+        if not first:
+            order = np.vstack([np.arange(count), order])
+        n, s = _reached(units.n, order), _reached(units.s, order)
+        steps = _steps(n, s, cut)
+        contrasts = _contrasts(n, s, i, j) if len(i) else np.zeros((rows, 1))
+        if not first:
+            k, w = cut[int(np.argmax(steps[0]))], int(np.argmax(contrasts[0]))
+            below = (total_n - n[0, k], total_s - s[0, k], n[0, k], s[0, k])
+            of_dip = partial(_dip, units, n[0], s[0], i, j, w)
+        highest.append((steps.max(axis=1), contrasts.max(axis=1), -steps.min(axis=1)))
+    p_step, p_dip, p_rise = (_chance(np.concatenate(of)) for of in zip(*highest, strict=True))
     step = Split(
-        _chance(steps.max(axis=1)),
+        p_step,
         _drop(below),
         int(units.first[k]),
         int(units.last[-1]),
         float(_two_means(*below)),
         below,
     )
-    dip = _dip(units, n, s, i, j) if len(i) else None
-    return Scan(step, dip, _chance(-steps.min(axis=1)))
+    return Scan(step, of_dip(p_dip) if len(i) else None, p_rise)
+
+
+def scan_at(documents: Documents, level: float, settings: AnalysisSettings) -> Scan | None:
+    """Scan with as many permutations as ``settings`` say, and as a p-value of ``level`` needs."""
+    needed = math.ceil(1.0 / level - 1e-6) - 1
+    permutations = max(settings.permutations, needed)
+    return scan_documents(documents, permutations=permutations, seed=settings.seed)
+
+
+def _reached(values: Floats, order: Ints) -> Floats:
+    """Sums of ``values`` in each order (P, U) before each place: (P, U + 1)."""
+    sums = np.zeros((len(order), order.shape[1] + 1))
+    np.cumsum(values[order], axis=1, out=sums[:, 1:])
+    return sums
+
+
+def _steps(n: Floats, s: Floats, cut: Ints) -> Floats:
+    """(mean of the shorter side - mean of the longer one) * sqrt(N0 N1 / N), at each cut."""
+    total_n, total_s = n[:, -1:], s[:, -1:]
+    before_n, before_s = n[:, cut], s[:, cut]
+    after_n = total_n - before_n
+    steps = before_s / before_n - (total_s - before_s) / after_n
+    steps *= np.sqrt(before_n * after_n / total_n)
+    return np.asarray(steps)
 
 
 def _merge(documents: Documents) -> _Units:
@@ -153,19 +182,21 @@ def _windows(units: _Units, total: float, least_before: float) -> tuple[Ints, In
     return i[good], j[good]
 
 
-def _dip(units: _Units, n: Floats, s: Floats, i: Ints, j: Ints) -> Dip:
-    """The best window; it may begin wherever a window's two means fit nearly as well."""
-    # The smaller of (before - inside) and (after - inside), each standardised as a contrast.
+def _contrasts(n: Floats, s: Floats, i: Ints, j: Ints) -> Floats:
+    """The smaller of (before - inside) and (after - inside) of each window, standardised."""
     within_n, before_n, after_n = n[:, j] - n[:, i], n[:, i], n[:, -1:] - n[:, j]
     mean = (s[:, j] - s[:, i]) / within_n
     before = (s[:, i] / before_n - mean) * np.sqrt(within_n * before_n / (within_n + before_n))
     after = (s[:, -1:] - s[:, j]) / after_n - mean
     after *= np.sqrt(within_n * after_n / (within_n + after_n))
-    contrast = np.minimum(before, after)
-    inside_n, inside_s = n[0, j] - n[0, i], s[0, j] - s[0, i]
-    outside_n, outside_s = n[0, -1] - inside_n, s[0, -1] - inside_s
+    return np.minimum(before, after)
+
+
+def _dip(units: _Units, n: Floats, s: Floats, i: Ints, j: Ints, w: int, p_value: float) -> Dip:
+    """The best window, w; it may begin wherever a window's two means fit nearly as well."""
+    inside_n, inside_s = n[j] - n[i], s[j] - s[i]
+    outside_n, outside_s = n[-1] - inside_n, s[-1] - inside_s
     deviance = _two_means(inside_n, inside_s, outside_n, outside_s)
-    w = int(np.argmax(contrast[0]))
     place = np.arange(len(units.n))
     low, high = inside_s[w] / inside_n[w], outside_s[w] / outside_n[w]
     fitted = np.where((place >= i[w]) & (place < j[w]), low, high).clip(0.01, 0.99)
@@ -173,9 +204,9 @@ def _dip(units: _Units, n: Floats, s: Floats, i: Ints, j: Ints) -> Dip:
     dispersion = max(float(((units.s - units.n * fitted) ** 2).sum()) / spread, 0.1)
     near = deviance >= deviance.max() - SPLIT_LIMIT * dispersion
     first, last = min(int(i[near].min()), int(i[w])), int(i[near].max())
-    counts = (inside_n[w], inside_s[w], n[0, i[w]], s[0, i[w]])
+    counts = (inside_n[w], inside_s[w], n[i[w]], s[i[w]])
     return Dip(
-        _chance(contrast.max(axis=1)),
+        p_value,
         _drop(counts),
         int(units.first[i[w]]),
         int(units.last[j[w] - 1]),

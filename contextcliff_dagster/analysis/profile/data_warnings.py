@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from contextcliff_dagster.analysis.curves.permutation_scan import scan_documents
+from contextcliff_dagster.analysis.curves.permutation_scan import scan_at
 from contextcliff_dagster.analysis.records.examples import average_replicates
 from contextcliff_dagster.contracts import FailureTag, Verdict
 
@@ -108,8 +108,9 @@ def _refusals(sample: Sample, settings: AnalysisSettings) -> str | None:
         return None
     examples = average_replicates(calls.assign(score=1.0 - silent), np.ones(len(calls), bool))
     documents = replace(sample, examples=examples).documents()
-    scan = scan_documents(documents, permutations=settings.permutations, seed=settings.seed)
-    if scan is None or scan.step.p_value > 1.0 - settings.confidence:
+    alpha = 1.0 - settings.confidence
+    scan = scan_at(documents, alpha, settings)
+    if scan is None or scan.step.p_value > alpha:
         return None
     return (
         f"Refusals and empty answers rise with length, from {before:.0%} of the answers on the "

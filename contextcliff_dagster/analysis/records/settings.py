@@ -18,7 +18,8 @@ class AnalysisSettings:
         resamples: bootstrap resamples of documents, per bin.
         seed: of every resampling; the same records and seed give the same result.
         rolling: bins in the trailing window of ``rolling_variance``.
-        permutations: of whole documents over the lengths, for the scan's p-value.
+        permutations: of whole documents over the lengths, for the scan's p-value; at least so many,
+            and more where the confidence needs smaller p-values.
         baseline_share: of the examples, shortest first, that are the baseline, 0.05..0.5; 0.15 is
             what error rates are stated for.
         assumption: what the cap assumes of a model that fails at a length: ``falling``, that it
