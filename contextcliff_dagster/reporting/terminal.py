@@ -59,7 +59,7 @@ def risk_report(cliffs: Cliffs) -> str:
         "-------------------",
         f"Max Technical Context: {'unknown' if window is None else f'{tokens(window)} tokens'}",
         f"Safe Cap:              {_safe_cap(cliffs)}",
-        *_threshold(cliffs),
+        f"Critical Threshold:    {_threshold(cliffs)}",
         "",
         "ZONES:",
         *_zone_lines(cliffs),
@@ -154,25 +154,21 @@ def _missing(cliffs: Cliffs) -> list[str]:
     return [f"{missing:,} of {planned:,} calls have no answer: {', '.join(found)}."]
 
 
-def _threshold(cliffs: Cliffs) -> list[str]:
-    """The critical threshold, and its interval where it has one."""
-    head = "Critical Threshold:    "
+def _threshold(cliffs: Cliffs) -> str:
+    """The critical threshold, what it is, and its interval where it has one."""
     if cliffs.verdict is Verdict.INSUFFICIENT_DATA:
-        return [f"{head}not supported by the data [INSUFFICIENT DATA]"]
+        return "not supported by the data [INSUFFICIENT DATA]"
     if cliffs.verdict is Verdict.FLOOR:
-        return [f"{head}undefined, the score starts at the floor [FLOOR]"]
-    confidence = f"[{level(cliffs.confidence)} CONFIDENCE]"
-    if (cliff := cliffs.cliff) is None:
+        return "undefined, the score starts at the floor [FLOOR]"
+    if (cliff := cliffs.cliff) is None:  # what was not found has no confidence
         reach = measured_range(cliffs)
-        up_to = f" up to {tokens(reach[1])} tokens" if reach else ""
-        return [f"{head}none found{up_to} {confidence}"]
+        return f"none found up to {tokens(reach[1])} tokens" if reach else "none found"
     share = window_share(cliffs)
     of_max = "share of max unknown" if share is None else f"{percent(share)} of max"
-    return [
-        f"{head}{tokens(cliff.location_tokens)} tokens ({of_max}) {confidence}",
-        f"{'':<23}the midpoint of the drop, {level(cliffs.confidence)} interval "
-        f"{tokens(cliff.ci_low)} to {tokens(cliff.ci_high)} tokens",
-    ]
+    return (
+        f"{tokens(cliff.location_tokens)} tokens ({of_max}), the midpoint of the drop "
+        f"[{level(cliffs.confidence)} interval {tokens(cliff.ci_low)} to {tokens(cliff.ci_high)}]"
+    )
 
 
 def _zone_lines(cliffs: Cliffs) -> list[str]:
