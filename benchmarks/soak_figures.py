@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import dagster as dg
-from dagster._core.scheduler.instigation import TickStatus
 
 from contextcliff_dagster.defs.alerts.failed_runs import ALERTED_TAG
 from contextcliff_dagster.experiments.common.study_run import TICK_NAME, open_ledger
@@ -107,7 +106,7 @@ def _ticks(instance: dg.DagsterInstance, studies: Plan, span: Span) -> dict[str,
     for study, (models, every) in studies.items():
         state = states[f"measure_{study}"]
         ticks = instance.get_ticks(state.instigator_origin_id, state.selector_id)
-        good = {int(t.timestamp // 60) for t in ticks if t.status is TickStatus.SUCCESS}
+        good = {int(t.timestamp // 60) for t in ticks if t.status.value == "SUCCESS"}
         first, last = int(span[0] // 60) + 1, int(span[1] // 60)
         due = [minute for minute in range(first, last + 1) if minute % every == 0]
         gap = 0

@@ -112,6 +112,23 @@ def _loader() -> type[yaml.SafeLoader]:
     return Loader
 
 
+def yaml_text(value: Any, *, one_line: bool = False) -> str:
+    """Return ``value`` as YAML, keys in their order; every text is read back as it was."""
+    import yaml
+
+    class Dumper(yaml.SafeDumper):
+        pass
+
+    def text(dumper: yaml.SafeDumper, written: str) -> yaml.Node:
+        # To YAML these are line breaks, which PyYAML folds in any other style.
+        style = '"' if any(line_end in written for line_end in "\x85\u2028\u2029") else None
+        return dumper.represent_scalar("tag:yaml.org,2002:str", written, style)
+
+    Dumper.add_representer(str, text)
+    layout: dict[str, Any] = {"default_flow_style": True, "width": 1_000_000} if one_line else {}
+    return str(yaml.dump(value, Dumper=Dumper, sort_keys=False, allow_unicode=True, **layout))
+
+
 def _refuse_too_much(root: yaml.Node, path: Path) -> None:
     """Refuse aliases in a circle, and those that unfold to more than anybody writes.
 

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from contextcliff_dagster.cli.address_space import require_address_space
 from contextcliff_dagster.contracts import StoreError
 from contextcliff_dagster.defs.home import COMMAND_LINE as COMMAND_LINE
 from contextcliff_dagster.defs.home import dagster_home as dagster_home
@@ -28,9 +29,6 @@ from contextcliff_dagster.store import PACKAGE, Store
 
 if TYPE_CHECKING:
     import dagster as dg
-
-_LEAST_ADDRESS_SPACE = 2_500_000_000
-"""Measured on two cores: it runs with 2.56 GB; with 2 GB a thread finds no room."""
 
 
 def shipped(name: str) -> Path:
@@ -91,7 +89,7 @@ def open_instance(store: Store) -> dg.DagsterInstance:
         runs_shown_in_timeline,
     )
 
-    _require_address_space()
+    require_address_space()
     migrations_read_once()
     home = prepare_home(store)
     databases_kept_open()
@@ -116,22 +114,6 @@ def open_instance(store: Store) -> dg.DagsterInstance:
             ready.touch()
         runs_shown_in_timeline(instance)
         return instance
-
-
-def _require_address_space() -> None:
-    """Native libraries end the process where they get none, without a word of ours.
-
-    Raises:
-        StoreError: ``ulimit -v`` leaves less than a run takes.
-    """
-    import resource
-
-    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
-    if limit != resource.RLIM_INFINITY and limit < _LEAST_ADDRESS_SPACE:
-        raise StoreError(
-            f"This process may use {limit / 1e9:.1f} GB of address space, and a run reserves up to "
-            f"{_LEAST_ADDRESS_SPACE / 1e9:.1f} GB; raise the limit (ulimit -v)."
-        )
 
 
 @contextmanager

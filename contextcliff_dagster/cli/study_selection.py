@@ -27,6 +27,7 @@ from contextcliff_dagster.cli.study_variants import (
 )
 from contextcliff_dagster.contracts import StudyError
 from contextcliff_dagster.store import Store, write_atomic
+from contextcliff_dagster.yaml_config import yaml_text
 
 if TYPE_CHECKING:
     from contextcliff_dagster.studies import Study
@@ -183,8 +184,6 @@ def keep_definition(study: Study, store: Store) -> None:
     Raises:
         StoreError: the store cannot be written.
     """
-    import yaml
-
     from contextcliff_dagster.studies import kept_in, load_studies
     from contextcliff_dagster.studies.study_paths import imported_mark, leave_record
 
@@ -193,9 +192,7 @@ def keep_definition(study: Study, store: Store) -> None:
         if known.leave.home is None or study.leave.allowed <= known.leave.allowed:
             return
         study = study.with_leave(study.leave.also(known.leave.allowed))
-    text = yaml.safe_dump(
-        study.model_dump(mode="json", exclude_none=True), sort_keys=False, allow_unicode=True
-    )
+    text = yaml_text(study.model_dump(mode="json", exclude_none=True))
     path = kept_in(store.root) / f"{study.name}.yaml"
     if study.leave.home is not None:  # before the definition: it is never there without its mark
         write_atomic(imported_mark(path), leave_record(study))

@@ -124,6 +124,7 @@ def test_a_process_ends_as_its_table_says(name: str, tmp_path: Path) -> None:
     ("megabytes", "line"),
     [
         (400, ("analyze", "s.csv")),
+        (1_500, ("analyze", "s.csv")),
         (900, ("profile", "quick", "--samples-per-bin", "2")),
         (1_600, ("prepare", "quick")),
     ],

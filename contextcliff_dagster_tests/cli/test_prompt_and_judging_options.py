@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from contextcliff_dagster.cli.options import StudyOptions
@@ -137,6 +137,7 @@ def test_a_prompt_is_part_of_the_study_and_of_its_name(tmp_path: Path) -> None:
     assert chosen(prompt=copy).name != study.name
 
 
+@example(text="\x85\u2028\u2029")
 @given(st.text(st.characters(exclude_categories=("Cs",)), max_size=60))
 def test_any_text_around_the_places_survives_being_kept(
     tmp_path_factory: pytest.TempPathFactory, text: str

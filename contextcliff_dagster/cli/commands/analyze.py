@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
+from contextcliff_dagster.cli.address_space import require_address_space
 from contextcliff_dagster.cli.display.output import print_json
 from contextcliff_dagster.cli.errors import USER_ERROR, say, sentence
 from contextcliff_dagster.cli.log_options import log_options
@@ -132,6 +133,7 @@ def analyze(
         raise click.UsageError("--pool takes single answers, not tables of means")
     if ttft_limit is not None and aggregated:
         raise click.UsageError("--ttft-limit takes single answers, not tables of means")
+    require_address_space()
     from contextcliff_dagster.analysis.records.settings import AnalysisSettings
     from contextcliff_dagster.cli.score_analysis import AnalyzeOptions, ResultFiles, analyze_files
 

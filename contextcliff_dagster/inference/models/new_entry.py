@@ -20,6 +20,7 @@ from contextcliff_dagster.inference.models.models_file import (
 )
 from contextcliff_dagster.private_files import atomic_path, folder_lock
 from contextcliff_dagster.user_files import read_file
+from contextcliff_dagster.yaml_config import yaml_text
 
 if TYPE_CHECKING:
     import yaml
@@ -77,12 +78,7 @@ class NewEntry:
 
 def as_yaml(value: Any) -> str:
     """``value`` as YAML on one line."""
-    import yaml
-
-    text = yaml.safe_dump(
-        value, default_flow_style=True, allow_unicode=True, width=1_000_000, sort_keys=False
-    )
-    return text.removesuffix("...\n").strip()
+    return yaml_text(value, one_line=True).removesuffix("...\n").strip()
 
 
 def own_models_file() -> Path:

@@ -35,11 +35,13 @@ SCOPE = Scope("s", "c", "m", "i")
 
 @pytest.fixture(scope="session")
 def exporter() -> InMemorySpanExporter:
-    """An application's own provider; a process can set one only once."""
+    """That of an application's own provider, which may be an earlier test's: a process sets one."""
     exporter = InMemorySpanExporter()
-    provider = TracerProvider()
+    provider = trace.get_tracer_provider()
+    if not isinstance(provider, TracerProvider):
+        provider = TracerProvider()
+        trace.set_tracer_provider(provider)
     provider.add_span_processor(SimpleSpanProcessor(exporter))
-    trace.set_tracer_provider(provider)
     return exporter
 
 
