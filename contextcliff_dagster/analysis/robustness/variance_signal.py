@@ -103,8 +103,9 @@ def variance_signal(
         p_value=float(np.mean(largest >= largest[0] - 1e-9)),
         from_tokens=int(lengths[first[start[best]]]),
         to_tokens=int(lengths[last[end[best] - 1]]) + 1,
-        inside=inside_share,
-        outside=outside_share,
+        # Around a mean that is fitted, not known, it may come out above the largest possible.
+        inside=min(inside_share, 1.0),
+        outside=min(outside_share, 1.0),
         refused_because=None,
     )
 

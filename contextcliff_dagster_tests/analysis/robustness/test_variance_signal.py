@@ -58,6 +58,13 @@ def test_a_stretch_that_scatters_more_is_found_at_its_place() -> None:
         assert f"{tested.from_tokens:,}" in str(variance_sentence(tested))
 
 
+def test_a_share_of_the_largest_variance_is_a_share() -> None:
+    """Scores of nearly 0 and 1 around a mean that is off scatter more than they can."""
+    for seed in range(7):
+        tested = signal(seed, lambda lengths: np.where(lengths < 900, 4.0, 0.01))
+        assert 0.0 <= tested.outside <= tested.inside <= 1.0
+
+
 def test_questions_of_one_document_count_once() -> None:
     rng = np.random.default_rng(0)
     misses = 0
