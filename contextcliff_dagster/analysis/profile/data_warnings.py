@@ -55,16 +55,14 @@ def data_warnings(
     if empty:
         warnings.append(f"No answer was scored in {', '.join(empty)}.")
     early = 0.0 if finding.curve is None else early_drop(finding.curve)
-    if finding.verdict is Verdict.STABLE and cap.tokens is None and early < settings.tolerance:
+    unseen = finding.verdict is Verdict.STABLE and not finding.visible
+    if unseen and cap.tokens is None and early < settings.tolerance:
         warnings.append(
             "No drop is visible, but there are too few examples to call any length safe."
         )
     first = next((row for row in rows if row.sd is not None), None)
     if first and first.sd == 0 and len(rows) > 1:
-        warnings.append(
-            f"All scores of {first.bin} are equal: against a baseline SD of 0 any spread fires "
-            "the SD and variance rules."
-        )
+        warnings.append(f"All answers of {first.bin} score alike; ignore the two rules on spread.")
     if len(sample.examples):
         documents = sample.documents()
         warnings += [*_range_warnings(documents), *_copies(documents)]

@@ -28,6 +28,14 @@ def test_a_drop_within_the_baseline_region_is_no_silent_stability() -> None:
     assert sum(words == [WORDS[0]] for words in found) >= 4
 
 
+def test_a_drop_is_visible_or_it_is_not() -> None:
+    cliffs = cliffs_of(plant(step(80, 0.8, 0.58), 6, per_bin=25))
+    assert cliffs.safe_cap_tokens is None
+    said = " ".join(cliffs.warnings)
+    assert "A drop with length is visible" in said
+    assert "No drop is visible" not in said
+
+
 def test_a_narrow_range_is_named() -> None:
     records = plant(flat(0.9), 1)
     records["length_tokens"] = np.linspace(2_000, 5_000, len(records)).astype(int)
