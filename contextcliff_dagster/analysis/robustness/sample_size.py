@@ -84,7 +84,7 @@ def required_sample_size(
     if finding.verdict is Verdict.FLOOR:
         return Certify(
             n_needed=None,
-            reason="The score is at the floor: more samples would make no length safe.",
+            reason="Even short documents fail; look at the wrong answers before measuring more.",
         )
     expected = _Expected(documents, finding, settings, 1.0 if looks is None else LOOK_SHARE)
     longest, measured = int(documents.length_tokens[-1]), int(documents.n.sum())
@@ -118,7 +118,9 @@ def required_sample_size(
 
 
 class _Expected:
-    """Caps of the data sets that the curve leads one to expect; ``flat`` says which curve.
+    """Caps of the data sets that the curve leads one to expect.
+
+    ``flat``: a flat curve is; ``alarm``: its drop is large enough for one.
 
     ``later``: share of the usual chance of loss that caps of larger data sets may have.
     """
@@ -129,7 +131,7 @@ class _Expected:
         self._documents, self._finding, self._settings = documents, finding, settings
         assert finding.curve is not None
         self._curve: FallingCurve = finding.curve
-        self.flat = not finding.visible
+        self.flat, self.alarm = not finding.visible, finding.cliff is not None
         self.tolerance, self._later = settings.tolerance, later
         self._units = _units_of(documents)
         self._caps: dict[float, Ints] = {}
@@ -213,15 +215,16 @@ def _times_needed(
     if (lost := expected.lost_at()) is not None and lost <= length:
         drop = f"{expected.tolerance:.0%}"
         return None, (
-            f"The fitted curve has dropped by {drop} at {lost:,} tokens: no number of examples "
-            "extends the cap beyond that."
+            f"More data cannot lift the cap past {lost:,} tokens: the score itself is {drop} down "
+            "there."
+            if expected.alarm
+            else f"The score may be {drop} down at {lost:,} tokens; more data would show it."
         )
     times = _doublings(expected, length)
     if times is not None:
         return times, None
     return None, (
-        f"Up to {2**_DOUBLINGS:,} times as many examples were simulated, and none of these numbers "
-        f"certifies {length:,} tokens."
+        f"Not even {2**_DOUBLINGS:,} times the data reached {length:,} tokens in simulation."
     )
 
 

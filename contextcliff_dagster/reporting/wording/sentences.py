@@ -220,7 +220,7 @@ def _further_sentence(further: FurtherData | None) -> str | None:
     if further.goal == "p90_cap":
         goal = f"A cap at {tokens(further.goal_tokens)} tokens, the 90th percentile of the lengths,"
     if further.examples is None:
-        return f"{goal} cannot be promised. {sentence(further.reason)}"
+        return sentence(further.reason)
     documents = further.documents
     on = "" if not documents else f" on {count(documents, 'further document')}"
     about = "" if further.goal == "verdict" else "about "

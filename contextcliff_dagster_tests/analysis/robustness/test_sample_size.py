@@ -81,7 +81,7 @@ def test_the_expected_cap_is_near_the_median_of_data_sets_of_that_size() -> None
 def test_where_the_curve_itself_falls_no_n_is_named() -> None:
     estimate = certified(ramp(800), 1)
     assert estimate.n_needed is None
-    assert "no number of examples extends the cap" in estimate.reason
+    assert "More data cannot lift the cap past" in estimate.reason
     assert estimate.assumes == "fitted"
 
 
@@ -157,7 +157,7 @@ def test_a_cap_that_reaches_the_90th_percentile_needs_nothing_further() -> None:
 def test_a_drop_before_the_90th_percentile_leaves_no_number() -> None:
     further = certified(step(600, 0.9, 0.3), 1).further
     assert further.examples is None
-    assert "no number of examples extends the cap" in further.reason
+    assert "More data cannot lift the cap past" in further.reason
 
 
 def test_where_another_look_takes_more_certainty_no_fewer_examples_will_do() -> None:
