@@ -29,7 +29,7 @@ Tier = Literal["quick", "commit", "nightly"]
 TABLE = CHECKOUT / "contextcliff_dagster_tests" / "tiers.toml"
 QUICK, DEAR = "quick", "dear"
 SEED_VARIABLE = "CONTEXTCLIFF_TESTS_SEED"
-_CRASHED = "(crashed)"  # with its worker: nobody says of which family the test was
+_CRASHED = "(crashed)"  # its worker died: no report names the family
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Planted faults: each can still be planted, and what became of it is told apart."""
+"""Planted faults: every patch still applies, and each outcome has its own verdict."""
 
 from __future__ import annotations
 

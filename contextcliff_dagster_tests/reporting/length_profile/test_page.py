@@ -53,7 +53,7 @@ def test_every_line_of_the_earlier_page_is_in_this_one() -> None:
     ]
     heading, promise, mix = lost
     assert heading == "## `smollm2-135m`"
-    # Why no more data help is said without "cannot be promised" before it.
+    # The reason now stands alone, without "cannot be promised".
     assert without_order(promise.partition("cannot be promised. ")[2]) in now
     # A list of shares is now divided by semicolons, each share behind a colon.
     today = re.sub(r"(\d\d%) (\d+\.\d%)", r"\1: \2", mix).replace("%, ", "%; ")

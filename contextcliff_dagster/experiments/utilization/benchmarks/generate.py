@@ -107,4 +107,4 @@ def _attempts(asked: Sequence[Asked], least: int) -> Iterator[Sequence[Asked]]:
         kept = max(least, kept // 2)
         lookups = [one._replace(kind="lookup") for one in asked[kept:]]
         yield from repeat([*asked[:kept], *lookups], _ATTEMPTS_WITH_LOOKUPS)
-    yield from repeat([one._replace(luck=0.0) for one in asked], _MOST_ATTEMPTS)
+    yield from repeat([question._replace(luck=0.0) for question in asked], _MOST_ATTEMPTS)
