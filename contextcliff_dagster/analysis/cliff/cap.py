@@ -27,7 +27,7 @@ def tail_confidence(confidence: float, share: float = 1.0) -> float:
     """Confidence at which the longest answers have to refute a loss by themselves (`curves.tail`).
 
     Twice the error rate: over late drops and outlying documents of benchmarks/accept.py caps were
-    unsafe in .03 at most that way, and flat curves covered as far as they can be.
+    unsafe in .05 at most that way, and flat curves covered as far as they can be.
     """
     return 1.0 - 2.0 * share * (1.0 - confidence)
 

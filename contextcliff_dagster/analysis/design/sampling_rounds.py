@@ -169,8 +169,9 @@ def plan_round(
     left = np.array([there[bin] - so_far[bin] for bin in there])
     done: Stop | None = aim.done
     if done == "no_loss" and (unseen := _unseen(documents, candidates, target, settings)):
-        left = np.array([there[bin] - so_far[bin] if bin in unseen else 0 for bin in there])
-        done = None
+        longest = np.array([there[bin] - so_far[bin] if bin in unseen else 0 for bin in there])
+        if longest.any():
+            left, done = longest, None
     if done is None and not left.any():
         done = "exhausted"
     more: dict[str, int] = {}

@@ -191,6 +191,18 @@ def test_without_a_loss_the_longest_are_asked_until_they_show_it_themselves() ->
     assert "no drop of 26% over the range" in reasons[2]
 
 
+def test_where_none_of_the_longest_is_left_rounds_end_without_a_false_word() -> None:
+    pool = pool_of(Curve("flat", 0.95), 3, Design(binary=True))
+    order = np.random.default_rng(0).permutation(len(pool.score))
+    bins = order * BINS // len(order)
+    planned = {f"b{b:02d}": order[bins == b][: 5 if b >= 8 else 10] for b in range(BINS)}
+    candidates = {bin: pool.length_tokens[of] for bin, of in planned.items()}
+    documents = pool.documents(np.concatenate([of[:5] for of in planned.values()]))
+    asked = dict.fromkeys(planned, 5)
+    plan = plan_round(documents, candidates, asked, Target(5, 0.01, 10), SETTINGS)
+    assert (plan.more, plan.done) == ({}, "no_loss")
+
+
 def test_a_small_sample_ends_with_itself() -> None:
     pool = pool_of(Curve("flat", 0.5), 6, Design(binary=True))
     asked, reasons = rounds_of(pool, Target(5, 0.05, 20), 8)
