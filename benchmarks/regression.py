@@ -12,7 +12,8 @@ answers anew (temperature above 0), far noisier than allowed for. The year fails
 for one model; runs before it count as unchanged, and ``--known`` more before the year.
 
 A shrink: the curve of one of the two models moves to half the length (its cap halves) while its
-hidden luck per example and the flips stay; and reference-short answers under reference-long's name
+hidden luck per example and the flips stay; a share of the answers is lost at all lengths, also by a
+server that answers the same every time; and reference-short answers under reference-long's name
 (curves of their cards' shape). Detected: at the first run. A sentinel: twenty examples of the bin
 that holds the cap (.8 of where 30% is lost); a year of it has 365 runs. Intervals are Clopper and
 Pearson's 95%.
@@ -131,14 +132,19 @@ def failing_run(curve: Curve, kind: str, questions: int, known: int, seed: int) 
     return min(failing, default=None)
 
 
-def shrink_found(before: Curve, after: Curve, questions: int, known: int, seed: int) -> bool:
+def shrink_found(
+    before: Curve, after: Curve, questions: int, known: int, same: bool, seed: int
+) -> bool:
     rng = np.random.default_rng(seed)
     lengths = lengths_of(rng)
     luck = rng.random(len(lengths))
-    hidden = (luck < before(lengths.astype(float))).astype(float)
-    pinned = flipped(rng, hidden)
-    now = flipped(rng, (luck < after(lengths.astype(float))).astype(float))
-    runs = [pairs_of(lengths, pinned, flipped(rng, hidden), questions) for _ in range(known)]
+
+    def answers(curve: Curve) -> np.ndarray:
+        hidden = (luck < curve(lengths.astype(float))).astype(float)
+        return hidden if same else flipped(rng, hidden)
+
+    pinned, now = answers(before), answers(after)
+    runs = [pairs_of(lengths, pinned, answers(before), questions) for _ in range(known)]
     return shrink_of(pairs_of(lengths, pinned, now, questions), runs, seed)
 
 
@@ -237,12 +243,16 @@ def main() -> None:
     for share in (0.1, 0.2, 0.3, 0.45):
         cases[f"flat at .95, {share:.0%} lost"] = (step(1, 0.95, 0), step(1, 0.95, share))
     for name, (a, b) in cases.items() if given.shrinks else ():
-        count(
-            "found at first run",
-            name,
-            lambda seed, a=a, b=b: shrink_found(a, b, questions, known, seed),
-            given.shrinks,
-        )
+        for what, same in (("found at first run", False), ("found, server the same", True)):
+            if not same or name.startswith("flat"):
+                count(
+                    what,
+                    name,
+                    lambda seed, a=a, b=b, same=same: shrink_found(
+                        a, b, questions, known, same, seed
+                    ),
+                    given.shrinks,
+                )
     for name, c in CURVES.items() if given.sentinels else ():
         if "flat" in name:
             continue

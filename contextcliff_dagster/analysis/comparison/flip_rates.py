@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,9 +20,12 @@ if TYPE_CHECKING:
     from contextcliff_dagster.contracts.arrays import Floats, Ints
 
 LEAST_RUNS = 5  # from which on their variation is estimated
-RATES: Floats = 1.0 / (1.0 + np.exp(-np.linspace(-7.6, 3.0, 160)))
-_MEANS = 2.0 ** np.arange(-4.0, 2.1, 0.5)
-"""Times the study's flip rate; log-normal before there are runs, with an SD of .7 octaves."""
+_LOGITS = np.linspace(-16.0, 3.0, 220)
+RATES: Floats = 1.0 / (1.0 + np.exp(-_LOGITS))
+_EDGES = np.concatenate([[0.0], 1.0 / (1.0 + np.exp(-0.5 * (_LOGITS[1:] + _LOGITS[:-1]))), [1.0]])
+_MEANS = 2.0 ** np.arange(-20.0, 2.1, 0.5)
+"""Times the study's flip rate; before there are runs those below it are as likely (a server may
+answer the same every time), and log-normal above, with an SD of .7 octaves."""
 _CORRELATIONS = np.array([0.0005, 0.002, 0.008, 0.02, 0.06])
 _BELIEF = np.array([0.5, 0.3, 0.15, 0.04, 0.01])
 """Before there are runs. With equal shares five could not show that runs are alike."""
@@ -54,16 +58,9 @@ class FlipRates:
             expected += float(n.sum() * rate * (1.0 - rate))
             counts.append((lost.sum(), n.sum()))
         dispersion = max(off / expected, 1.0) if expected else 1.0
-        mean, rho = (one.ravel() for one in np.meshgrid(flip_rate * _MEANS, _CORRELATIONS))
-        mean = np.minimum(mean, 0.5)
-        a, b = mean * (1.0 / rho - 1.0), (1.0 - mean) * (1.0 / rho - 1.0)
-        log = np.repeat(np.log(_BELIEF), len(_MEANS)) - np.square(np.log2(mean / flip_rate))
+        a, b, log, density = _beliefs(flip_rate)
         for lost, n in np.array(counts[:-1]).reshape(-1, 2) / dispersion:
             log = log + betaln(a + lost, b + n - lost) - betaln(a, b)
-        # On an even grid of logits a density is times p (1 - p).
-        density = np.exp(
-            np.outer(a, np.log(RATES)) + np.outer(b, np.log1p(-RATES)) - betaln(a, b)[:, None]
-        )
         weights: Floats = np.exp(log - log.max()) @ density
         inside = now.lost[now.length_tokens < plateau_tokens]
         running = np.concatenate([[0], np.cumsum(inside)]).astype(np.int64)
@@ -93,3 +90,16 @@ class FlipRates:
         """Rate that the run's own exceeds with a probability of ``level`` at most (W)."""
         beyond = np.cumsum(self.outside(start, end)[:, ::-1], axis=1)[:, ::-1]
         return np.asarray(RATES[np.argmax(beyond <= level, axis=1)], np.float64)
+
+
+@cache
+def _beliefs(flip_rate: float) -> tuple[Floats, Floats, Floats, Floats]:
+    """Parameters a and b of each Beta distribution, log prior (B), shares near `RATES` (B, P)."""
+    from scipy.special import betainc
+
+    mean, rho = (one.ravel() for one in np.meshgrid(flip_rate * _MEANS, _CORRELATIONS))
+    mean = np.minimum(mean, 0.5)
+    a, b = mean * (1.0 / rho - 1.0), (1.0 - mean) * (1.0 / rho - 1.0)
+    higher = np.maximum(np.log2(mean / flip_rate), 0.0)
+    log = np.repeat(np.log(_BELIEF), len(_MEANS)) - np.square(higher)
+    return a, b, log, np.diff(betainc(a[:, None], b[:, None], _EDGES), axis=1)

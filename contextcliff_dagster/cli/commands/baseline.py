@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from contextcliff_dagster.experiments.length_profile.regression import Baseline, Regression
+    from contextcliff_dagster.studies import Study
 
 _of_study = together(click.argument("study"), common_options)
 
@@ -46,10 +47,7 @@ def baseline_set(study: str, campaign: str | None, as_json: bool) -> None:
 @_of_study
 def baseline_show(study: str, as_json: bool) -> None:
     """Show which campaign of STUDY is pinned."""
-    from contextcliff_dagster.experiments.length_profile.regression import require_baseline
-    from contextcliff_dagster.studies import find_study
-
-    pinned = require_baseline(find_study(study), Store.default())
+    _, _, pinned = _watched(study)
     print_either(pinned.to_dict(), f"{_named(pinned)}, pinned {pinned.set_at}.", as_json=as_json)
 
 
@@ -61,18 +59,9 @@ def baseline_check(study: str, campaign: str | None, as_json: bool) -> None:
 
     Exit code 3: the score of a model declined; 4: none declined, but one could not be judged.
     """
-    from contextcliff_dagster.experiments.common.preparation import load_frozen
-    from contextcliff_dagster.experiments.common.study_run import open_ledger
-    from contextcliff_dagster.experiments.length_profile.regression import (
-        judge_regression,
-        require_baseline,
-        with_changes,
-    )
     from contextcliff_dagster.experiments.length_profile.regression_page import write_regression
-    from contextcliff_dagster.studies import find_study
 
-    store, chosen = Store.default(), find_study(study)
-    require_baseline(chosen, store)
+    store, chosen, _ = _watched(study)
     name = profiled_campaign(store, chosen.name, campaign)
     if campaign is None and (newer := newest_campaign(store, chosen.name)) not in (None, name):
         said = f"Campaign {newer} has no profile to judge; measure it with `contextcliff profile "
@@ -80,10 +69,54 @@ def baseline_check(study: str, campaign: str | None, as_json: bool) -> None:
             {"campaign": newer, "sentence": said}, f"{said}{chosen.name}`.", as_json=as_json
         )
         raise click.exceptions.Exit(NOT_JUDGED)
-    regression = judge_regression(chosen, store, load_frozen(chosen, store), name)
-    with open_ledger(store) as ledger:
-        regression = with_changes(regression, chosen, ledger)
+    regression = _judged(chosen, store, name)
     end_with(regression, as_json=as_json, page=write_regression(regression, chosen, store))
+
+
+@baseline.command("dismiss")
+@click.argument("study")
+@click.argument("campaign")
+@click.option("--reason", required=True, help="Why it was a false alarm; kept and reported.")
+@common_options
+def baseline_dismiss(study: str, campaign: str, reason: str, as_json: bool) -> None:
+    """Take back the alarm of a CAMPAIGN of STUDY that was a false one.
+
+    It passes from now on, and counts among the runs that show how answers vary.
+    """
+    from contextcliff_dagster.experiments.length_profile.regression import dismiss_alarm
+    from contextcliff_dagster.experiments.length_profile.regression_page import write_regression
+
+    store, chosen, _ = _watched(study)
+    name = profiled_campaign(store, chosen.name, campaign)
+    regression = dismiss_alarm(chosen, store, _judged(chosen, store, name), reason)
+    end_with(regression, as_json=as_json, page=write_regression(regression, chosen, store))
+
+
+def _watched(study: str) -> tuple[Store, Study, Baseline]:
+    """The store, the study and its baseline.
+
+    Raises:
+        StudyError: it has none.
+    """
+    from contextcliff_dagster.experiments.length_profile.regression import require_baseline
+    from contextcliff_dagster.studies import find_study
+
+    store, chosen = Store.default(), find_study(study)
+    return store, chosen, require_baseline(chosen, store)
+
+
+def _judged(study: Study, store: Store, campaign: str) -> Regression:
+    """A campaign against the baseline, with what changed of its models."""
+    from contextcliff_dagster.experiments.common.preparation import load_frozen
+    from contextcliff_dagster.experiments.common.study_run import open_ledger
+    from contextcliff_dagster.experiments.length_profile.regression import (
+        judge_regression,
+        with_changes,
+    )
+
+    regression = judge_regression(study, store, load_frozen(study, store), campaign)
+    with open_ledger(store) as ledger:
+        return with_changes(regression, study, ledger)
 
 
 def end_with(regression: Regression, *, as_json: bool, page: Path | None = None) -> None:

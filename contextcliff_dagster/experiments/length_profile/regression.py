@@ -39,13 +39,25 @@ MOST_RUNS = 60  # the newest, from which the variation of flips is estimated
 
 
 @dataclass(frozen=True, slots=True)
+class Dismissal:
+    """A false alarm taken back: why and when."""
+
+    reason: str
+    at: str
+
+
+@dataclass(frozen=True, slots=True)
 class Baseline:
-    """The campaign that later ones are compared with. ``models``: model -> serving identity."""
+    """The campaign that later ones are compared with.
+
+    ``models``: model -> serving identity; ``dismissed``: campaign -> its alarm taken back.
+    """
 
     study: str
     campaign: str
     set_at: str
     models: dict[str, str | None]
+    dismissed: dict[str, Dismissal] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         """The fields, JSON-ready."""
@@ -61,6 +73,7 @@ class Regression:
         unjudged: model -> why there is none.
         changes: model -> fields of its serving identity that differ, ``field: before -> now``;
             a model whose identity is not known in both campaigns is missing.
+        dismissed: the alarm was taken back.
         sentence: all of it for a person.
     """
 
@@ -69,10 +82,13 @@ class Regression:
     shrinks: dict[str, Shrink] = field(default_factory=dict)
     unjudged: dict[str, str] = field(default_factory=dict)
     changes: dict[str, list[str]] = field(default_factory=dict)
+    dismissed: Dismissal | None = None
 
     @property
     def shrunk(self) -> list[str]:
-        """The models that became worse."""
+        """The models that became worse; none where that alarm is dismissed."""
+        if self.dismissed is not None:
+            return []
         return [model for model, shrink in self.shrinks.items() if shrink.shrunk]
 
     @property
@@ -82,6 +98,9 @@ class Regression:
         if self.baseline == self.campaign:
             return f"Campaign {self.campaign} is the pinned baseline itself."
         sentences = [_sentence_of(model, self, one) for model, one in self.shrinks.items()]
+        if self.dismissed is not None:
+            on = self.dismissed.at.partition("T")[0]
+            sentences.append(f"Dismissed as a false alarm on {on}: {self.dismissed.reason}.")
         sentences += [f"{model} is not judged: {why}." for model, why in self.unjudged.items()]
         sentences += _few_runs(self.shrinks.values())
         return " ".join(sentences) or f"No model of the baseline {self.baseline} was measured."
@@ -95,6 +114,7 @@ class Regression:
             "models": {model: shrink.to_dict() for model, shrink in self.shrinks.items()},
             "unjudged": dict(self.unjudged),
             "changes": dict(self.changes),
+            "dismissed": asdict(self.dismissed) if self.dismissed else None,
             "sentence": self.sentence,
         }
 
@@ -106,13 +126,41 @@ def pin_baseline(study: Study, store: Store, campaign: str) -> Baseline:
         StoreError: the campaign has no profile of the current sample, or the store is read-only.
     """
     cliffs = read_cliffs(study, store, campaign)
-    now = datetime.now(UTC).isoformat(timespec="seconds")
     models = {result.model: result.identity for result in cliffs}
-    baseline = Baseline(study.name, campaign, now, models)
-    write_json(
-        store.baseline_file(study.name), {"schema_version": SCHEMA_VERSION, **baseline.to_dict()}
-    )
+    try:
+        before = read_baseline(study, store)
+    except StoreError:  # damaged: pinned anew
+        before = None
+    dismissed = before.dismissed if before and before.campaign == campaign else {}
+    return _kept(Baseline(study.name, campaign, _now(), models, dismissed), store)
+
+
+def dismiss_alarm(study: Study, store: Store, regression: Regression, reason: str) -> Regression:
+    """Take the alarm of a campaign back: it passes, and counts as a run of the unchanged model.
+
+    Raises:
+        StudyError: there is no alarm, or no reason.
+        StoreError: the store is read-only.
+    """
+    reason = " ".join(reason.split()).rstrip(".")
+    if not reason:
+        raise StudyError("A dismissed alarm needs a reason: --reason TEXT.")
+    if not regression.shrunk and regression.dismissed is None:
+        raise StudyError(f"There is no alarm to dismiss. {regression.sentence}")
+    pinned, dismissal = require_baseline(study, store), Dismissal(reason, _now())
+    dismissed = {**pinned.dismissed, regression.campaign: dismissal}
+    _kept(replace(pinned, dismissed=dismissed), store)
+    return replace(regression, dismissed=dismissal)
+
+
+def _kept(baseline: Baseline, store: Store) -> Baseline:
+    file = store.baseline_file(baseline.study)
+    write_json(file, {"schema_version": SCHEMA_VERSION, **baseline.to_dict()})
     return baseline
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def read_baseline(study: Study, store: Store) -> Baseline | None:
@@ -124,12 +172,12 @@ def read_baseline(study: Study, store: Store) -> Baseline | None:
     path = store.baseline_file(study.name)
     try:
         kept = json.loads(path.read_bytes())
-        return Baseline(
-            str(kept["study"]), str(kept["campaign"]), str(kept["set_at"]), dict(kept["models"])
-        )
+        dismissed = {name: Dismissal(**one) for name, one in kept.get("dismissed", {}).items()}
+        of, campaign, at = (str(kept[key]) for key in ("study", "campaign", "set_at"))
+        return Baseline(of, campaign, at, dict(kept["models"]), dismissed)
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise StoreError(
             f"{path} is damaged ({error}); pin the baseline again with `contextcliff baseline set "
             f"{study.name} --campaign NAME`."
@@ -139,8 +187,8 @@ def read_baseline(study: Study, store: Store) -> Baseline | None:
 def judge_regression(study: Study, store: Store, manifest: Manifest, campaign: str) -> Regression:
     """Compare ``campaign`` with the pinned baseline, model by model, paired by example.
 
-    Campaigns between the two are judged first: where a model has not shrunk, they show how its
-    flips vary.
+    Campaigns between the two are judged first: where a model has not shrunk, or its alarm is
+    dismissed, they show how its flips vary.
 
     Raises:
         StoreError: the campaign has no records, or the baseline's file is damaged.
@@ -160,7 +208,8 @@ def judge_regression(study: Study, store: Store, manifest: Manifest, campaign: s
     section = study.regression
     settings = RegressionSettings(section.flip_rate, section.yearly_error, section.runs_per_year)
     unchanged: dict[str, list[Pairs]] = {}
-    for records in (*_runs_between(study, store, then, now), now):  # this campaign is the last
+    # This campaign is the last.
+    for name, records in (*_runs_between(study, store, then, now), (campaign, now)):
         models = in_order(study, set(pinned.models) & set(records["model"].unique()))
         shrinks, unjudged = {}, {}
         for model in models:
@@ -177,9 +226,10 @@ def judge_regression(study: Study, store: Store, manifest: Manifest, campaign: s
             alpha, others = settings.alpha(len(models)), unchanged.setdefault(model, [])
             shrink = find_shrink(pairs, alpha, unchanged=others, flip_rate=settings.flip_rate)
             shrinks[model] = shrink
-            if not shrink.shrunk:
+            if not shrink.shrunk or name in pinned.dismissed:
                 others.append(pairs)
-    return Regression(pinned.campaign, campaign, shrinks, unjudged)
+    dismissed = pinned.dismissed.get(campaign)
+    return Regression(pinned.campaign, campaign, shrinks, unjudged, dismissed=dismissed)
 
 
 def with_changes(regression: Regression, study: Study, ledger: Ledger) -> Regression:
@@ -197,8 +247,8 @@ def with_changes(regression: Regression, study: Study, ledger: Ledger) -> Regres
 
 def _runs_between(
     study: Study, store: Store, then: pd.DataFrame, now: pd.DataFrame
-) -> list[pd.DataFrame]:
-    """Records of the campaigns that ended after ``then`` and before ``now``, oldest first."""
+) -> list[tuple[str, pd.DataFrame]]:
+    """Name and records of each campaign that ended after ``then`` and before ``now``, in order."""
     from contextcliff_dagster.inference.ledger.campaigns import SENTINEL
 
     runs = []
@@ -210,7 +260,7 @@ def _runs_between(
                 runs.append((records["finished_at"].max(), name, records))
     first, last = then["finished_at"].max(), now["finished_at"].max()
     between = sorted((run for run in runs if first < run[0] < last), key=lambda run: run[:2])
-    return [records for _, _, records in between[-MOST_RUNS:]]
+    return [(name, records) for _, name, records in between[-MOST_RUNS:]]
 
 
 def require_baseline(study: Study, store: Store) -> Baseline:

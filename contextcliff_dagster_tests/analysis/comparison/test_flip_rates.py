@@ -107,3 +107,17 @@ def test_a_cliff_that_moves_is_found_among_varied_weeks() -> None:
     known = [paired(pinned, answers(sample, before, i, f)) for i, f in enumerate(flips)]
     now = paired(pinned, answers(sample, after, 99, 0.05))
     assert find_shrink(now, ALPHA, unchanged=known).shrunk
+
+
+@pytest.mark.parametrize("known", [5, 20, 52])
+def test_a_server_that_answers_the_same_every_time_has_no_bad_weeks(known: int) -> None:
+    for seed in range(6):
+        sample, rng = plant(flat(0.5), seed), np.random.default_rng(seed)
+        right = rng.random(len(sample)) < 0.95
+        pinned = sample.assign(score=right.astype(float))
+        for share in (0.2, 0.45):
+            lost = rng.choice(np.flatnonzero(right), round(share * right.sum()), replace=False)
+            now = pinned["score"].to_numpy().copy()
+            now[lost] = 0.0
+            worse = paired(pinned, sample.assign(score=now))
+            assert find_shrink(worse, ALPHA, unchanged=[paired(pinned, pinned)] * known).shrunk

@@ -87,6 +87,23 @@ def test_another_model_under_the_name_fails_at_the_first_run(watched: Path) -> N
     assert ended.code == 3
     assert "served has declined" in ended.out
     do("baseline", "check", "watched", "--campaign", "same")
+    nothing = call("baseline", "dismiss", "watched", "same", "--reason", "a bad week")
+    assert_one_sentence(nothing, "no alarm to dismiss")
+    empty = call("baseline", "dismiss", "watched", "swapped", "--reason", " ")
+    assert_one_sentence(empty, "--reason TEXT")
+    assert call("baseline", "check", "watched").code == 3
+
+    said = do("baseline", "dismiss", "watched", "swapped", "--reason", "the other model,\nmeant")
+    assert "Dismissed as a false alarm on 20" in said
+    passed = json.loads(do("baseline", "check", "watched", "--json"))
+    assert (passed["shrunk"], passed["models"]["served"]["shrunk"]) == ([], True)
+    assert passed["dismissed"]["reason"] == "the other model, meant"
+    assert ": the other model, meant." in Path(passed["page"]).read_text()
+    # From now on the run shows how answers vary: unchanged are those two.
+    do("campaign", "new", "watched", "--name", "later")
+    do("profile", "watched")
+    later = json.loads(call("baseline", "check", "watched", "--json").out)
+    assert (later["dismissed"], later["models"]["served"]["runs"]) == (None, 2)
     # What is accepted becomes the new baseline.
     do("baseline", "set", "watched", "--campaign", "swapped")
     do("baseline", "check", "watched")
