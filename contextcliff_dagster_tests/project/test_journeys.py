@@ -35,6 +35,8 @@ COMMANDS = [command for page in PAGES for command in commands_of(page)]
 
 NOT_RUN = {
     "": "writes a script for a shell into a file; cli/shell/test_completion.py",
+    "baseline dismiss my-study 2026-11-23T0200 --reason outage": "needs a false alarm; "
+    "cli/commands/test_baseline.py",
     "continuation novel.txt --api-url http://localhost:5001": "needs KoboldCpp; "
     "test_continuation_measure.py runs it on a server of its own",
     "continuation novel.txt --model my-model --max-context 16k --rounds 5 --temp 0.8 --dry-run": (
