@@ -41,7 +41,7 @@ from contextcliff_dagster.analysis.statistics.intervals import chi_square_quanti
 SETTINGS = AnalysisSettings(permutations=199, resamples=100)
 LEFT_OUT = ("step .9 by 30%", "dip")
 """Not part of the sum: a drop by exactly the tolerance, and drops that recover."""
-ALARMS = ("cliff", "gradual_decline", "dip")
+ALARMS = ("cliff", "gradual_decline", "decline", "dip")
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ document's sum relative to the binomial one:
     questions three f1 scores on one document that share half of their spread
 
 Coverage: share of drop intervals (nominal 95%) that hold the truth, over all data sets and over
-those of the judged that are a cliff or a gradual decline and so print it. Unsafe: share of caps
+those of the judged that are a cliff or a decline and so print it. Unsafe: share of caps
 beyond the length at which 30% is lost. Shares come with their 95% limits (Wilson).
 """
 
@@ -52,7 +52,7 @@ DESIGNS = ((10, 3), (5, 5), (10, 5), (5, 10), (10, 10), (10, 20))
 """Bins, documents a bin."""
 SHORTEST, LONGEST, MIDDLE, WIDTH = 40, 5_900, 486, 0.25
 TOP, BOTTOM = 0.7, 0.4
-PRINTED = (Verdict.CLIFF, Verdict.GRADUAL_DECLINE)
+PRINTED = (Verdict.CLIFF, Verdict.GRADUAL_DECLINE, Verdict.DECLINE)
 
 
 def mean_at(shape: str, tokens: Floats) -> Floats:

@@ -4,7 +4,8 @@
     python benchmarks/many_models.py --sets 0 --models 50      # the report's cost alone
 
 A set is `--models` models whose mean score is the same at every length, .40 to .95, with 0/1 scores
-of 200 documents each (20 in each of ten bins). An alarm is a verdict cliff, gradual_decline or dip.
+of 200 documents each (20 in each of ten bins). An alarm is a verdict cliff,
+gradual_decline, decline or dip.
 
 Then what the report of one set costs: seconds and CPU of writing all pages, this process's peak of
 memory, the largest picture, and what lies on the disk.

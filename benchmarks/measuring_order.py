@@ -5,7 +5,7 @@
 A model whose chance of a right answer is .7 at every length is asked 200 questions, ten bins of 20.
 Over the run its answers change: scores fall by 40% from first to last (*drift*), 25 calls in a row
 are wrong (*bad spell*), or nothing happens. Printed: the share of runs with an alarm (cliff,
-gradual decline, dip) and with a warning of the measuring time, with 95% limits (Wilson).
+gradual decline, decline, dip) and with a warning of the measuring time, with 95% limits (Wilson).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from contextcliff_dagster.inference.requests.measuring_order import in_blocks
 from contextcliff_dagster.inference.requests.recipe import Recipe
 
 BINS, PER_BIN, LEVEL = 10, 20, 0.7
-ALARMS = ("cliff", "gradual_decline", "dip")
+ALARMS = ("cliff", "gradual_decline", "decline", "dip")
 SETTINGS = AnalysisSettings(permutations=199, resamples=100)
 EVENTS = ("none", "drift", "bad spell")
 ORDERS = ("by_length", "blocks")

@@ -202,7 +202,7 @@ def one(kind: str, half_width: float, ways: tuple[str, ...], seed: int) -> dict[
             "done": aim.done or "exhausted",
             "covered": reached is not None and bool(low - 0.005 <= reached <= high + 0.005),
             "alarm": conclusion.finding.verdict
-            in (Verdict.CLIFF, Verdict.GRADUAL_DECLINE, Verdict.DIP),
+            in (Verdict.CLIFF, Verdict.GRADUAL_DECLINE, Verdict.DECLINE, Verdict.DIP),
             "unsafe": cap is not None and limit is not None and cap >= limit,
             "cap_share": rank / truth if truth and cap else 0.0 if truth else rank,
         }

@@ -33,6 +33,7 @@ from contextcliff_dagster.contracts.tables import (
     TABLES,
 )
 from contextcliff_dagster.contracts.values import (
+    RESULT_VERSION,
     SCHEMA_VERSION,
     UNSCORED_TAGS,
     Document,
@@ -56,6 +57,7 @@ __all__ = [
     "LENGTH_MAP",
     "MANIFEST_EXAMPLES",
     "PREDICTIONS",
+    "RESULT_VERSION",
     "SCHEMA_VERSION",
     "TABLES",
     "UNSCORED_TAGS",

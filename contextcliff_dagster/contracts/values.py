@@ -8,7 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 SCHEMA_VERSION: Final = "1.0"
-"""Version of every file contract a user sees (``cliffs.json``, ``metrics.json``, tables)."""
+"""Version of samples, tables and archives."""
+RESULT_VERSION: Final = "1.1"
+"""Version of result files (``cliffs.json``, ``metrics.json``, ``comparison.json``)."""
 
 
 class Verdict(enum.StrEnum):
@@ -16,6 +18,7 @@ class Verdict(enum.StrEnum):
 
     STABLE = "stable"
     GRADUAL_DECLINE = "gradual_decline"
+    DECLINE = "decline"
     CLIFF = "cliff"
     DIP = "dip"
     FLOOR = "floor"

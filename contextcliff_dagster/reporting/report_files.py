@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from contextcliff_dagster.contracts import SCHEMA_VERSION
+from contextcliff_dagster.contracts import RESULT_VERSION
 from contextcliff_dagster.contracts.results import Cliffs, from_json, to_json
 from contextcliff_dagster.redaction import secrets_of, without_secrets
 from contextcliff_dagster.reporting.html.payload import NO_EVIDENCE, Evidence
@@ -233,7 +233,7 @@ def machine_report(
     of the measurement.
     """
     return {
-        "schema_version": SCHEMA_VERSION,
+        "schema_version": RESULT_VERSION,
         "created_at": max((result.created_at for result in cliffs), default=None),
         "title": title,
         "notes": list(notes),

@@ -66,7 +66,7 @@ def test_what_older_files_lack_has_a_value_that_the_schema_allows(file: ResultFi
 
 
 @EVERY
-@pytest.mark.parametrize("version", ["1.1", "2.0", "1.0.1"])
+@pytest.mark.parametrize("version", ["1.2", "2.0", "1.1.1"])
 def test_a_newer_file_is_refused_with_who_wrote_it(
     file: ResultFile, version: str, tmp_path: Path
 ) -> None:
@@ -78,7 +78,7 @@ def test_a_newer_file_is_refused_with_who_wrote_it(
         read_result(path, file.model)
     assert str(caught.value) == (
         f"{path} cannot be read: it has schema version {version} (written by contextcliff-dagster "
-        "9.9), and this version of contextcliff-dagster reads up to 1.0; update "
+        "9.9), and this version of contextcliff-dagster reads up to 1.1; update "
         "contextcliff-dagster."
     )
 

@@ -48,7 +48,7 @@ def missing_by_length(sample: Sample, settings: AnalysisSettings) -> MissingByLe
     curve = fit_falling_curve(there, settings.baseline_share)
     if not curve.beyond_baseline:
         return None
-    place, _ = curve.drop_places(settings.confidence)
+    place = curve.drop_place(settings.confidence)
     delivered = _documents(sample, calls.assign(score=calls["score"].where(answered, 0.0)))
     baseline = baseline_of(delivered, settings).mean
     location, low, high = place.tokens

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from contextcliff_dagster.analysis.cliff.suddenness import kind_of_drop
 from contextcliff_dagster.analysis.curves.falling_curve import Estimate, fit_falling_curve
 from contextcliff_dagster.analysis.curves.permutation_scan import scan_at
 from contextcliff_dagster.analysis.statistics.intervals import chi_square_quantile, ratio_interval
@@ -28,10 +29,8 @@ STEP_SHARE = 0.9
 """Share of the error rate spent on steps; the rest on dips."""
 SMALL_SHARE, SURE_CHANCE = 2 / 3, 0.95
 """A drop no larger than its split may feign is an alarm if 2/3 of the tolerance is surely lost."""
-CLIFF_CHANCE = 0.8
-"""Least chance that the tolerance is lost in a cliff."""
-GRADUAL = 4.0
-"""A decline is gradual where the middle half of the drop takes more than this factor of length."""
+LOST_CHANCE = 0.8
+"""Least chance that the tolerance is lost, else a sentence says that it is not certain."""
 SURELY = 3.84
 """Deviance (over the dispersion) by which a dip must explain the scores better than a step."""
 CHOSEN_SHARE, CHOSEN_EXCESS = 1 / 2, 1.2
@@ -91,10 +90,9 @@ def find_verdict(
     2. ``floor``: the baseline's mean is below .10;
     3. ``dip``: the scan's window has p <= .1 alpha and a large drop, and explains the scores better
        than the best step (quasi-deviance by more than 3.84);
-    4. ``cliff`` or ``gradual_decline``: the scan's step has p <= .9 alpha, and the drop at its
-       split is large, or 2/3 of the tolerance is lost with a chance of .95. A cliff where the
-       tolerance is lost with a chance of .8 and the middle half of the drop takes at most a factor
-       of 4 of length;
+    4. ``cliff``, ``gradual_decline`` or ``decline``: the scan's step has p <= .9 alpha, and the
+       drop at its split is large, or 2/3 of the tolerance is lost with a chance of .95. Which of
+       the three `suddenness` says, however deep the drop is;
     5. ``stable``.
 
     Large is a drop of at least 5/6 of the tolerance and of what the choice of its place may feign
@@ -139,9 +137,8 @@ def judge(scan: Scan, curve: FallingCurve, settings: AnalysisSettings) -> Findin
     drop = curve.drop(confidence)
     surely = curve.chance_lost(SMALL_SHARE * tolerance)[-1] >= SURE_CHANCE
     if significant and (surely or _large(scan.step, tolerance)):
-        location, width = curve.drop_places(confidence)
-        lost = curve.chance_lost(tolerance)[-1] >= CLIFF_CHANCE
-        sudden = width <= GRADUAL
+        location = curve.drop_place(confidence)
+        lost = curve.chance_lost(tolerance)[-1] >= LOST_CHANCE
         warnings = [] if lost else [
             f"The score drops with length, but a drop of {tolerance:.0%} is not certain: "
             f"{drop.value:.0%} [{drop.low:.0%}, {drop.high:.0%}]."
@@ -149,7 +146,7 @@ def judge(scan: Scan, curve: FallingCurve, settings: AnalysisSettings) -> Findin
         most = curve.lost_at(0.9 * drop.value, confidence).value
         start = max(min(most, float(curve.cells.high[-1])), location.high)
         return Finding(
-            Verdict.CLIFF if lost and sudden else Verdict.GRADUAL_DECLINE,
+            kind_of_drop(curve),
             cliff=Drop(location, drop, scan.step.p_value),
             degraded=(round(start), int(curve.cells.high[-1]) + 1),
             scan=scan,

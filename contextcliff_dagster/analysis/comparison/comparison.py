@@ -25,7 +25,7 @@ from contextcliff_dagster.analysis.comparison.pairing import Pairs, Side, pair_r
 from contextcliff_dagster.analysis.comparison.sentence import sentence
 from contextcliff_dagster.analysis.statistics.length_at_loss import resample_weights
 from contextcliff_dagster.contracts import (
-    SCHEMA_VERSION,
+    RESULT_VERSION,
     ContextCliffError,
     LengthBin,
     Verdict,
@@ -106,7 +106,7 @@ def compare(
     curve = difference_curve(pairs.a, pairs.b, weights, settings.confidence)
     cap_a, cap_b = (side.cliffs.safe_cap_tokens if side.cliffs else None for side in (a, b))
     result = Comparison(
-        schema_version=SCHEMA_VERSION,
+        schema_version=RESULT_VERSION,
         created_at=created_at or datetime.now(UTC).isoformat(timespec="seconds"),
         a=_named(a, pairs.a, pairs.only_a),
         b=_named(b, pairs.b, pairs.only_b),

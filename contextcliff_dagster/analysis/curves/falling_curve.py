@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from contextcliff_dagster.analysis.curves.cells import merge_cells
-from contextcliff_dagster.analysis.curves.falling_paths import parts_reached
+from contextcliff_dagster.analysis.curves.falling_paths import part_reached
 from contextcliff_dagster.analysis.curves.falling_process import LEVELS, falling_posterior
 from contextcliff_dagster.analysis.curves.tail import tail_of
 from contextcliff_dagster.analysis.statistics.intervals import chi_square_quantile
@@ -111,29 +111,24 @@ class FallingCurve:
         )
 
     @cached_property
-    def _parts_reached(self) -> Floats:
-        return parts_reached(self.posterior, (0.25, 0.5, 0.75), LEAST_DROP)
+    def _half_reached(self) -> Floats:
+        return part_reached(self.posterior, 0.5, LEAST_DROP)
 
-    def drop_places(self, confidence: float) -> tuple[Estimate, float]:
-        """Length (tokens) at which half of the drop has happened, within the measured lengths.
-
-        And the factor of length over which its middle half happens.
-        """
-        quarter, half, most = self._parts_reached.T
+    def drop_place(self, confidence: float) -> Estimate:
+        """Length (tokens) at which half of the drop has happened, within the measured lengths."""
         tail = 0.5 * (1.0 - confidence)
         first = self.cells.baseline_cells
         at = np.exp(self.cells.edges)[first - 1 :]
         before, after = self.cells.high[first - 1 : -1], self.cells.low[first:]
 
-        def cell(chance: Floats, least: float) -> int:
-            return min(int(np.searchsorted(chance, least)), len(chance) - 1)
+        def cell(least: float) -> int:
+            return min(int(np.searchsorted(self._half_reached, least)), len(after) - 1)
 
-        value = at[cell(half, 0.5)]
+        value = at[cell(0.5)]
         # One document whose score is off by itself must not part the interval from the place.
-        low = before[max(cell(half, tail) - 1, 0)]
-        high = after[min(cell(half, 1.0 - tail) + 1, len(after) - 1)]
-        place = Estimate(float(value), float(min(low, value)), float(max(high, value)))
-        return place, float(at[cell(most, 0.5)] / at[cell(quarter, 0.5)])
+        low = before[max(cell(tail) - 1, 0)]
+        high = after[min(cell(1.0 - tail) + 1, len(after) - 1)]
+        return Estimate(float(value), float(min(low, value)), float(max(high, value)))
 
     def mean(self, quantile: float | None = None) -> Floats:
         """The mean score in every cell (G), or a quantile of what it may be."""

@@ -21,11 +21,10 @@ _ENDS = 5
 _CONTRADICTED = 5e-3
 
 
-def parts_reached(posterior: FallingPosterior, parts: tuple[float, ...], least: float) -> Floats:
-    """Chance that these parts of the whole drop have happened, of drops by at least ``least``.
+def part_reached(posterior: FallingPosterior, part: float, least: float) -> Floats:
+    """Chance that this part of the whole drop has happened, of drops by at least ``least``.
 
-    The drop is what is lost at the longest length; of each cell beyond the baseline region
-    (G - B, parts).
+    The drop is what is lost at the longest length; of each cell beyond the baseline region (G - B).
     """
     counts = (1.0 - least + 1e-9 >= LEVELS).astype(np.float64)
     end = posterior.states[-1] * np.tile(counts, MODES)
@@ -43,16 +42,16 @@ def parts_reached(posterior: FallingPosterior, parts: tuple[float, ...], least: 
     lost = 1.0 - (inside * level) @ LEVELS / (inside @ level)
     # A level within half a step of the bar is partly beyond it.
     width = np.abs(np.gradient(LEVELS))
-    beyond = (1.0 - np.array(parts)[:, None, None] * lost[:, None] - LEVELS) / width + 0.5
+    beyond = (1.0 - part * lost[:, None] - LEVELS) / width + 0.5
     beyond = np.tile(beyond.clip(0.0, 1.0), MODES)
     ahead = np.broadcast_to(
         np.tile(inside, MODES)[:, None, None].astype(np.float64), (len(lost), *states.shape[1:])
     )
-    out = np.empty((len(states), len(parts)))
+    out = np.empty(len(states))
     for cell in range(len(states) - 1, -1, -1):
         both = ahead * states[cell]
         chance = np.einsum("erms,r->es", both, weight / both.sum(axis=(0, 2, 3)))
-        out[cell] = np.einsum("es,pes->p", chance, beyond) / chance.sum()
+        out[cell] = (chance * beyond).sum() / chance.sum()
         ahead = (ahead * fit[cell]) @ posterior.moves[posterior.step[cell]][r].transpose(0, 2, 1)
         ahead = ahead / ahead.max(axis=(0, 2, 3), keepdims=True)
     return out

@@ -46,7 +46,7 @@ ASSUMED = ("baseline", "correlation")
 """What a design does not fix but the model and its answers do."""
 _PERMUTATIONS = 199
 _M_MMAP_THRESHOLD, _M_TRIM_THRESHOLD = -3, -1
-ALARMS = (Verdict.CLIFF, Verdict.GRADUAL_DECLINE, Verdict.DIP)
+ALARMS = (Verdict.CLIFF, Verdict.GRADUAL_DECLINE, Verdict.DECLINE, Verdict.DIP)
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class Planted:
 
     Attributes:
         drop: least and largest planted drop.
-        found: verdicts cliff, gradual decline or dip (on flat curves: false alarms).
+        found: verdicts cliff, gradual decline, decline or dip (on flat curves: false alarms).
         unsafe: caps beyond the first length at which the tolerance is lost; of the curves that
             lose it.
         without_cap: of all runs. cap: of the truth; flat: of the whole range.

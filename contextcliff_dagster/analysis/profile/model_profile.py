@@ -61,7 +61,7 @@ from contextcliff_dagster.analysis.robustness.variance_signal import (
     variance_sentence,
     variance_signal,
 )
-from contextcliff_dagster.contracts import SCHEMA_VERSION, LengthBin
+from contextcliff_dagster.contracts import RESULT_VERSION, LengthBin
 from contextcliff_dagster.contracts.results import Cliffs, Metrics
 from contextcliff_dagster.contracts.results.caps import CapAtTolerance, Look
 from contextcliff_dagster.contracts.results.cliffs import (
@@ -253,7 +253,7 @@ def _head(sample: Sample, settings: AnalysisSettings, context: ProfileContext) -
         "times": dict(given.get("times", {})),
     }
     head = ResultHead(
-        schema_version=SCHEMA_VERSION,
+        schema_version=RESULT_VERSION,
         created_at=created,
         study=context.study,
         model=context.model,

@@ -111,7 +111,7 @@ class Comparison:
     """B minus A. Tokens are of the document; scores and shares 0..1; null means not measured or not
     supported."""
 
-    schema_version: Annotated[Literal["1.0"], "of this file's format"]
+    schema_version: Annotated[Literal["1.0", "1.1"], "of this file's format"]
     created_at: Annotated[Moment, "time of the comparison"]
     a: Annotated[ComparedSide, "A, the reference"]
     b: Annotated[ComparedSide, "B"]

@@ -72,7 +72,7 @@ class Missing:
 class ResultHead:
     """What the results of a model begin with."""
 
-    schema_version: Annotated[Literal["1.0"], "of this file's format"]
+    schema_version: Annotated[Literal["1.0", "1.1"], "of this file's format"]
     created_at: Annotated[Moment, "time of the analysis"]
     study: Annotated[str | None, "study"]
     model: Annotated[str, "serving configuration"]

@@ -17,7 +17,7 @@ from functools import cache
 from typing import Any, TypeVar, cast
 
 from contextcliff_dagster.contracts.results.fields import Unit
-from contextcliff_dagster.contracts.values import SCHEMA_VERSION
+from contextcliff_dagster.contracts.values import RESULT_VERSION
 
 R = TypeVar("R")
 _NOT_REQUIRED = typing.NotRequired
@@ -59,10 +59,10 @@ def from_json(model: type[R], data: Any) -> R:
     """
     if not isinstance(data, Mapping):
         raise ResultError("it is no JSON object")
-    if _version(data) > _version({"schema_version": SCHEMA_VERSION}):
+    if _version(data) > _version({"schema_version": RESULT_VERSION}):
         raise NewerResultError(
             f"it has schema version {data['schema_version']}{_writer(data)}, and this version of "
-            f"contextcliff-dagster reads up to {SCHEMA_VERSION}"
+            f"contextcliff-dagster reads up to {RESULT_VERSION}"
         )
     try:
         return cast(R, _read(model, data, ""))
@@ -74,9 +74,11 @@ def json_schema(model: Any, name: str, title: str) -> dict[str, Any]:
     """The JSON Schema (2020-12) of ``model``, with descriptions and units."""
     definitions: dict[str, Any] = {}
     whole = _object_schema(model, definitions)
+    declared = whole["properties"]["schema_version"]
+    version = declared.get("const") or declared["enum"][-1]
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "$id": f"urn:contextcliff:{name}:{SCHEMA_VERSION}",
+        "$id": f"urn:contextcliff:{name}:{version}",
         "title": title,
         **whole,
         "$defs": dict(sorted(definitions.items())),

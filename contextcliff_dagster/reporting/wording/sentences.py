@@ -29,13 +29,14 @@ MOSTLY_COPIED = 0.9
 """Share of copied answers from which on a cap is one for copying text."""
 MANY_MODELS = 5
 """From so many on, a comparison states how many false alarms to expect."""
-_TESTED = (Verdict.STABLE, Verdict.CLIFF, Verdict.GRADUAL_DECLINE, Verdict.DIP)
+_TESTED = (Verdict.STABLE, Verdict.CLIFF, Verdict.GRADUAL_DECLINE, Verdict.DECLINE, Verdict.DIP)
 SCORE_NAMES = {"em": "exact match", "f1": "token F1", "contained": "containment"}
 SCORE_SHORT = {"em": "EM", "f1": "F1", "contained": "containment"}
 
 VERDICT_PHRASE = {
     Verdict.STABLE: "no drop found",
     Verdict.GRADUAL_DECLINE: "gradual decline",
+    Verdict.DECLINE: "decline",
     Verdict.CLIFF: "cliff",
     Verdict.DIP: "dip, recovers further out",
     Verdict.FLOOR: "at the floor from the start",

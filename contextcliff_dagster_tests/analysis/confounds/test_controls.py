@@ -73,7 +73,7 @@ def test_a_fall_of_length_stays_at_equal_difficulty(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(3))
 def test_a_fall_of_harder_questions_is_not_called_length(seed: int) -> None:
     cliffs = judged(seed, hard=0.6)
-    assert cliffs.verdict in ("cliff", "gradual_decline")
+    assert cliffs.verdict in ("cliff", "gradual_decline", "decline")
     assert cliffs.confounds.identified == "no"
     (reason,) = cliffs.confounds.reasons
     assert "most of the drop comes from harder questions" in reason

@@ -12,7 +12,7 @@ from scipy.linalg import expm
 
 from contextcliff_dagster.analysis.cliff.cap import certified_cap
 from contextcliff_dagster.analysis.curves.falling_curve import FallingCurve, fit_falling_curve
-from contextcliff_dagster.analysis.curves.falling_paths import draw_curves, parts_reached
+from contextcliff_dagster.analysis.curves.falling_paths import draw_curves, part_reached
 from contextcliff_dagster.analysis.curves.falling_process import (
     LEVELS,
     REGIMES,
@@ -125,15 +125,15 @@ def test_caps_are_nested_and_within_what_was_measured(scores: Floats) -> None:
 @given(SCORES)
 def test_readings_never_contradict_each_other(scores: Floats) -> None:
     curve = fit_falling_curve(sample(scores), 0.15)
-    drop, midpoint = curve.drop(0.95), curve.drop_places(0.95)[0]
+    drop, midpoint = curve.drop(0.95), curve.drop_place(0.95)
     assert drop.low <= drop.value <= drop.high
     assert midpoint.low <= midpoint.value <= midpoint.high <= curve.cells.high[-1]
     lost = curve.lost_at(0.3, 0.95)
     assert lost.low <= lost.value <= lost.high
     assert (cap_tokens(curve, 0.3, 0.95) or 0) <= lost.value
-    parts = parts_reached(curve.posterior, (0.25, 0.5, 0.75), 0.1)
-    assert (np.diff(parts, axis=0) >= -1e-9).all()
-    assert (np.diff(parts, axis=1) <= 1e-9).all()
+    parts = [part_reached(curve.posterior, part, 0.1) for part in (0.25, 0.5, 0.75)]
+    assert (np.diff(parts, axis=1) >= -1e-9).all()
+    assert (np.diff(parts, axis=0) <= 1e-9).all()
     assert (curve.mean(0.025) <= curve.mean(0.5)).all()
     assert (curve.mean(0.5) <= curve.mean(0.975)).all()
 
@@ -149,8 +149,8 @@ def test_drawn_curves_have_the_posterior_s_chances() -> None:
     # The joint of two cells: half of the drop has happened where the curves have it.
     deep = kept[:, -1] <= 0.9
     half = 1.0 - kept[deep] >= 0.5 * (1.0 - kept[deep, -1:])
-    parts = parts_reached(curve.posterior, (0.5,), 0.1)[:, 0]
-    assert half.mean(axis=0) == pytest.approx(parts, abs=0.06)
+    reached = part_reached(curve.posterior, 0.5, 0.1)
+    assert half.mean(axis=0) == pytest.approx(reached, abs=0.06)
 
 
 def test_only_the_order_of_lengths_counts() -> None:
@@ -173,7 +173,7 @@ def test_a_flat_model_is_certified_to_its_end_and_a_step_up_to_it(seed: int) -> 
     cap = cap_tokens(curve, 0.3, 0.95)
     assert cap is not None
     assert np.quantile(falls.length_tokens, 0.25) <= cap <= place
-    midpoint = curve.drop_places(0.95)[0]
+    midpoint = curve.drop_place(0.95)
     assert midpoint.low <= place <= midpoint.high
 
 

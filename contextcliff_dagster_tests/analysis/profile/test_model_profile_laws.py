@@ -20,6 +20,7 @@ from contextcliff_dagster_tests.support.records.profiles import CONTEXT, assert_
 
 FAST = AnalysisSettings(resamples=100, permutations=99, second_opinions=False)
 THOROUGH = AnalysisSettings(resamples=100, permutations=99)
+DROPS = ("cliff", "dip", "gradual_decline", "decline")
 UNSCORED = ("context_overflow", "transport_error", "invalid_truncated")
 PATIENT = [Phase.explicit, Phase.reuse, Phase.generate]  # shrinking a profile takes minutes
 patient = settings(phases=PATIENT)
@@ -78,7 +79,7 @@ def test_any_records_give_a_result_that_meets_the_contract(records: pd.DataFrame
         scored = records[records["score"].notna()]
         assert result.safe_cap_tokens <= max(int(scored["length_tokens"].max()), 1)
         assert result.verdict not in ("floor", "insufficient_data")
-    assert (result.cliff is not None) == (result.verdict in ("cliff", "dip", "gradual_decline"))
+    assert (result.cliff is not None) == (result.verdict in DROPS)
     for row in [*result.bins, *result.curve, result.baseline]:
         if row.mean is not None and row.ci_low is not None:
             assert row.ci_low - 1e-9 <= row.mean <= row.ci_high + 1e-9

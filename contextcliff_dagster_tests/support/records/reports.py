@@ -147,7 +147,7 @@ def sample(
         if b > a
     ]
     cliffs: dict[str, Any] = {
-        "schema_version": "1.0",
+        "schema_version": "1.1",
         "created_at": "2026-11-21T10:00:00+00:00",
         "study": "reference",
         "model": model,
