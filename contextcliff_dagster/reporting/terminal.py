@@ -24,6 +24,7 @@ from contextcliff_dagster.reporting.wording.sentences import (
     copies_sentence,
     half_drop_sentence,
     labels,
+    last_octave_phrase,
     looks_sentence,
     measured_range,
     score_name,
@@ -39,6 +40,7 @@ _ZONES: tuple[tuple[ZoneName, str, str], ...] = (
     ("stable", "[OK]", "Stable Region:"),
     ("transition", "[!!]", "Transition Zone:"),
     ("degraded", "[XX]", "Degraded Region:"),
+    ("not_shown", "[--]", "Not Shown:"),
 )
 
 
@@ -78,7 +80,8 @@ def _safe_cap(cliffs: Cliffs) -> str:
     if cap is None:
         return "none"
     if joint is None or joint.limited_by != "latency_limit":
-        return f"{tokens(cap)} tokens"
+        octave = last_octave_phrase(cliffs)
+        return f"{tokens(cap)} tokens" + (f" (by {octave})" if octave else "")
     decides = "none" if joint.tokens is None else f"{tokens(joint.tokens)} tokens"
     return f"{decides} by the limit on the time to first token, {tokens(cap)} tokens by the scores"
 
@@ -186,7 +189,8 @@ def _zone_lines(cliffs: Cliffs) -> list[str]:
         start = unseen if zone.name == "transition" and not _fell(cliffs, zone) else head[zone.name]
         lines.append(f"{start}{span} tokens ({_zone_note(cliffs, zone)})")
     present = {zone.name for zone in zones}
-    return lines + [f"{head[name]}none found" for name in head if name not in present]
+    absent = [name for name in head if name not in {*present, "not_shown"}]
+    return lines + [f"{head[name]}none found" for name in absent]
 
 
 def _zone_note(cliffs: Cliffs, zone: Zone) -> str:
@@ -194,12 +198,13 @@ def _zone_note(cliffs: Cliffs, zone: Zone) -> str:
     mean += " of the answered calls" if cliffs.missing_by_length else ""
     if zone.name == "degraded":
         return f"Performance drop: {_drop(cliffs, zone)}"
+    unseen = f"too few answers to rule a drop out; {mean}"
+    if zone.name == "not_shown":
+        return unseen
     if zone.name == "transition":
         if not _fell(cliffs, zone):
-            return f"a drop is not excluded here; {mean}"
+            return unseen
         return f"High Variance detected; {mean}" if _variance_rose_in(cliffs, zone) else mean
-    if (cap := cliffs.safe_cap_tokens) is not None and zone.from_tokens <= cap < zone.to_tokens - 1:
-        mean += f"; beyond {tokens(cap)} tokens a drop is not excluded"
     if base.ci_low is None or base.ci_high is None or zone is not cliffs.zones[0]:
         return mean
     interval = f"{score(base.ci_low)} to {score(base.ci_high)}"

@@ -211,7 +211,7 @@ def test_what_cannot_be_analysed_is_one_sentence(
 @pytest.mark.parametrize(
     ("records", "line"),
     [
-        (plant(ramp(1_600), 1), r"safe up to [\d,]+ tokens \(95%\); cliff at [\d,]+ \[.*\]; n=200"),
+        (plant(ramp(1_600), 1), r"safe up to [\d,]+ tokens \(95%\); (cliff|(gradual )?decline) at [\d,]+ \[.*\]; n=200"),
         (plant(flat(0.9), 1), r"safe up to 4,\d+ tokens \(95%\); no drop found up to 5,\d+; n=200"),
         (plant(flat(0.0), 1), r"no safe cap \(95%\); at the floor from the start; n=200"),
         (plant(flat(0.9), 1).head(9), r"no safe cap \(95%\); too few data; n=9"),
@@ -249,7 +249,7 @@ def test_a_notebook_shows_verdict_cap_and_picture(records: pd.DataFrame) -> None
     assert {tag for tag, _ in page.tags} <= shown
     assert not [key for _, attributes in page.tags for key in attributes if key.startswith("on")]
     assert f"{HOSTILE}: safe up to {found.safe_cap_tokens:,} tokens" in page.text
-    assert "Cliff at" in page.text
+    assert re.search("(Cliff|ecline) at", page.text)
 
 
 def test_drawing_into_axes_of_ones_own(result: Result) -> None:

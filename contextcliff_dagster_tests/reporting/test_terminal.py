@@ -81,7 +81,7 @@ def test_a_transition_without_a_drop_is_not_alarming() -> None:
     zones = [z | {"mean": 1.0} if z["name"] == "transition" else z for z in sample()[0]["zones"]]
     (line,) = (line for line in lines_of(zones=zones) if "Transition" in line)
     assert line.startswith("[??] Transition Zone:")
-    assert "a drop is not excluded here; Mean EM: 1.00" in line
+    assert "too few answers to rule a drop out; Mean EM: 1.00" in line
     base = sample()[0]["baseline"] | {"mean": 1.0}
     close = [z | {"mean": 0.998} if z["name"] == "transition" else z for z in zones]
     (line,) = (x for x in lines_of(zones=close, baseline=base) if "Transition" in x)
@@ -221,10 +221,24 @@ def test_the_cap_of_a_limit_on_times_is_the_one_in_the_head() -> None:
     assert any("Hard cap inference context at 250 tokens" in line for line in lines)
 
 
-def test_a_stable_zone_says_where_its_certainty_ends() -> None:
-    zone = {"name": "stable", "from_tokens": 100, "to_tokens": 9_000, "mean": 0.9}
-    lines = lines_of(verdict="stable", cliff=None, zones=[zone])
-    assert any("beyond 382 tokens a drop is not excluded" in line for line in lines)
+def test_what_lies_beyond_the_cap_is_not_stable_but_not_shown() -> None:
+    zones = [
+        {"name": "stable", "from_tokens": 100, "to_tokens": 383, "mean": 0.9},
+        {"name": "not_shown", "from_tokens": 383, "to_tokens": 9_000, "mean": 0.88},
+    ]
+    lines = lines_of(verdict="stable", cliff=None, zones=zones)
+    assert any(line.startswith("[OK] Stable Region:      100 - 382 tokens") for line in lines)
+    beyond = "[--] Not Shown:          382 - 8,999 tokens (too few answers to rule a drop out; "
+    assert f"{beyond}Mean EM: 0.88)" in lines
+
+
+def test_beside_the_cap_stands_what_lies_just_below_it() -> None:
+    assert "Safe Cap:              382 tokens" in lines_of()
+    lines = lines_of(last_octave={"answers": 41, "documents": 12})
+    assert (
+        "Safe Cap:              382 tokens (by 41 answers on 12 documents of 192 to 382 tokens)"
+        in lines
+    )
 
 
 def test_an_unknown_window_is_said_and_not_divided_by() -> None:

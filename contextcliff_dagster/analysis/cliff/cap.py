@@ -34,10 +34,14 @@ def tail_confidence(confidence: float, share: float = 1.0) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Cap:
-    """``tokens`` of the document, ``None`` where no length can be called safe; and why."""
+    """``tokens`` of the document, ``None`` where no length can be called safe; and why.
+
+    ``baseline_tokens``: the end of the baseline region where nothing longer is shown.
+    """
 
     tokens: int | None
     reason: str
+    baseline_tokens: int | None = None
 
 
 def certified_cap(
@@ -76,9 +80,9 @@ def certified_cap(
     if tokens <= baseline_end:
         return Cap(
             None,
-            f"A drop of {drop} right after the baseline region (up to {baseline_end:,} tokens) "
-            f"cannot be excluded at {sure} confidence, so no longer length is known to be safe; "
-            "measure more examples or shorter ones.",
+            f"Nothing longer than the baseline's own {baseline_end:,} tokens is shown: the score "
+            f"may drop by {drop} right after them. Measure more examples, or shorter documents.",
+            baseline_end,
         )
     if tokens >= longest:
         return Cap(

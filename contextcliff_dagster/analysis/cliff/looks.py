@@ -37,12 +37,12 @@ def cap_after_looks(finding: Finding, settings: AnalysisSettings, looks: Sequenc
     times = "once" if len(looks) == 1 else f"{len(looks)} times"
     before = f"the cap was read {times} before, at fewer examples"
     drop, sure = f"{settings.tolerance:.0%}", f"{settings.confidence:.0%}"
-    if tokens <= int(cells.high[cells.baseline_cells - 1]):
+    if tokens <= (baseline_end := int(cells.high[cells.baseline_cells - 1])):
         return Cap(
             None,
-            f"A drop of {drop} right after the baseline region is not excluded at {sure} "
-            f"confidence, since {before}; these examples alone would exclude it up to "
-            f"{cap.tokens:,} tokens. Measure more examples.",
+            f"Nothing longer than the baseline's own {baseline_end:,} tokens is shown, since "
+            f"{before}; these examples alone would show {cap.tokens:,} tokens. Measure more.",
+            baseline_end,
         )
     return Cap(
         tokens,

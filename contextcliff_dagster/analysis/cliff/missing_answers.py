@@ -65,8 +65,10 @@ def missing_by_length(sample: Sample, settings: AnalysisSettings) -> MissingByLe
 
 def limited_cap(cap: Cap, missing: MissingByLength | None, settings: AnalysisSettings) -> Cap:
     """``cap``, no longer than missing answers allow, and why."""
-    if missing is None or cap.tokens is None:
+    if missing is None:
         return cap
+    if cap.tokens is None:
+        return cap if (cap.baseline_tokens or 0) < missing.ci_low else Cap(None, cap.reason)
     if missing.cap_tokens is not None and missing.cap_tokens >= cap.tokens:
         return cap
     drop = f"{settings.tolerance:.0%}"

@@ -18,10 +18,9 @@ def zones_of(finding: Finding, cap: int | None, sample: Sample) -> list[Zone]:
     """The ``zones`` of ``cliffs.json``: half-open, gap-free from the shortest scored length to the
     longest + 1: nothing is said of lengths that were not measured.
 
-    With a loss: stable up to the cap; degraded from where 90% of the fall has happened and its half
-    lies behind with confidence (a dip: inside its window); transition between. Without one the
-    whole range is stable, also beyond the cap: nothing was seen there, it only is not certified.
-    None at all where the data support no verdict.
+    Stable up to the cap. With a loss: degraded from where 90% of the fall has happened and its half
+    lies behind with confidence (a dip: inside its window), transition between. What else lies
+    beyond the cap is not shown. None at all where the data support no verdict.
     """
     if finding.verdict is Verdict.INSUFFICIENT_DATA or not len(sample.examples):
         return []
@@ -31,14 +30,15 @@ def zones_of(finding: Finding, cap: int | None, sample: Sample) -> list[Zone]:
     cuts: list[tuple[ZoneName, int]]
     safe = 0 if cap is None else cap + 1
     if finding.cliff is None:
-        cuts = [("degraded" if finding.verdict is Verdict.FLOOR else "stable", end)]
+        floor = finding.verdict is Verdict.FLOOR
+        cuts = [("stable", safe), ("degraded" if floor else "not_shown", end)]
     elif finding.verdict is Verdict.DIP:
         start, stop = finding.degraded
         cuts = [
             ("stable", min(safe, start)),
             ("transition", start),
             ("degraded", stop),
-            ("stable", end),
+            ("not_shown", end),
         ]
     else:
         cuts = [("stable", safe), ("transition", max(finding.degraded[0], safe)), ("degraded", end)]

@@ -66,10 +66,15 @@ class FallingCurve:
         return self.cells.baseline_cells < len(self.cells.n)
 
     @cached_property
-    def _tail(self) -> Tail:
+    def tail(self) -> Tail:
         cells = self.cells
         phi = self.dispersion[np.searchsorted(cells.high, self.documents.length_tokens)]
         return tail_of(self.documents, phi, int(cells.high[cells.baseline_cells - 1]))
+
+    @property
+    def baseline_mean(self) -> float:
+        """The baseline's mean, by the posterior."""
+        return float(self.posterior.baseline @ self.posterior.baseline_chance)
 
     def supported(
         self, share: float, confidence: float, baseline: float | None = None
@@ -80,9 +85,8 @@ class FallingCurve:
             share: of the baseline, that is not to be lost.
             baseline: its mean; by default that of the posterior.
         """
-        if baseline is None:
-            baseline = float(self.posterior.baseline @ self.posterior.baseline_chance)
-        return self._tail.supported((1.0 - share) * baseline, confidence)
+        baseline = self.baseline_mean if baseline is None else baseline
+        return self.tail.supported((1.0 - share) * baseline, confidence)
 
     def chance_lost(self, share: float) -> Floats:
         """Chance that at least ``share`` of the baseline is lost, per cell beyond it (G - B)."""
@@ -180,7 +184,7 @@ def curve_points(
         middle, lower, upper = (
             np.interp(at, cells.x, curve.mean(q)) for q in (0.5, tail, 1.0 - tail)
         )
-        lines = middle, lower, upper
+        lines = middle, np.minimum(lower, curve.tail.lower(tokens, tail)), upper
     return [
         CurvePoint(int(t), *(min(max(float(v), 0.0), 1.0) for v in of))
         for t, *of in zip(tokens, *lines, strict=True)

@@ -53,6 +53,15 @@ class Tail:
         failed = np.flatnonzero(as_many > 1.0 - confidence)
         return int(self.before[failed[0]]) if len(failed) else None
 
+    def lower(self, tokens: Ints, quantile: float) -> Floats:
+        """Lower limit of the mean of the answers at or beyond ``tokens`` (P); 1 before the tail."""
+        from scipy.special import betaincinv
+
+        wrong = np.maximum(self.n - self.s, 0.0)
+        limit = betaincinv(np.maximum(self.s, 1e-9), wrong + 1.0, quantile)
+        at = np.searchsorted(np.append(self.before[:1], self.low), tokens)
+        return np.append(1.0, np.append(np.minimum.accumulate(limit), 0.0))[at]
+
 
 def tail_of(documents: Documents, dispersion: Floats, after: int) -> Tail:
     """The tail of ``documents`` of length (tokens) beyond ``after``; ``dispersion`` of each (D)."""

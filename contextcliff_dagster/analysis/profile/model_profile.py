@@ -63,7 +63,7 @@ from contextcliff_dagster.analysis.robustness.variance_signal import (
 )
 from contextcliff_dagster.contracts import RESULT_VERSION, LengthBin
 from contextcliff_dagster.contracts.results import Cliffs, Metrics
-from contextcliff_dagster.contracts.results.caps import CapAtTolerance, Look
+from contextcliff_dagster.contracts.results.caps import CapAtTolerance, LastOctave, Look
 from contextcliff_dagster.contracts.results.cliffs import (
     Cliff,
     CriticalThreshold,
@@ -180,6 +180,9 @@ def profile_model(
         verdict=finding.verdict,
         safe_cap_tokens=cap.tokens,
         safe_cap_reason=cap.reason,
+        cap_basis="shown" if cap.tokens else "baseline" if cap.baseline_tokens else None,
+        baseline_cap_tokens=cap.baseline_tokens,
+        last_octave=_last_octave(sample, cap.tokens),
         cap_prompt_tokens=cap_in_prompt_tokens(sample.calls, cap.tokens),
         critical_threshold=critical,
         confidence=settings.confidence,
@@ -196,7 +199,9 @@ def profile_model(
         copied_share=context.copied_share,
         length_time_correlation=rho,
         certify=more.result(),
-        baseline=baseline,
+        baseline=baseline
+        if finding.curve is None
+        else replace(baseline, fitted=finding.curve.baseline_mean),
         cliff=cliff,
         zones=zones_of(finding, cap.tokens, sample),
         curve=[]
@@ -278,6 +283,15 @@ def _version() -> str:
     with suppress(metadata.PackageNotFoundError):
         return metadata.version("contextcliff-dagster")
     return "uninstalled"
+
+
+def _last_octave(sample: Sample, cap: int | None) -> LastOctave | None:
+    if cap is None:
+        return None
+    lengths = sample.examples["length_tokens"]
+    inside = sample.examples[(2 * lengths > cap) & (lengths <= cap)]
+    documents = int(inside["document"].nunique()) if sample.documents_known else None
+    return LastOctave(len(inside), documents)
 
 
 def _variance_signal(

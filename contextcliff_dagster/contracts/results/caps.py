@@ -27,6 +27,14 @@ class CapAtTolerance:
 
 
 @dataclass(frozen=True, slots=True)
+class LastOctave:
+    """Lengths from half of the cap up to it."""
+
+    answers: Annotated[Count, "examples with an answer"]
+    documents: Annotated[Count | None, "documents of these examples; null: unknown"]
+
+
+@dataclass(frozen=True, slots=True)
 class Look:
     """A cap that was read of the campaign, at the examples there were."""
 

@@ -11,6 +11,7 @@ from contextcliff_dagster.contracts.results.caps import (
     CapAtTolerance,
     Certify,
     JointCap,
+    LastOctave,
     LatencyLimit,
     Look,
     MissingByLength,
@@ -41,7 +42,7 @@ from contextcliff_dagster.contracts.values import Verdict
 Factor = Literal[
     "as reported", "tolerance", "baseline", "bins", "score", "tokenizer", "replicates", "missing"
 ]
-ZoneName = Literal["stable", "transition", "degraded"]
+ZoneName = Literal["stable", "transition", "degraded", "not_shown"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +70,9 @@ class Baseline:
     ci_high: Annotated[Score | None, "upper limit of the mean"]
     n: Annotated[Count, "examples"]
     to_tokens: Annotated[Tokens | None, "longest length of the region"]
+    fitted: Annotated[
+        Score | None, "its mean by the fitted curve, to which the cap is relative; null: no curve"
+    ] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -222,6 +226,16 @@ class Cliffs(ResultHead):
     verdict: Annotated[Verdict, "what the length axis shows"]
     safe_cap_tokens: Annotated[Tokens | None, "certified cap; null where no length is safe"]
     safe_cap_reason: Annotated[str, "what the cap means, or why there is none"]
+    cap_basis: Annotated[
+        Literal["shown", "baseline"] | None,
+        "what shows a cap: answers beyond the baseline region, or only those in it; null: neither",
+    ] = None
+    baseline_cap_tokens: Annotated[
+        Tokens | None, "end of the baseline region where nothing longer is shown"
+    ] = None
+    last_octave: Annotated[
+        LastOctave | None, "what lies just below the cap; null: no cap, absent in older files"
+    ] = None
     cap_prompt_tokens: Annotated[Tokens | None, "the cap in the model's own prompt tokens"]
     critical_threshold: Annotated[CriticalThreshold | None, "midpoint of the drop"]
     confidence: Annotated[Share, "of the cap and every interval"]

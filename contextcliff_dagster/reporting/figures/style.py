@@ -19,8 +19,18 @@ if TYPE_CHECKING:
 
 DPI, WIDTH = 160, 11.5
 INK, SOFT_INK, FAINT = "#1F2328", "#59636E", "#D5DAE0"
-ZONE_FILL = {"stable": "#DCEEE3", "transition": "#F2D58A", "degraded": "#DF9F91"}
-ZONE_SHADE = {"stable": "#F4FAF6", "transition": "#FBF0D2", "degraded": "#F3DAD4"}
+ZONE_FILL = {
+    "stable": "#DCEEE3",
+    "transition": "#F2D58A",
+    "degraded": "#DF9F91",
+    "not_shown": "#E3E6EA",
+}
+ZONE_SHADE = {
+    "stable": "#F4FAF6",
+    "transition": "#FBF0D2",
+    "degraded": "#F3DAD4",
+    "not_shown": "#F4F5F7",
+}
 
 
 class Look(NamedTuple):

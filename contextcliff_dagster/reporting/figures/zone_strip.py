@@ -114,8 +114,9 @@ def _zone_bar(axes: Axes, result: Cliffs, limits: tuple[float, float], base: flo
             fill = ZONE_FILL[zone.name]
             text.set_bbox({"boxstyle": "square,pad=0.15", "fc": fill, "ec": "none"})
         wide = axes.transData.transform([[low, 0], [high, 0]])[:, 0]
-        full = zone.name if zone.mean is None else f"{zone.name}, mean {score(zone.mean)}"
-        for words in (full, zone.name, ""):
+        name = zone.name.replace("_", " ")
+        full = name if zone.mean is None else f"{name}, mean {score(zone.mean)}"
+        for words in (full, name, ""):
             text.set_text(words)
             if text.get_window_extent().width + 14 < wide[1] - wide[0]:
                 break

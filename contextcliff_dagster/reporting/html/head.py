@@ -14,6 +14,7 @@ from contextcliff_dagster.reporting.wording.number_format import estimate, level
 from contextcliff_dagster.reporting.wording.sentences import (
     VERDICT_PHRASE,
     labels,
+    last_octave_phrase,
     score_name,
     sentence,
 )
@@ -55,6 +56,8 @@ def _card(row: int, name: str, result: Cliffs) -> str:
         facts.append(("Baseline", estimate(base.mean, base.ci_low, base.ci_high)))
     if cap is not None and result.cap_prompt_tokens is not None:
         facts.append(("Cap as prompt tokens", tokens(result.cap_prompt_tokens)))
+    if octave := last_octave_phrase(result):
+        facts.append(("Just below the cap", octave.partition(" of ")[0]))
     rows = "".join(f"<div><dt>{text(key)}</dt><dd>{text(value)}</dd></div>" for key, value in facts)
     if cliff is not None:
         place = located(cliff.location_tokens, cliff.ci_low, cliff.ci_high)

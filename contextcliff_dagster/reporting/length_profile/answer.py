@@ -34,6 +34,7 @@ from contextcliff_dagster.reporting.wording.sentences import (
     comparison,
     copies_sentence,
     half_drop_sentence,
+    last_octave_phrase,
     looks_sentence,
     score_name,
     sentence,
@@ -77,7 +78,8 @@ def _answer(name: str, result: Cliffs) -> Text:
         f"{as_prompt}: up to there, with {level(result.confidence)} confidence, the "
         f"{score_name(result)} is within {level(result.tolerance)} of its baseline ",
         Bracketed(baseline_phrase(result)),
-        f", measured with {amount(result)}.",
+        f", measured with {amount(result)}",
+        f"; the cap has {octave}." if (octave := last_octave_phrase(result)) else ".",
     ]
 
 
@@ -129,7 +131,10 @@ def reading_section(results: Sequence[Cliffs]) -> Section:
             Strong("transition"),
             ", ",
             Strong("degraded"),
-            ": where the score holds, where it falls, where it stays low.",
+            ", ",
+            Strong("not shown"),
+            ": where the score is shown to hold, where it falls, where it stays low, and where the "
+            "answers show neither.",
         ],
         "What happens inside the model is not observed: the report shows where the score drops, "
         "not why.",

@@ -99,7 +99,15 @@ def zone_sections(result: Cliffs) -> list[Section]:
         # The contract counts by bin: those whose median document lies in the zone.
         medians = ((b.median_tokens, b.n) for b in result.bins)
         n = sum(n for median, n in medians if median is not None and low <= median < high)
-        rows.append([zone.name, tokens(low), tokens(high), score(zone.mean), f"about {n:,}"])
+        rows.append(
+            [
+                zone.name.replace("_", " "),
+                tokens(low),
+                tokens(high),
+                score(zone.mean),
+                f"about {n:,}",
+            ]
+        )
     mean = f"mean {score_name(result)}"
     head = ["zone", "from token", "to below token", mean, "examples in its bins"]
     note = (

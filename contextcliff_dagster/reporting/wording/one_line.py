@@ -24,6 +24,8 @@ def one_line(cliffs: Cliffs) -> str:
     """``safe up to 12,300 tokens (95%); cliff at 15,000 [13,000, 17,400]; n=1,000``."""
     cap = deciding_cap(cliffs)
     words = "no safe cap" if cap is None else f"safe up to {tokens(cap)} tokens"
+    if cap is None and (base := cliffs.baseline_cap_tokens) is not None:
+        words = f"nothing longer than the baseline's own {tokens(base)} tokens shown"
     return f"{words} ({level(cliffs.confidence)}); {drop_clause(cliffs)}; n={cliffs.n:,}"
 
 

@@ -18,6 +18,7 @@ from contextcliff_dagster.reporting.wording.number_format import (
     level,
     located,
     percent,
+    score,
     tokens,
 )
 
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 
 MOSTLY_COPIED = 0.9
 """Share of copied answers from which on a cap is one for copying text."""
+_OTHER = 0.02
+"""A fitted baseline that differs by so much from the measured one is named."""
 MANY_MODELS = 5
 """From so many on, a comparison states how many false alarms to expect."""
 _TESTED = (Verdict.STABLE, Verdict.CLIFF, Verdict.GRADUAL_DECLINE, Verdict.DECLINE, Verdict.DIP)
@@ -99,6 +102,18 @@ def instability_sentence(cliffs: Cliffs) -> str:
     )
 
 
+def last_octave_phrase(cliffs: Cliffs) -> str | None:
+    """``41 answers on 12 documents of 191 to 382 tokens``: what lies just below the cap."""
+    octave, cap = cliffs.last_octave, cliffs.safe_cap_tokens
+    if octave is None or cap is None:
+        return None
+    documents = octave.documents
+    on = f" on {count(documents, 'document')}" if documents is not None else ""
+    return (
+        f"{count(octave.answers, 'answer')}{on} of {tokens(cap // 2 + 1)} to {tokens(cap)} tokens"
+    )
+
+
 def baseline_phrase(cliffs: Cliffs) -> str:
     """``0.98 [0.93, 0.99] (n = 80, documents up to 264 tokens)``."""
     base = cliffs.baseline
@@ -108,6 +123,8 @@ def baseline_phrase(cliffs: Cliffs) -> str:
     notes = [f"n = {base.n:,}"]
     if base.to_tokens is not None:
         notes.append(f"documents up to {tokens(base.to_tokens)} tokens")
+    if base.fitted is not None and abs(base.fitted - base.mean) >= _OTHER:
+        notes.append(f"{score(base.fitted)} by the fitted curve, to which the cap is relative")
     return f"{text} ({', '.join(notes)})"
 
 

@@ -36,7 +36,9 @@ def tolerance_sentences(results: Sequence[Cliffs], names: Sequence[str]) -> list
         kind = result.score.name if result.score.name in {*RIGHT_OR_WRONG, "f1"} else ""
         key = result.tolerance, "right" if kind in RIGHT_OR_WRONG else kind
         falls = groups.setdefault(key, {})
-        if (mean := result.baseline.mean) is not None and len(results) <= _MOST_EXAMPLES:
+        base = result.baseline
+        mean = base.mean if base.fitted is None else base.fitted
+        if mean is not None and len(results) <= _MOST_EXAMPLES:
             ends = score(mean), score(mean * (1 - result.tolerance))
             if ends[0] != ends[1]:  # at the floor nothing can be lost
                 falls.setdefault(f"from {ends[0]} to {ends[1]}", []).append(name)
