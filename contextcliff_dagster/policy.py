@@ -107,8 +107,11 @@ class SafeContext:
         *,
         tokenizer_sha256: str | None = None,
         expires: int | Day = EXPIRES_AFTER_DAYS,
+        allow_baseline: bool = False,
     ) -> SafeContext:
         """The policy that ``cliffs`` supports, for so many days, or until the day ``expires``.
+
+        ``allow_baseline``: where nothing longer is shown, the end of the baseline region will do.
 
         Raises:
             PolicyError: the result has no (joint) cap, or the policy would have expired already.
@@ -117,11 +120,19 @@ class SafeContext:
         joint = cliffs.joint_cap if limit else None
         if joint and joint.limited_by == "latency_limit":
             why = "The limit on the time to the first token is not known to be kept at any."
+        own: dict[str, Any] = {"score": cliffs.score.name, "schema_version": POLICY_VERSION}
         if (joint.tokens if joint else cliffs.safe_cap_tokens) is None:
-            raise PolicyError(
-                f"No policy for {cliffs.model}: its verdict is {cliffs.verdict} and no length is "
-                f"certified as safe. {why}"
-            )
+            late = joint is not None and joint.limited_by == "latency_limit"
+            if late or not allow_baseline or (cap := cliffs.baseline_cap_tokens) is None:
+                raise PolicyError(
+                    f"No policy for {cliffs.model}: its verdict is {cliffs.verdict} and no length "
+                    f"is certified as safe. {why}"
+                )
+            own |= {"safe_cap_tokens": cap, "cap_prompt_tokens": None, "note": why}
+        elif limit and joint:
+            own |= {"safe_cap_tokens": joint.tokens, "cap_prompt_tokens": joint.prompt_tokens}
+        if limit and joint:
+            own["ttft_ms_p95"] = limit.ttft_ms_p95
         ended = cliffs.provenance["times"].get("measured_to") or cliffs.created_at
         measured = datetime.fromisoformat(ended).astimezone(UTC).date()
         expiry = expires if isinstance(expires, date) else measured + timedelta(days=expires)
@@ -130,12 +141,8 @@ class SafeContext:
                 f"The policy of {cliffs.model} would have expired on {expiry}: it was measured "
                 f"on {measured}; measure it again in a new campaign, or set --expires."
             )
-        own: dict[str, Any] = {"date": measured.isoformat(), "expiry": expiry.isoformat()}
-        own |= {"score": cliffs.score.name, "schema_version": POLICY_VERSION}
+        own |= {"date": measured.isoformat(), "expiry": expiry.isoformat()}
         own["tokenizer_sha256"] = tokenizer_sha256
-        if limit and joint:
-            own |= {"safe_cap_tokens": joint.tokens, "cap_prompt_tokens": joint.prompt_tokens}
-            own["ttft_ms_p95"] = limit.ttft_ms_p95
         names = [field.name for field in fields(cls) if hasattr(cliffs, field.name)]
         return cls(**{name: getattr(cliffs, name) for name in names} | own)
 

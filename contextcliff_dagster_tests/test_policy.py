@@ -23,7 +23,7 @@ from contextcliff_dagster.policy import (
     guard,
     load_policies,
 )
-from contextcliff_dagster_tests.support.records.planted_curves import plant, step
+from contextcliff_dagster_tests.support.records.planted_curves import flat, plant, step
 from contextcliff_dagster_tests.support.records.profiles import cliffs_of, schema
 
 TODAY = datetime.now(UTC).date()
@@ -110,6 +110,25 @@ def test_no_cap_no_policy() -> None:
     with pytest.raises(PolicyError, match="floor") as caught:
         SafeContext.from_cliffs(cliffs)
     assert cliffs.safe_cap_reason in str(caught.value)
+
+
+def test_the_end_of_the_baseline_is_a_policy_only_where_it_is_asked_for() -> None:
+    results = (cliffs_of(plant(flat(0.55), seed, per_bin=5)) for seed in range(20))
+    cliffs = next(one for one in results if one.cap_basis == "baseline")
+    assert cliffs.safe_cap_tokens is None
+    assert cliffs.baseline_cap_tokens == cliffs.baseline.to_tokens
+    words = f"Nothing longer than the baseline's own {cliffs.baseline_cap_tokens:,} tokens is shown"
+    with pytest.raises(PolicyError, match=words):
+        SafeContext.from_cliffs(cliffs)
+    policy = SafeContext.from_cliffs(cliffs, allow_baseline=True, expires=date(2999, 1, 1))
+    assert (policy.safe_cap_tokens, policy.note) == (
+        cliffs.baseline_cap_tokens,
+        cliffs.safe_cap_reason,
+    )
+    floor = cliffs_of(plant(step(1_500, 0.04, 0.02), 3))
+    assert (floor.cap_basis, floor.baseline_cap_tokens) == (None, None)
+    with pytest.raises(PolicyError, match="floor"):
+        SafeContext.from_cliffs(floor, allow_baseline=True)
 
 
 def test_a_measurement_too_old_gives_no_policy() -> None:

@@ -8,7 +8,7 @@ Does not belong here: files, pictures and all other prose (`reporting`), scoring
 
 from typing import Final
 
-METHOD_VERSION: Final = "2"
+METHOD_VERSION: Final = "3"
 """Of verdict and cap, in every result. Raise it when the same records would give another cap; caps
 of two versions are never compared. 1 (in older files: null): a family of steps, ramps and dips;
 2: a posterior over curves that only fall."""

@@ -67,6 +67,11 @@ def _expires(_: click.Context, __: click.Parameter, value: str) -> int | date:
     help="Days after the measurement, or the last day on which the policy holds.",
 )
 @click.option("--confirm", is_flag=True, help="Replace caps of another method or other scorers.")
+@click.option(
+    "--allow-baseline-cap",
+    is_flag=True,
+    help="Where no length beyond the shortest documents is shown, their longest is the cap.",
+)
 @common_options
 def policy(
     study: str,
@@ -75,6 +80,7 @@ def policy(
     out: Path,
     expires: int | date,
     confirm: bool,
+    allow_baseline_cap: bool,
     as_json: bool,
 ) -> None:
     """Write the safe cap of STUDY into a file that a gateway can enforce; makes no call.
@@ -88,7 +94,7 @@ def policy(
     store = Store.default()
     chosen = find_study(study)
     name = profiled_campaign(store, chosen.name, campaign)
-    policies = _policies(chosen, store, name, models, expires)
+    policies = _policies(chosen, store, name, models, expires, allow_baseline_cap)
     content = policy_json(policies)
     if str(out) == "-":
         print_json(content)
@@ -138,7 +144,12 @@ def _kept(policies: list[SafeContext], out: Path, study: str) -> list[SafeContex
 
 
 def _policies(
-    study: Study, store: Store, campaign: str, models: tuple[str, ...], expires: int | date
+    study: Study,
+    store: Store,
+    campaign: str,
+    models: tuple[str, ...],
+    expires: int | date,
+    allow_baseline: bool,
 ) -> list[SafeContext]:
     """One for each model that has a cap.
 
@@ -171,8 +182,13 @@ def _policies(
     policies, without = [], []
     for model in models or tuple(cliffs):
         try:
-            one = SafeContext.from_cliffs(cliffs[model], tokenizer_sha256=digest, expires=expires)
-            policies.append(replace(one, note=replaced_note(cliffs[model])))
+            one = SafeContext.from_cliffs(
+                cliffs[model],
+                tokenizer_sha256=digest,
+                expires=expires,
+                allow_baseline=allow_baseline,
+            )
+            policies.append(replace(one, note=replaced_note(cliffs[model]) or one.note))
         except PolicyError as error:
             if models or len(cliffs) == 1:
                 raise
