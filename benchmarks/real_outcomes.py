@@ -61,7 +61,8 @@ class Series:
 @dataclass(frozen=True, slots=True)
 class Found:
     """Of one data set. ``caps``: tolerance -> (cap, first lossy length), tokens or None; ``reach``:
-    share of the lengths before a loss, or of all, that the cap covers."""
+    share of the lengths before a loss, or of all, that the cap covers. ``numbers``: tolerance ->
+    whether there is a cap or the end of a baseline."""
 
     series: int
     false_alarm: bool
@@ -70,6 +71,7 @@ class Found:
     baseline: float
     caps: dict[float, tuple[int | None, int | None]]
     reach: dict[float, float]
+    numbers: dict[float, bool]
 
 
 def read_series(path: Path, per_length: int) -> list[Series]:
@@ -115,13 +117,8 @@ def one(job: tuple[int, int], series: list[Series], per_length: int) -> Found:
     conclusion = conclude(documents, settings, baseline)
     mixed = replace(documents, s=rng.permutation(documents.s))
     shuffled = conclude(mixed, settings, baseline_of(mixed, settings).mean).finding.verdict
-    caps = {
-        tolerance: (
-            cap_of(conclusion.finding, replace(settings, tolerance=tolerance)).tokens,
-            first_loss(series[number], documents, tolerance),
-        )
-        for tolerance in TOLERANCES
-    }
+    of = {t: cap_of(conclusion.finding, replace(settings, tolerance=t)) for t in TOLERANCES}
+    caps = {t: (cap.tokens, first_loss(series[number], documents, t)) for t, cap in of.items()}
     return Found(
         number,
         shuffled in ALARMS,
@@ -129,7 +126,8 @@ def one(job: tuple[int, int], series: list[Series], per_length: int) -> Found:
         conclusion.finding.verdict.value,
         baseline,
         caps,
-        {tolerance: reach(series[number], *of) for tolerance, of in caps.items()},
+        {tolerance: reach(series[number], *both) for tolerance, both in caps.items()},
+        {t: (cap.tokens or cap.baseline_tokens) is not None for t, cap in of.items()},
     )
 
 
@@ -172,6 +170,7 @@ def caps_line(outcomes: list[Found], tolerance: float) -> dict[str, Any]:
         "over series": over_series(by_series),
         "reach": f"{np.mean([of.reach[tolerance] for of in outcomes]):.2f}",
         "no cap": shown(without),
+        "no number": shown([not of.numbers[tolerance] for of in outcomes]),
     }
 
 
@@ -208,12 +207,12 @@ def main() -> None:
         print(f"{name}: verdicts: {', '.join(f'{v} {n}' for v, n in verdicts)}\n")
     print(
         "| series | tolerance | unsafe caps, where it is lost | limits over series | cap / safe "
-        "lengths | no cap |\n|---|---|---|---|---|---|"
+        "lengths | no cap | nor a baseline cap |\n|---|---|---|---|---|---|---|"
     )
     for row in rows:
         print(
             f"| {row['group']} | {row['tolerance']:.0%} | {row['unsafe']} | {row['over series']} "
-            f"| {row['reach']} | {row['no cap']} |"
+            f"| {row['reach']} | {row['no cap']} | {row['no number']} |"
         )
     if given.json:
         given.json.write_text(json.dumps(rows, indent=1) + "\n")
