@@ -168,8 +168,11 @@ def _threshold(cliffs: Cliffs) -> str:
         return f"none found up to {tokens(reach[1])} tokens" if reach else "none found"
     share = window_share(cliffs)
     of_max = "share of max unknown" if share is None else f"{percent(share)} of max"
+    at = f"{tokens(cliff.location_tokens)} tokens ({of_max}), the midpoint of the drop"
+    if cliff.ci_low is None or cliff.ci_high is None:
+        return f"{at} if not before: it may lie within the shortest documents"
     return (
-        f"{tokens(cliff.location_tokens)} tokens ({of_max}), the midpoint of the drop "
+        f"{at} "
         f"[{level(cliffs.confidence)} interval {tokens(cliff.ci_low)} to {tokens(cliff.ci_high)}]"
     )
 

@@ -250,10 +250,16 @@ def test_an_unknown_window_is_said_and_not_divided_by() -> None:
     )
 
 
-def test_a_drop_without_its_interval_is_no_result() -> None:
+def test_a_drop_that_may_lie_in_the_baseline_has_no_interval() -> None:
+    cliff = sample()[0]["cliff"] | {"ci_low": None, "ci_high": None}
+    (line,) = (one for one in lines_of(cliff=cliff) if one.startswith("Critical Threshold"))
+    assert line.endswith("the drop if not before: it may lie within the shortest documents")
+
+
+def test_a_drop_without_its_place_is_no_result() -> None:
     cliffs, _ = sample()
-    cliffs["cliff"].update(ci_low=None)
-    with pytest.raises(ResultError, match=r"^cliff\.ci_low is None, not an integer$"):
+    cliffs["cliff"].update(location_tokens=None)
+    with pytest.raises(ResultError, match=r"^cliff\.location_tokens is None, not an integer$"):
         result_of(cliffs)
 
 

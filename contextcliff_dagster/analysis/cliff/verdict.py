@@ -41,11 +41,21 @@ the fewer examples (n0, n1) its sides have: an alarm needs a drop of half the to
 
 @dataclass(frozen=True, slots=True)
 class Drop:
-    """Where (tokens), how much (relative to the baseline), and the chance of it by accident."""
+    """Where (tokens), how much (relative to the baseline), and the chance of it by accident.
+
+    ``placed``: it lies beyond the baseline region, within which no drop can be placed.
+    """
 
     location: Estimate
     drop: Estimate
     p_value: float
+    placed: bool = True
+
+    @property
+    def tokens(self) -> tuple[int, int | None, int | None]:
+        """The location and its interval; no interval where the drop is not placed."""
+        at, low, high = self.location.tokens
+        return (at, low, high) if self.placed else (at, None, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +157,7 @@ def judge(scan: Scan, curve: FallingCurve, settings: AnalysisSettings) -> Findin
         start = max(min(most, float(curve.cells.high[-1])), location.high)
         return Finding(
             kind_of_drop(curve),
-            cliff=Drop(location, drop, scan.step.p_value),
+            cliff=Drop(location, drop, scan.step.p_value, not curve.drop_may_be_in_baseline),
             degraded=(round(start), int(curve.cells.high[-1]) + 1),
             scan=scan,
             curve=curve,

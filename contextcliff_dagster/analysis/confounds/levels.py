@@ -37,7 +37,7 @@ def compare_levels(sample: Sample, settings: AnalysisSettings) -> list[LevelResu
         baseline = baseline_of(documents, settings).mean
         conclusion = conclude(documents, settings, baseline)
         cliff, cap = conclusion.finding.cliff, conclusion.cap
-        location, low, high = (None, None, None) if cliff is None else cliff.location.tokens
+        location, low, high = (None, None, None) if cliff is None else cliff.tokens
         result = LevelResult(
             name=name,
             levels=levels,

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 LEAST_DROP = 0.10
 """The place of a drop is that of one by at least so much."""
+_INSIDE = 0.2
 _POINTS = 60
 _TAIL = 0.25
 """Of the error rate, beyond each end of the drop's interval and of the drawn band: at a half they
@@ -102,6 +103,9 @@ class FallingCurve:
         at_most = np.cumsum(self.posterior.kept[-1, ::-1])
         tail = _TAIL * (1.0 - confidence)
         low, value, high = np.interp([1.0 - tail, 0.5, tail], at_most, LEVELS[::-1])
+        # A drop between two levels is known to half a step at best.
+        width = 0.5 * np.interp([low, high], LEVELS[::-1], np.abs(np.gradient(LEVELS))[::-1])
+        low, high = min(low + width[0], 1.0), max(high - width[1], 0.0)
         return Estimate(1.0 - float(value), 1.0 - float(low), 1.0 - float(high))
 
     def lost_at(self, share: float, confidence: float) -> Estimate:
@@ -117,6 +121,11 @@ class FallingCurve:
     @cached_property
     def _half_reached(self) -> Floats:
         return part_reached(self.posterior, 0.5, LEAST_DROP)
+
+    @property
+    def drop_may_be_in_baseline(self) -> bool:
+        """Half of the drop may have happened before the first cell beyond the baseline region."""
+        return bool(self._half_reached[0] > _INSIDE)
 
     def drop_place(self, confidence: float) -> Estimate:
         """Length (tokens) at which half of the drop has happened, within the measured lengths."""

@@ -147,7 +147,7 @@ def profile_model(
     window = context.window_tokens
     cliff = critical = None
     if (loss := finding.cliff) is not None:
-        location, low, high = loss.location.tokens
+        location, low, high = loss.tokens
         critical = CriticalThreshold(location, location / window if window else None)
         cliff = Cliff(
             location_tokens=location,

@@ -80,8 +80,10 @@ class Cliff:
     """Where and how far the score drops."""
 
     location_tokens: Annotated[Tokens, "midpoint of the drop"]
-    ci_low: Annotated[Tokens, "lower limit of the location"]
-    ci_high: Annotated[Tokens, "upper limit of the location"]
+    ci_low: Annotated[
+        Tokens | None, "lower limit of the location; null: the drop may lie in the baseline region"
+    ]
+    ci_high: Annotated[Tokens | None, "upper limit of the location; null likewise"]
     drop: Annotated[Relative, "relative to the baseline"]
     drop_ci_low: Annotated[Relative, "lower limit of the drop"]
     drop_ci_high: Annotated[Relative, "upper limit of the drop"]

@@ -19,7 +19,7 @@ from contextcliff_dagster.reporting.figures.style import (
     shifted,
     shortened,
 )
-from contextcliff_dagster.reporting.wording.number_format import score, tokens
+from contextcliff_dagster.reporting.wording.number_format import located, score, tokens
 from contextcliff_dagster.reporting.wording.sentences import VERDICT_PHRASE, labels
 
 if TYPE_CHECKING:
@@ -78,10 +78,13 @@ def _name_line(axes: Axes, style: Look, name: str, verdict: str, y: float) -> No
 def _verdict_text(result: Cliffs) -> str:
     text, cliff = VERDICT_PHRASE[result.verdict], result.cliff
     if cliff is not None:
-        location = f"{tokens(cliff.location_tokens)} tokens"
-        span = f"[{tokens(cliff.ci_low)}–{tokens(cliff.ci_high)}]"
+        at = located(cliff.location_tokens, cliff.ci_low, cliff.ci_high)
         dip = result.verdict is Verdict.DIP
-        text += f": falls at {location}" if dip else f": midpoint of the drop at {location} {span}"
+        text += (
+            f": falls at {tokens(cliff.location_tokens)} tokens"
+            if dip
+            else f": midpoint of the drop at {at} tokens"
+        )
     if result.safe_cap_tokens is None:
         text += "; no safe cap supported"
     return drawable(text)

@@ -59,7 +59,9 @@ def milliseconds(value: Any, missing: str = NOT_MEASURED) -> str:
 
 
 def located(at: Any, low: Any, high: Any) -> str:
-    """A length in tokens with its interval: ``575 [477, 701]``."""
+    """A length in tokens with its interval: ``575 [477, 701]``; without one ``575 or less``."""
+    if number(low) is None or number(high) is None:
+        return f"{tokens(at)} or less"
     return f"{tokens(at)} [{tokens(low)}, {tokens(high)}]"
 
 

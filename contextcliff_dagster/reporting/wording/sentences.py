@@ -281,7 +281,9 @@ def comparison(results: Sequence[Cliffs]) -> str:
             f"{name} {located(drop.location_tokens, drop.ci_low, drop.ci_high)}"
             for name, drop in drops
         )
-        spans = sorted((drop.ci_low, drop.ci_high) for _, drop in drops)
+        spans = sorted(
+            (drop.ci_low or 0, drop.ci_high or drop.location_tokens) for _, drop in drops
+        )
         apart = all(one[1] < other[0] for one, other in pairwise(spans))
         overlap = "the intervals do not overlap" if apart else "some of the intervals overlap"
         text += f"; midpoint of the drop: {spots}; {overlap}"

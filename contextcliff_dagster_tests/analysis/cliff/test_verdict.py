@@ -70,6 +70,15 @@ def test_a_straight_slope_is_a_gradual_decline_and_a_step_of_any_depth_a_cliff()
         assert found.count(verdict) >= 7
 
 
+def test_a_drop_inside_the_baseline_region_has_no_interval() -> None:
+    early, later = (
+        [cliffs_of(plant(step(at, 0.9, 0.25), s)).cliff for s in range(6)] for at in (70, 300)
+    )
+    assert all(cliff.ci_high is None for cliff in early if cliff is not None)
+    assert sum(cliff is not None for cliff in early) >= 5
+    assert all(cliff.ci_low <= 300 <= cliff.ci_high for cliff in later)
+
+
 def test_a_dip_that_recovers_is_a_dip_and_bounds_the_cap() -> None:
     def dip(tokens: np.ndarray) -> np.ndarray:
         return np.where((tokens > 400) & (tokens < 1_200), 0.2, 0.9)
