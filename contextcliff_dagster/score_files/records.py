@@ -107,7 +107,7 @@ def _frame(columns: Columns, scale: float, counted: Lengths | None) -> pd.DataFr
     for name in _NAMES:
         if name in columns.arrays:
             named = texts(columns, name).to_pandas()
-            data[name] = named.fillna(data[name]) if name in data else named
+            data[name] = _one_a_text(named, data[name]) if name in data else named
     score = numbers(columns, "score")
     tags = ", ".join(sorted(tag.value for tag in UNSCORED_TAGS))
     answered = ~np.isin(data["failure"], tags.split(", ")) if "failure" in data else True
@@ -137,6 +137,21 @@ def _frame(columns: Columns, scale: float, counted: Lengths | None) -> pd.DataFr
             elif name in columns.arrays:
                 data[name] = pd.Categorical(texts(columns, name).to_pandas())
     return pd.DataFrame(data, copy=False)
+
+
+def _one_a_text(named: pd.Series[Any], digests: pd.Series[Any]) -> pd.Series[Any]:
+    """Documents by name, else by the digest of their text; names that share a text are one."""
+    import pandas as pd
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    names = named.fillna(digests)
+    (of_name, known), (of_text, text) = (pd.factorize(one) for one in (names, digests))
+    size = len(known) + len(text)
+    shared = coo_array((np.ones(len(names)), (of_name, len(known) + of_text)), shape=(size, size))
+    return names.groupby(connected_components(shared, directed=False)[1][of_name]).transform(
+        "first"
+    )
 
 
 def moments(written: pd.Series[Any]) -> pd.Series[Any]:

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from contextcliff_dagster.analysis.records.settings import AnalysisSettings
     from contextcliff_dagster.contracts.arrays import Bools, Ints
 
+_UNSEEN = 1 / 3
+"""Of the examples, the longest, that are compared at least where no drop is seen."""
 LEAST_REMAINING = 0.5
 """Share of the loss as measured that must remain, all else equal."""
 CHOSEN = (SPLIT_LIMIT / 3.84) ** 0.5
@@ -44,7 +46,7 @@ class DropWindow:
 
 
 def drop_window(finding: Finding, lengths: Ints) -> DropWindow | None:
-    """Return where the loss found lies, else where one is likeliest."""
+    """Return where the loss found lies, else where one is likeliest and both sides are large."""
     if finding.scan is None or finding.verdict is Verdict.FLOOR:
         return None
     if finding.verdict is Verdict.DIP:
@@ -52,6 +54,8 @@ def drop_window(finding: Finding, lengths: Ints) -> DropWindow | None:
     start = finding.scan.step.first_tokens
     if finding.cliff is not None:
         start = round(finding.cliff.location.value)
+    elif not finding.visible:
+        start = min(start, int(np.quantile(lengths, 1.0 - _UNSEEN)))
     window = DropWindow(start, None)
     return window if 0 < window.of(lengths).sum() < len(lengths) else None
 
