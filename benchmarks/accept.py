@@ -37,11 +37,11 @@ from contextcliff_dagster.analysis.cliff.baseline import baseline_of
 from contextcliff_dagster.analysis.cliff.conclusion import conclude, drops_that_recover
 from contextcliff_dagster.analysis.records.settings import AnalysisSettings
 from contextcliff_dagster.analysis.statistics.intervals import chi_square_quantile
+from contextcliff_dagster.contracts import DROPS as ALARMS
 
 SETTINGS = AnalysisSettings(permutations=199, resamples=100)
 LEFT_OUT = ("step .9 by 30%", "dip")
 """Not part of the sum: a drop by exactly the tolerance, and drops that recover."""
-ALARMS = ("cliff", "gradual_decline", "decline", "dip")
 
 
 @dataclass(frozen=True, slots=True)

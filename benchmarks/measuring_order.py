@@ -28,13 +28,13 @@ from contextcliff_dagster.analysis.confounds.measuring_time import time_warnings
 from contextcliff_dagster.analysis.records.samples import clean_records
 from contextcliff_dagster.analysis.records.settings import AnalysisSettings
 from contextcliff_dagster.analysis.statistics.intervals import chi_square_quantile
+from contextcliff_dagster.contracts import DROPS as ALARMS
 from contextcliff_dagster.contracts import Example
 from contextcliff_dagster.inference.requests.call_plan import PlannedCall
 from contextcliff_dagster.inference.requests.measuring_order import in_blocks
 from contextcliff_dagster.inference.requests.recipe import Recipe
 
 BINS, PER_BIN, LEVEL = 10, 20, 0.7
-ALARMS = ("cliff", "gradual_decline", "decline", "dip")
 SETTINGS = AnalysisSettings(permutations=199, resamples=100)
 EVENTS = ("none", "drift", "bad spell")
 ORDERS = ("by_length", "blocks")

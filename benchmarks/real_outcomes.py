@@ -38,10 +38,10 @@ import numpy as np
 from contextcliff_dagster.analysis.cliff.baseline import baseline_of
 from contextcliff_dagster.analysis.cliff.conclusion import cap_of, conclude
 from contextcliff_dagster.analysis.curves.cells import merge_cells
-from contextcliff_dagster.analysis.design.error_rates import ALARMS
 from contextcliff_dagster.analysis.design.monte_carlo_rates import Rate
 from contextcliff_dagster.analysis.records.samples import Documents
 from contextcliff_dagster.analysis.records.settings import AnalysisSettings
+from contextcliff_dagster.contracts import DROPS as ALARMS
 
 SETTINGS = AnalysisSettings(permutations=199, resamples=100)
 FILE = "babilong_per_sample_outcomes.jsonl.gz"

@@ -38,10 +38,10 @@ from contextcliff_dagster.analysis.profile.model_profile import (
     ProfileContext,
     profile_model,
 )
+from contextcliff_dagster.contracts import DROPS as ALARMS
 
 ROOT = Path(__file__).resolve().parents[1]
 MODELS = ("reference-short", "reference-long")
-ALARMS = ("cliff", "gradual_decline", "decline", "dip")
 PROMISED, SURPRISE = 0.05, 0.001
 # The bins' own intervals are not looked at, nor what does not decide the verdict.
 SETTINGS = AnalysisSettings(resamples=100, second_opinions=False)

@@ -33,6 +33,7 @@ from contextcliff_dagster.contracts.tables import (
     TABLES,
 )
 from contextcliff_dagster.contracts.values import (
+    DROPS,
     RESULT_VERSION,
     SCHEMA_VERSION,
     UNSCORED_TAGS,
@@ -52,6 +53,7 @@ __all__ = [
     "CONTROL_PREDICTIONS",
     "CONTROL_RECORDS",
     "DOCUMENTS",
+    "DROPS",
     "EVAL_RECORDS",
     "EXAMPLES",
     "LENGTH_MAP",

@@ -25,6 +25,10 @@ class Verdict(enum.StrEnum):
     INSUFFICIENT_DATA = "insufficient_data"
 
 
+DROPS = (Verdict.CLIFF, Verdict.GRADUAL_DECLINE, Verdict.DECLINE, Verdict.DIP)
+"""The verdicts that have a drop."""
+
+
 class FailureTag(enum.StrEnum):
     """Why a call did not earn a full score; the first that fits, in this order.
 

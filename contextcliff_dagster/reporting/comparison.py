@@ -142,7 +142,7 @@ def comparison_page(comparison: Comparison) -> Page:
         ],
     ]
     if comparison.midpoint_shift is not None:
-        rows.append(["half of the drop at, tokens", *_shift(comparison.midpoint_shift)])
+        rows.append(["midpoint of the drop, tokens", *_shift(comparison.midpoint_shift)])
     bins: list[list[Cell]] = [
         [
             Code(bin.bin),
@@ -156,10 +156,10 @@ def comparison_page(comparison: Comparison) -> Page:
         for bin in comparison.bins
     ]
     note = (
-        f"Intervals at {level(comparison.confidence)}, by bootstrap over documents. The "
-        "p-values are adjusted for all bins and the overall difference together; the intervals are "
-        "not. A safe cap is a confidence bound and moves with n, so its ratio has no interval; "
-        "the length at which the drop is reached has one."
+        f"Intervals at {level(comparison.confidence)}, by bootstrap over documents. The p-values "
+        "are adjusted for all bins and the overall difference together; the intervals are not, but "
+        "hold 0 where the test finds nothing. A safe cap is a confidence bound and moves with n, "
+        "so its ratio has no interval; the length at which the drop is reached has one."
     )
     head: list[Block] = [
         Paragraph(Bracketed(comparison.sentence)),

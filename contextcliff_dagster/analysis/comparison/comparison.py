@@ -133,7 +133,7 @@ def compare(
         loss_shift=(
             nulls(LossShift) if _any_at_floor(a, b) else loss_shift(pairs, settings, weights)
         ),
-        midpoint_shift=midpoint_shift(pairs, settings, weights) if _both_drop(a, b) else None,
+        midpoint_shift=_midpoint_shift(pairs, a, b, settings, weights),
         kv=_kv(pairs, a, b, settings),
         warnings=[*notes, *_warnings(pairs, a, b)],
         sentence="",
@@ -163,9 +163,19 @@ def _kv(pairs: Pairs, a: Measured, b: Measured, settings: AnalysisSettings) -> K
     return kv_comparison(pairs, (a.records, b.records), (a.kv, b.kv), own_cap, settings)
 
 
-def _both_drop(a: Measured, b: Measured) -> bool:
-    """Whether a drop is established on both sides: half of none is nowhere."""
-    return all(side.cliffs is not None and side.cliffs.cliff is not None for side in (a, b))
+def _midpoint_shift(
+    pairs: Pairs,
+    a: Measured,
+    b: Measured,
+    settings: AnalysisSettings,
+    weights: tuple[Floats, Floats],
+) -> LossShift | None:
+    """Of a drop that is established on both sides: half of none is nowhere."""
+    drops = [side.cliffs.cliff if side.cliffs else None for side in (a, b)]
+    if drops[0] is None or drops[1] is None:
+        return None
+    at = drops[0].location_tokens, drops[1].location_tokens
+    return midpoint_shift(pairs, settings, weights, at)
 
 
 def _any_at_floor(a: Measured, b: Measured) -> bool:
@@ -217,6 +227,7 @@ def _differing(
         sides, drawn = at_same_lengths(sides, drawn, places)
     one, other = sides
     mean_a, mean_b = (float(side[1].sum() / side[0].sum()) for side in sides)
+    found = not np.isnan(p_value) and p_value <= 1.0 - settings.confidence
     low, high = difference_interval(one, other, (drawn[0], drawn[1]), settings.confidence)
     return Differing(
         n_a=n_a,
@@ -224,8 +235,9 @@ def _differing(
         mean_a=mean_a,
         mean_b=mean_b,
         difference=mean_b - mean_a,
-        ci_low=min(low, mean_b - mean_a),
-        ci_high=max(high, mean_b - mean_a),
+        # An interval beside a test that finds nothing holds 0.
+        ci_low=min(low, mean_b - mean_a, *([] if found else [0.0])),
+        ci_high=max(high, mean_b - mean_a, *([] if found else [0.0])),
         p_value=None if np.isnan(p_value) else float(p_value),
     )
 

@@ -40,14 +40,28 @@ def loss_shift(
 
 
 def midpoint_shift(
-    pairs: Pairs, settings: AnalysisSettings, weights: tuple[Floats, Floats]
+    pairs: Pairs,
+    settings: AnalysisSettings,
+    weights: tuple[Floats, Floats],
+    midpoints: tuple[int, int],
 ) -> LossShift:
-    """How far the length moved at which half of the drop is reached; intervals as `loss_shift`."""
-    return _shift(
+    """How far the midpoint of the drop moved; ``midpoints``: those of A and B (tokens).
+
+    The interval is that of `loss_shift`, of half the drop, and holds the ratio.
+    """
+    shift = _shift(
         pairs,
         settings,
         weights,
         lambda side, weight: half_drop_lengths(side.length_tokens, side.n, side.s, weight),
+    )
+    ratio = midpoints[1] / midpoints[0]
+    return LossShift(
+        a_tokens=midpoints[0],
+        b_tokens=midpoints[1],
+        ratio=ratio,
+        ci_low=None if shift.ci_low is None else min(shift.ci_low, ratio),
+        ci_high=None if shift.ci_high is None else max(shift.ci_high, ratio),
     )
 
 

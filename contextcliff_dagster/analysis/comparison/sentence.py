@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from contextcliff_dagster.contracts import Verdict
+from contextcliff_dagster.contracts import DROPS, Verdict
 
 if TYPE_CHECKING:
     from contextcliff_dagster.contracts.results import Comparison
@@ -36,6 +36,11 @@ def sentence(result: Comparison) -> str:
     else:
         sentence = f"No difference detected between {b} and {a} (overall {difference:+.2f}, {span})"
     shift = result.loss_shift
+    shown = [
+        side
+        for side, at in ((result.a, shift.a_tokens), (result.b, shift.b_tokens))
+        if (at is not None if side.verdict is None else side.verdict in DROPS)
+    ]
     own = " from its own baseline" if result.kv is not None else ""
     drop = f"a drop of {result.tolerance:.0%}{own}"
     floor = [side.name for side in (result.a, result.b) if side.verdict == Verdict.FLOOR.value]
@@ -43,17 +48,16 @@ def sentence(result: Comparison) -> str:
         sentence += f"; no shift of the drop is measured, since {' and '.join(floor)} "
         sentence += "scores" if len(floor) == 1 else "score"
         sentence += " almost nothing at any length"
-    elif shift.ratio is not None and not shift.is_bounded:
+    elif not shown:
+        sentence += f"; neither shows {drop} within the measured lengths"
+    elif len(shown) == 1:
+        sentence += f"; only {shown[0].name} shows a drop with length"
+    elif shift.ratio is None or not shift.is_bounded:
         sentence += f"; whether {drop} comes earlier or later is open"
-    elif shift.ratio is not None:
+    else:
         low, high = (f"{v:.2f}" if v else "open" for v in (shift.ci_low, shift.ci_high))
         sentence += (
             f"; {drop} is reached at {shift.b_tokens:,} tokens instead of "
             f"{shift.a_tokens:,} (ratio {shift.ratio:.2f}, {low} to {high})"
         )
-    elif shift.a_tokens is None and shift.b_tokens is None:
-        sentence += f"; neither reaches {drop} within the measured lengths"
-    else:
-        who, at = (b, shift.b_tokens) if shift.b_tokens else (a, shift.a_tokens)
-        sentence += f"; only {who} reaches {drop}, at {at:,} tokens"
     return sentence + "."

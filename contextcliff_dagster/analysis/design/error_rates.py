@@ -36,7 +36,7 @@ from contextcliff_dagster.analysis.design.true_curves import (
     draw_curve,
     drops,
 )
-from contextcliff_dagster.contracts import Verdict
+from contextcliff_dagster.contracts import DROPS
 
 if TYPE_CHECKING:
     from contextcliff_dagster.analysis.design.true_curves import Curve
@@ -46,7 +46,6 @@ ASSUMED = ("baseline", "correlation")
 """What a design does not fix but the model and its answers do."""
 _PERMUTATIONS = 199
 _M_MMAP_THRESHOLD, _M_TRIM_THRESHOLD = -3, -1
-ALARMS = (Verdict.CLIFF, Verdict.GRADUAL_DECLINE, Verdict.DECLINE, Verdict.DIP)
 
 
 @dataclass(frozen=True)
@@ -263,7 +262,7 @@ def _simulate(plan: Plan, settings: AnalysisSettings, seed: int, number: int) ->
         held = bool(loss.location.low <= after + 0.5 and loss.location.high >= before - 0.5)
     return _Run(
         kind,
-        conclusion.finding.verdict in ALARMS,
+        conclusion.finding.verdict in DROPS,
         None if tokens is None else drawn.share_up_to(tokens),
         None if first is None else first / len(drawn.share),
         held,

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from contextcliff_dagster.contracts import Verdict
+from contextcliff_dagster.contracts import DROPS, Verdict
 from contextcliff_dagster.reporting.wording.number_format import (
     count,
     estimate,
@@ -32,7 +32,7 @@ _OTHER = 0.02
 """A fitted baseline that differs by so much from the measured one is named."""
 MANY_MODELS = 5
 """From so many on, a comparison states how many false alarms to expect."""
-_TESTED = (Verdict.STABLE, Verdict.CLIFF, Verdict.GRADUAL_DECLINE, Verdict.DECLINE, Verdict.DIP)
+_TESTED = (Verdict.STABLE, *DROPS)
 SCORE_NAMES = {"em": "exact match", "f1": "token F1", "contained": "containment"}
 SCORE_SHORT = {"em": "EM", "f1": "F1", "contained": "containment"}
 

@@ -13,7 +13,7 @@ from contextcliff_dagster.contracts.results.kv import KvPolicy
 from contextcliff_dagster.experiments.length_profile import kv_policies
 from contextcliff_dagster_tests.support.files.log_files import inspect_sample, write_inspect
 from contextcliff_dagster_tests.support.measured_stores import copy_of_quick
-from contextcliff_dagster_tests.support.records.planted_curves import plant, ramp
+from contextcliff_dagster_tests.support.records.planted_curves import flat, plant, ramp
 from contextcliff_dagster_tests.support.records.profiles import schema
 from contextcliff_dagster_tests.support.terminal import assert_one_sentence, call
 
@@ -173,3 +173,14 @@ def test_logs_of_other_tools_are_compared_too(
     assert result["n"] == 60
     both = ["--metric", "x", "--score", "em"]
     assert_one_sentence(call(*command, *both), "--metric", "--score")
+
+
+@pytest.mark.usefixtures("contextcliff_home")
+def test_a_clause_on_the_drop_needs_a_drop_that_is_shown(tmp_path: Path) -> None:
+    """Of two flat models one passes a loss of 30% at some length by chance."""
+    files = [tmp_path / "a.csv", tmp_path / "b.csv"]
+    for seed, file in enumerate(files):
+        records = plant(flat(0.55), seed, per_bin=12)
+        records[["length_tokens", "score", "example_id"]].to_csv(file, index=False)
+    ended = call("compare", *map(str, files))
+    assert "neither shows a drop of 30% within the measured lengths" in ended.out
