@@ -71,8 +71,8 @@ def claim(cliffs: Cliffs) -> str:
     if cap is None:
         return f"No safe cap. {sentence(cliffs.safe_cap_reason)}"
     return (
-        f"Documents of up to {tokens(cap)} tokens are safe: a drop of {level(cliffs.tolerance)} "
-        f"from the baseline is excluded up to there at {level(cliffs.confidence)} confidence."
+        f"Documents of up to {tokens(cap)} tokens are safe: the score stays within "
+        f"{level(cliffs.tolerance)} of its baseline ({level(cliffs.confidence)} confidence)."
     )
 
 

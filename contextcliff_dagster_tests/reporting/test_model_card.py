@@ -104,8 +104,8 @@ def test_no_number_stands_without_its_certainty() -> None:
     cap, drop = CAPPED.safe_cap_tokens, CAPPED.cliff
     assert drop is not None
     for words in (
-        f"up to {cap:,} tokens are safe: a drop of 30% from the baseline is excluded",
-        "at 95% confidence",
+        f"up to {cap:,} tokens are safe: the score stays within 30% of its baseline",
+        "(95% confidence)",
         f"{drop.location_tokens:,} \\[{drop.ci_low:,}, {drop.ci_high:,}\\] tokens (95% interval)",
         "| Task | lookup |",
         "| Measured | 2026-11-22, 200 examples over 200 documents",

@@ -87,11 +87,12 @@ def certified_cap(
     if tokens >= longest:
         return Cap(
             longest,
-            f"A drop of {drop} is excluded at {sure} confidence up to {longest:,} tokens, the "
-            "longest length scored; nothing longer was measured.",
+            f"The score stays within {drop} of its baseline up to {longest:,} tokens, the longest "
+            f"length scored ({sure} confidence).",
         )
-    beyond = "the answers on longer documents do not exclude it" if alone else "beyond, it is not"
+    beyond = "the answers on longer documents are too few" if alone else "it may drop right after"
     return Cap(
         tokens,
-        f"Up to {tokens:,} tokens, a drop of {drop} is excluded at {sure} confidence; {beyond}.",
+        f"The score stays within {drop} of its baseline up to {tokens:,} tokens ({sure} "
+        f"confidence); {beyond}.",
     )

@@ -46,8 +46,8 @@ def cap_after_looks(finding: Finding, settings: AnalysisSettings, looks: Sequenc
         )
     return Cap(
         tokens,
-        f"Up to {tokens:,} tokens, a drop of {drop} is excluded at {sure} confidence, although "
-        f"{before}; these examples alone would exclude it up to {cap.tokens:,}.",
+        f"The score stays within {drop} of its baseline up to {tokens:,} tokens ({sure} "
+        f"confidence); {before}, and these examples alone would show {cap.tokens:,} tokens.",
     )
 
 

@@ -71,18 +71,15 @@ def limited_cap(cap: Cap, missing: MissingByLength | None, settings: AnalysisSet
         return cap if (cap.baseline_tokens or 0) < missing.ci_low else Cap(None, cap.reason)
     if missing.cap_tokens is not None and missing.cap_tokens >= cap.tokens:
         return cap
-    drop = f"{settings.tolerance:.0%}"
-    excluded = (
-        f"no drop of {drop} is excluded at any length"
-        if missing.cap_tokens is None
-        else f"a drop of {drop} is excluded up to {missing.cap_tokens:,} tokens"
-    )
+    drop, tokens = f"{settings.tolerance:.0%}", missing.cap_tokens
+    upto = "up to no length" if tokens is None else f"up to {tokens:,} tokens"
     return Cap(
         missing.cap_tokens,
         f"The cap is limited by missing answers: {missing.share_short:.0%} of the calls on the "
         f"shortest documents have none, {missing.share_long:.0%} on the longest (more from "
         f"{missing.rises_at_tokens:,} tokens on, between {missing.ci_low:,} and "
-        f"{missing.ci_high:,}). If they score 0, {excluded}.",
+        f"{missing.ci_high:,}). If they score 0, the score stays within {drop} of its baseline "
+        f"{upto}.",
     )
 
 

@@ -42,7 +42,7 @@ def kv_sections(kv: KvComparison) -> list[Section]:
         for window in kv.equal.windows
     ]
     note = (
-        f"Equal: a mean drop of {kv.equal.margin:g} or more is excluded here and at all shorter "
+        f"Equal: a mean drop of {kv.equal.margin:g} or more is ruled out here and at all shorter "
         f"lengths, at {level(kv.equal.confidence)} for the whole table (an exact test of the "
         "documents, from the shortest window on until one fails, or until A itself scores no more "
         "than that)."

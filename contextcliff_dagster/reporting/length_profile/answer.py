@@ -117,8 +117,8 @@ def reading_section(results: Sequence[Cliffs]) -> Section:
         [
             "The ",
             Strong("safe cap"),
-            f" is the largest length up to which a drop of {tolerance} of the baseline is excluded "
-            f"at {confidence} confidence. It is a limit for this task and this serving "
+            f" is the largest length up to which the score stays within {tolerance} of its "
+            f"baseline, at {confidence} confidence. It is a limit for this task and this serving "
             "configuration, not a ranking of models.",
         ],
         f"Numbers in square brackets are {confidence} intervals. Where there is none, the reason "

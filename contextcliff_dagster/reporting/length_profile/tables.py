@@ -256,7 +256,7 @@ def cap_sections(result: Cliffs) -> list[Section]:
     if not caps:
         return [Section(title, [Paragraph("Not measured.")], 3)]
     barred = result.verdict in (Verdict.INSUFFICIENT_DATA, Verdict.FLOOR)
-    why = "" if barred else ": a drop right after the baseline is not excluded"
+    why = "" if barred else ": the score may drop right after the baseline"
     rows = [[level(c.tolerance), tokens(c.safe_cap_tokens, f"none supported{why}")] for c in caps]
     head = [f"tolerated drop, at {level(result.confidence)} confidence", "safe cap, tokens"]
     return [Section(title, [DataTable(head, rows, right=(1,))], 3)]

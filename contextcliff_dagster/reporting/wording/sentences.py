@@ -176,10 +176,10 @@ def assumption_sentence(cliffs: Cliffs) -> str | None:
         return "The cap also holds for a drop that recovers at longer lengths."
     least, over = recovery.excluded_drop, level(recovery.share)
     seen = (
-        f"No drop over {over} of the examples that recovers below the cap is excluded."
+        f"A temporary dip over {over} of the examples may have gone unseen."
         if least is None
-        else f"Drops by {level(least)} or more, over {over} of the examples, that recover below "
-        "the cap are excluded."
+        else f"A temporary dip of {level(least)} would have shown if it covered {over} of the "
+        "examples."
     )
     robust, joint = recovery.cap_tokens, cliffs.joint_cap
     if robust is not None and joint is not None and joint.limited_by == "latency_limit":
