@@ -160,9 +160,8 @@ def calibrate(
     The same seed gives the same result whatever the number of processes.
 
     Args:
-        simulations: samples in all; of twenty six are flat, five have the drop that power is
-            stated for, ramps, stairs and other steps are two each, and one decays smoothly, one is
-            logistic and one a dip.
+        simulations: samples in all, by `true_curves.ORDER`; of 22 six are flat and five have the
+            drop that power is stated for.
         jobs: processes. With several, call it under ``if __name__ == "__main__"`` in a script.
         on_progress: called with the simulations done and all.
     """

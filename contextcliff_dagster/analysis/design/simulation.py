@@ -169,5 +169,8 @@ def _answered(
     # Equal lengths have one truth: no cap can part them.
     share = np.searchsorted(length, length) / len(length)
     first = np.searchsorted(document, np.arange(len(lengths)))
+    if curve.stretch > 1.0:
+        length = np.where(share < curve.place, length, np.round(length * curve.stretch))
+        length = length.astype(np.int64)
     p = _spread(curve.mean(share, np.log(length))[first], design.correlation, rng)
     return Pool(length, document, _scores(design, p[document], share, curve, rng), share)

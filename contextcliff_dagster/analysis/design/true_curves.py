@@ -34,6 +34,7 @@ class Curve:
         place, end: shares of the samples, 0..1.
         noisy_from: scores from this share of the samples up to ``place`` are 0 or 1 with unchanged
             mean (a zone of inflated variance before the fall); 1: none.
+        stretch: documents from ``place`` on are so many times as long as drawn.
     """
 
     shape: Shape
@@ -42,6 +43,7 @@ class Curve:
     place: float = 1.0
     end: float = 1.0
     noisy_from: float = 1.0
+    stretch: float = 1.0
 
     def mean(self, share: Floats, log_length: Floats | None = None) -> Floats:
         """True mean at samples with the given share of shorter ones (any shape of array).
@@ -90,13 +92,13 @@ class Curve:
 
 
 FLAT, STEP, STEPS, RAMP, DIP = "flat", "step", "steps", "ramp", "dip"
-STAIRS, DECAY, LOGISTIC = "stairs", "decay", "logistic"
+STAIRS, DECAY, LOGISTIC, LATE, OUTLIERS = "stairs", "decay", "logistic", "late", "outliers"
 ORDER = (
     FLAT, STEP, STEPS, FLAT, RAMP, STEP, FLAT, DIP, STEP, STAIRS,
-    FLAT, STEP, DECAY, FLAT, RAMP, FLAT, STEP, STAIRS, STEPS, LOGISTIC,
+    FLAT, STEP, DECAY, FLAT, RAMP, FLAT, STEP, STAIRS, STEPS, LOGISTIC, LATE, OUTLIERS,
 )  # fmt: skip
 """What is planted, in turn: any number of simulations is mixed alike, and begins the larger."""
-KINDS = (FLAT, STEP, STEPS, RAMP, STAIRS, DECAY, LOGISTIC, DIP)
+KINDS = (FLAT, STEP, STEPS, RAMP, STAIRS, DECAY, LOGISTIC, LATE, OUTLIERS, DIP)
 FOUND_DROP = 1.5
 """The drop that power is stated for, in tolerances: 45% at a tolerance of 30%."""
 _DEEP, _MOST = (7 / 6, 8 / 3), 0.9
@@ -115,13 +117,21 @@ def drops(kind: str, tolerance: float) -> tuple[float, float]:
 
 
 def draw_curve(kind: str, baseline: float, tolerance: float, rng: np.random.Generator) -> Curve:
-    """A random curve: steps at 20-85% of the samples, ramps, stairs and dips from 20-60%."""
+    """A random curve: steps at 20-85% of the samples, ramps, stairs and dips from 20-60%.
+
+    Late steps are at 85-99%; outliers are the longest .5-6%, 4 to 100 times as long as drawn.
+    """
     drop = float(rng.uniform(*drops(kind, tolerance)))
     place = float(rng.uniform(0.20, 0.85 if kind in (STEP, STEPS) else 0.60))
     if kind == FLAT:
         return Curve("flat", baseline)
     if kind in (STEP, STEPS):
         return Curve("step", baseline, drop, place)
+    if kind == LATE:
+        return Curve("step", baseline, drop, float(rng.uniform(0.85, 0.99)))
+    if kind == OUTLIERS:
+        place, stretch = rng.uniform(0.94, 0.995), np.exp(rng.uniform(np.log(4.0), np.log(100.0)))
+        return Curve("step", baseline, drop, float(place), stretch=float(stretch))
     if kind == LOGISTIC:  # as real models: nearly everything within a factor of two or so
         width = float(rng.uniform(0.08, 0.25))
         # Its slow beginning loses small tolerances early: not while the baseline is measured.

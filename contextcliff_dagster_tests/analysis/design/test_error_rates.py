@@ -41,7 +41,7 @@ def test_large_samples_find_deep_steps_and_where_they_are() -> None:
 
 def test_samples_too_small_to_judge_raise_no_alarm_and_have_no_cap() -> None:
     plan = Plan(Design(bins=5, per_bin=4, pool=200, binary=True), 0.9)
-    calibration = calibrate(plan, SETTINGS, simulations=20)
+    calibration = calibrate(plan, SETTINGS, simulations=22)
     assert (calibration.false_alarms.hits, calibration.power.hits, calibration.unsafe.hits) == (
         0,
         0,
