@@ -156,7 +156,9 @@ def sample(pool: Pool, unit: str, batch: int, half_width: float, seed: int, unif
     while True:
         documents = pool.documents(draw.taken)
         posterior = locate_loss(documents, cells, DROP)
-        safe = 1.0 - chance_allowed(SETTINGS.confidence, float(documents.n.sum()))
+        safe = 1.0 - chance_allowed(
+            SETTINGS.tolerance, SETTINGS.confidence, float(documents.n.sum())
+        )
         aim = take_aim(posterior, half_width, SETTINGS.confidence, safe)
         left = draw.left(draw.bin if uniform else group, BINS if uniform else groups)
         if aim.done or not left.sum():

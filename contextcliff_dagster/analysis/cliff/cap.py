@@ -18,9 +18,13 @@ _FEW = 100
 """Fewer examples are allowed less, in proportion: 50 would err in .05 (benchmarks/looks.py)."""
 
 
-def chance_allowed(confidence: float, examples: float) -> float:
+_SMALL = 0.17
+"""Smaller tolerances, too: a drop half as large again as 10% would pass in .14."""
+
+
+def chance_allowed(tolerance: float, confidence: float, examples: float) -> float:
     """Chance that a drop of `DEPTH` times the tolerance may have at a cap."""
-    return CHANCE * (1.0 - confidence) * min(examples / _FEW, 1.0)
+    return CHANCE * (1.0 - confidence) * min(examples / _FEW, 1.0) * min(tolerance / _SMALL, 1.0)
 
 
 def tail_confidence(confidence: float, share: float = 1.0) -> float:
@@ -66,7 +70,7 @@ def certified_cap(
     cells = curve.cells
     baseline_end, longest = int(cells.high[cells.baseline_cells - 1]), int(cells.high[-1])
     drop, sure = f"{tolerance:.0%}", f"{confidence:.0%}"
-    chance = share * chance_allowed(confidence, float(cells.n.sum()))
+    chance = share * chance_allowed(tolerance, confidence, float(cells.n.sum()))
     first = curve.first_cell(DEPTH * tolerance, chance)
     if may_recover:
         first = min(first, first_possible_dip(curve, tolerance, confidence))

@@ -38,7 +38,7 @@ def kv_cap(pairs: Pairs, own_cap: int | None, settings: AnalysisSettings) -> KvC
     if not pressed.beyond_baseline:
         return KvCap(None, baseline, None, None, None)
     loss = LossAgainst(pressed, whole)
-    chance = chance_allowed(settings.confidence, float(pressed.cells.n.sum()))
+    chance = chance_allowed(settings.tolerance, settings.confidence, float(pressed.cells.n.sum()))
     safe = loss.longest_safe(DEPTH * settings.tolerance, chance)
     sure = tail_confidence(settings.confidence)
     if (supported := pressed.supported(settings.tolerance, sure, baseline)) is not None:

@@ -164,7 +164,7 @@ def plan_round(
     if len(cells.share) == 1:
         return Round({}, so_far, None, 0.0, "exhausted", drop)
     posterior = locate_loss(documents, cells, drop, settings.baseline_share)
-    safe = 1.0 - chance_allowed(settings.confidence, float(documents.n.sum()))
+    safe = 1.0 - chance_allowed(settings.tolerance, settings.confidence, float(documents.n.sum()))
     aim = take_aim(posterior, target.half_width, settings.confidence, safe)
     left = np.array([there[bin] - so_far[bin] for bin in there])
     done: Stop | None = aim.done
