@@ -94,7 +94,7 @@ def certified_cap(
             f"The score stays within {drop} of its baseline up to {longest:,} tokens, the longest "
             f"length scored ({sure} confidence).",
         )
-    beyond = "the answers on longer documents are too few" if alone else "it may drop right after"
+    beyond = "longer documents do not show it" if alone else "it may drop right after"
     return Cap(
         tokens,
         f"The score stays within {drop} of its baseline up to {tokens:,} tokens ({sure} "

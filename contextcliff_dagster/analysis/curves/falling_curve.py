@@ -125,7 +125,8 @@ class FallingCurve:
     @property
     def drop_may_be_in_baseline(self) -> bool:
         """Half of the drop may have happened before the first cell beyond the baseline region."""
-        return bool(self._half_reached[0] > _INSIDE)
+        several = self.cells.low[0] < self.cells.high[self.cells.baseline_cells - 1]
+        return bool(several and self._half_reached[0] > _INSIDE)
 
     def drop_place(self, confidence: float) -> Estimate:
         """Length (tokens) at which half of the drop has happened, within the measured lengths."""
