@@ -18,8 +18,8 @@ _FEW = 100
 """Fewer examples are allowed less, in proportion: 50 would err in .05 (benchmarks/looks.py)."""
 
 
-_SMALL = 0.17
-"""Smaller tolerances, too: a drop half as large again as 10% would pass in .14."""
+_SMALL = 0.25
+"""Smaller tolerances, too, or a drop half as large again as 10% would pass in .14."""
 
 
 def chance_allowed(tolerance: float, confidence: float, examples: float) -> float:

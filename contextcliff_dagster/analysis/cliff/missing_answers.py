@@ -72,14 +72,17 @@ def limited_cap(cap: Cap, missing: MissingByLength | None, settings: AnalysisSet
     if missing.cap_tokens is not None and missing.cap_tokens >= cap.tokens:
         return cap
     drop, tokens = f"{settings.tolerance:.0%}", missing.cap_tokens
-    upto = "up to no length" if tokens is None else f"up to {tokens:,} tokens"
+    kept = (
+        "no length is safe"
+        if tokens is None
+        else f"the score stays within {drop} of its baseline up to {tokens:,} tokens"
+    )
     return Cap(
         missing.cap_tokens,
         f"The cap is limited by missing answers: {missing.share_short:.0%} of the calls on the "
         f"shortest documents have none, {missing.share_long:.0%} on the longest (more from "
         f"{missing.rises_at_tokens:,} tokens on, between {missing.ci_low:,} and "
-        f"{missing.ci_high:,}). If they score 0, the score stays within {drop} of its baseline "
-        f"{upto}.",
+        f"{missing.ci_high:,}). If they score 0, {kept}.",
     )
 
 
