@@ -15,7 +15,7 @@ from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from contextcliff_dagster.contracts import ContextCliffError
+from contextcliff_dagster.contracts import ContextCliffError, level
 from contextcliff_dagster.contracts.checked_fields import check_fields
 from contextcliff_dagster.user_files import loads, read_file
 
@@ -199,8 +199,8 @@ class SafeContext:
                 late = f" or a first token after {limit:g} ms" if limit else ""
                 raise AboveCapError(
                     f"A {name} of {counted:,} tokens is above the safe cap of {cap:,} for "
-                    f"{self.model}: beyond it a loss of {self.tolerance:.0%}{late} is not excluded "
-                    f"at {self.confidence:.0%} confidence; shorten or split it."
+                    f"{self.model}: beyond it a loss of {level(self.tolerance)}{late} is not ruled "
+                    f"out at {level(self.confidence)} confidence; shorten or split it."
                 )
 
     def count(

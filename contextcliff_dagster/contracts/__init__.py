@@ -44,6 +44,7 @@ from contextcliff_dagster.contracts.values import (
     PrimaryScore,
     PromptMode,
     Verdict,
+    level,
 )
 
 __all__ = [
@@ -83,5 +84,6 @@ __all__ = [
     "Verdict",
     "VerificationError",
     "conform",
+    "level",
     "validate",
 ]

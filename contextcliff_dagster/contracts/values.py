@@ -13,6 +13,11 @@ RESULT_VERSION: Final = "1.1"
 """Version of result files (``cliffs.json``, ``metrics.json``, ``comparison.json``)."""
 
 
+def level(share: float) -> str:
+    """A chosen share (confidence, tolerance) without needless digits: ``95%``, ``99.9%``."""
+    return f"{round(100 * share, 4):g}%"
+
+
 class Verdict(enum.StrEnum):
     """What the length axis shows, one word per model."""
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from contextcliff_dagster.contracts import ContextCliffError
+from contextcliff_dagster.contracts import ContextCliffError, level
 from contextcliff_dagster.gateway.metrics import GateMetrics
 from contextcliff_dagster.gateway.policy_file import PolicyFile
 from contextcliff_dagster.gateway.prompts import Prompt, prompt_of, upper_bound
@@ -159,7 +159,7 @@ class Gate:
         message = (
             f"A prompt of {size} is above the safe cap of {cap:,}{more} for {policy.model} on the "
             f"task {policy.task or 'of its study'}, measured {policy.date}: beyond it a loss of "
-            f"{policy.tolerance:.0%} is not excluded at {policy.confidence:.0%} confidence; "
+            f"{level(policy.tolerance)} is not ruled out at {level(policy.confidence)} confidence; "
             "shorten or split it."
         )
         tokens = max(count.tokens, prompt.token_ids)

@@ -17,6 +17,7 @@ from contextcliff_dagster.reporting.wording.number_format import (
     tokens,
 )
 from contextcliff_dagster.reporting.wording.sentences import (
+    VERDICT_PHRASE,
     amount,
     assumption_sentence,
     certify_sentence,
@@ -165,12 +166,15 @@ def _threshold(cliffs: Cliffs) -> str:
         return "undefined, the score starts at the floor [FLOOR]"
     if (cliff := cliffs.cliff) is None:  # what was not found has no confidence
         reach = measured_range(cliffs)
-        return f"none found up to {tokens(reach[1])} tokens" if reach else "none found"
+        words = VERDICT_PHRASE[cliffs.verdict]
+        return f"{words} up to {tokens(reach[1])} tokens" if reach else words
     share = window_share(cliffs)
     of_max = "share of max unknown" if share is None else f"{percent(share)} of max"
-    at = f"{tokens(cliff.location_tokens)} tokens ({of_max}), the midpoint of the drop"
+    what = "start of the dip" if cliffs.verdict is Verdict.DIP else "midpoint of the drop"
+    at = f"{tokens(cliff.location_tokens)} tokens ({of_max})"
     if cliff.ci_low is None or cliff.ci_high is None:
-        return f"{at} if not before: it may lie within the shortest documents"
+        return f"{at} or less: the {what} may lie within the shortest documents"
+    at += f", the {what}"
     return (
         f"{at} "
         f"[{level(cliffs.confidence)} interval {tokens(cliff.ci_low)} to {tokens(cliff.ci_high)}]"
@@ -200,10 +204,11 @@ def _zone_note(cliffs: Cliffs, zone: Zone) -> str:
     mean, base = f"Mean {score_name(cliffs, short=True)}: {score(zone.mean)}", cliffs.baseline
     mean += " of the answered calls" if cliffs.missing_by_length else ""
     if zone.name == "degraded":
-        return f"Performance drop: {_drop(cliffs, zone)}"
-    unseen = f"too few answers to rule a drop out; {mean}"
+        floor = cliffs.verdict is Verdict.FLOOR
+        return mean if floor else f"Performance drop: {_drop(cliffs, zone)}"
+    unseen = f"a drop is not ruled out; {mean}"
     if zone.name == "not_shown":
-        return unseen
+        return f"beyond the dip; {mean}" if cliffs.verdict is Verdict.DIP else unseen
     if zone.name == "transition":
         if not _fell(cliffs, zone):
             return unseen

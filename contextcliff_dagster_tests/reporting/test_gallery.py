@@ -89,7 +89,7 @@ def test_filters_hide_what_is_not_chosen(browser: ReportBrowser, tmp_path: Path)
     pick["model"].select_by_visible_text("short")
     assert shown() == ["382 tokens", "no safe cap"]
     assert browser.one("#count").text == "2 of 4 results"
-    pick["verdict"].select_by_visible_text("no drop found")
+    pick["verdict"].select_by_visible_text("no large drop found")
     assert shown() == []
     pick["model"].select_by_visible_text("all")
     assert shown() == ["382 tokens"]

@@ -81,7 +81,7 @@ def test_a_transition_without_a_drop_is_not_alarming() -> None:
     zones = [z | {"mean": 1.0} if z["name"] == "transition" else z for z in sample()[0]["zones"]]
     (line,) = (line for line in lines_of(zones=zones) if "Transition" in line)
     assert line.startswith("[??] Transition Zone:")
-    assert "too few answers to rule a drop out; Mean EM: 1.00" in line
+    assert "a drop is not ruled out; Mean EM: 1.00" in line
     base = sample()[0]["baseline"] | {"mean": 1.0}
     close = [z | {"mean": 0.998} if z["name"] == "transition" else z for z in zones]
     (line,) = (x for x in lines_of(zones=close, baseline=base) if "Transition" in x)
@@ -184,7 +184,7 @@ def test_a_stable_model_says_how_far_was_looked() -> None:
     cliffs, _ = sample("steady", l70=60_000)
     lines = risk_report(result_of(cliffs)).splitlines()
     assert lines[-1] == "No drop of 30% was found up to 6,314 tokens (77.1% of the window)."
-    assert "Critical Threshold:    none found up to 6,314 tokens" in lines
+    assert "Critical Threshold:    no large drop found up to 6,314 tokens" in lines
     assert "[XX] Degraded Region:    none found" in lines
 
 
@@ -228,8 +228,8 @@ def test_what_lies_beyond_the_cap_is_not_stable_but_not_shown() -> None:
     ]
     lines = lines_of(verdict="stable", cliff=None, zones=zones)
     assert any(line.startswith("[OK] Stable Region:      100 - 382 tokens") for line in lines)
-    beyond = "[--] Not Shown:          382 - 8,999 tokens (too few answers to rule a drop out; "
-    assert f"{beyond}Mean EM: 0.88)" in lines
+    beyond = "[--] Not Shown:          382 - 8,999 tokens (a drop is not ruled out; Mean EM: 0.88)"
+    assert beyond in lines
 
 
 def test_beside_the_cap_stands_what_lies_just_below_it() -> None:
@@ -253,7 +253,7 @@ def test_an_unknown_window_is_said_and_not_divided_by() -> None:
 def test_a_drop_that_may_lie_in_the_baseline_has_no_interval() -> None:
     cliff = sample()[0]["cliff"] | {"ci_low": None, "ci_high": None}
     (line,) = (one for one in lines_of(cliff=cliff) if one.startswith("Critical Threshold"))
-    assert line.endswith("the drop if not before: it may lie within the shortest documents")
+    assert line.endswith("or less: the midpoint of the drop may lie within the shortest documents")
 
 
 def test_a_drop_without_its_place_is_no_result() -> None:

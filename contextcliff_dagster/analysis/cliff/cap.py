@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from contextcliff_dagster.analysis.cliff.dips import first_possible_dip
+from contextcliff_dagster.contracts import level
 
 if TYPE_CHECKING:
     from contextcliff_dagster.analysis.curves.falling_curve import FallingCurve
@@ -69,7 +70,7 @@ def certified_cap(
     """
     cells = curve.cells
     baseline_end, longest = int(cells.high[cells.baseline_cells - 1]), int(cells.high[-1])
-    drop, sure = f"{tolerance:.0%}", f"{confidence:.0%}"
+    drop, sure = level(tolerance), level(confidence)
     chance = share * chance_allowed(tolerance, confidence, float(cells.n.sum()))
     first = curve.first_cell(DEPTH * tolerance, chance)
     if may_recover:
@@ -84,8 +85,8 @@ def certified_cap(
     if tokens <= baseline_end:
         return Cap(
             None,
-            f"Nothing longer than the baseline's own {baseline_end:,} tokens is shown: the score "
-            f"may drop by {drop} right after them. Measure more examples, or shorter documents.",
+            f"Nothing longer than the baseline's own {baseline_end:,} tokens is shown to be safe: "
+            f"right after them the score may drop by {drop}. Measure shorter documents, too.",
             baseline_end,
         )
     if tokens >= longest:

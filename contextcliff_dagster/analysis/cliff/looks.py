@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from contextcliff_dagster.analysis.cliff.cap import Cap
 from contextcliff_dagster.analysis.cliff.conclusion import cap_of
+from contextcliff_dagster.contracts import level
 
 if TYPE_CHECKING:
     from contextcliff_dagster.analysis.cliff.verdict import Finding
@@ -36,12 +37,12 @@ def cap_after_looks(finding: Finding, settings: AnalysisSettings, looks: Sequenc
         return cap
     times = "once" if len(looks) == 1 else f"{len(looks)} times"
     before = f"the cap was read {times} before, at fewer examples"
-    drop, sure = f"{settings.tolerance:.0%}", f"{settings.confidence:.0%}"
+    drop, sure = level(settings.tolerance), level(settings.confidence)
     if tokens <= (baseline_end := int(cells.high[cells.baseline_cells - 1])):
         return Cap(
             None,
-            f"Nothing longer than the baseline's own {baseline_end:,} tokens is shown, since "
-            f"{before}; these examples alone would show {cap.tokens:,} tokens. Measure more.",
+            f"Nothing longer than the baseline's own {baseline_end:,} tokens is shown to be safe, "
+            f"since {before}; these examples alone would show {cap.tokens:,} tokens. Measure more.",
             baseline_end,
         )
     return Cap(

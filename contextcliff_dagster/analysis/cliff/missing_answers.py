@@ -19,6 +19,7 @@ from contextcliff_dagster.analysis.cliff.conclusion import conclude
 from contextcliff_dagster.analysis.curves.falling_curve import fit_falling_curve
 from contextcliff_dagster.analysis.curves.permutation_scan import scan_at
 from contextcliff_dagster.analysis.records.examples import average_replicates
+from contextcliff_dagster.contracts import level
 from contextcliff_dagster.contracts.results.caps import MissingByLength
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ def limited_cap(cap: Cap, missing: MissingByLength | None, settings: AnalysisSet
         return cap if (cap.baseline_tokens or 0) < missing.ci_low else Cap(None, cap.reason)
     if missing.cap_tokens is not None and missing.cap_tokens >= cap.tokens:
         return cap
-    drop, tokens = f"{settings.tolerance:.0%}", missing.cap_tokens
+    drop, tokens = level(settings.tolerance), missing.cap_tokens
     kept = (
         "no length is safe"
         if tokens is None
@@ -79,10 +80,10 @@ def limited_cap(cap: Cap, missing: MissingByLength | None, settings: AnalysisSet
     )
     return Cap(
         missing.cap_tokens,
-        f"The cap is limited by missing answers: {missing.share_short:.0%} of the calls on the "
-        f"shortest documents have none, {missing.share_long:.0%} on the longest (more from "
-        f"{missing.rises_at_tokens:,} tokens on, between {missing.ci_low:,} and "
-        f"{missing.ci_high:,}). If they score 0, {kept}.",
+        f"Missing answers limit the cap: {missing.share_short:.0%} of the calls on the shortest "
+        f"documents lack one, {missing.share_long:.0%} on the longest. The share rises at "
+        f"{missing.rises_at_tokens:,} tokens [{missing.ci_low:,} to {missing.ci_high:,}]. If they "
+        f"score 0, {kept}.",
     )
 
 

@@ -169,9 +169,9 @@ def judge(scan: Scan, curve: FallingCurve, settings: AnalysisSettings) -> Findin
         warnings.append(
             f"A drop with length is visible, {drop.value:.0%} [{drop.low:.0%}, {drop.high:.0%}]: "
             + (
-                f"likely below the size that counts as an alarm ({least:.0%})."
+                f"smaller than what counts as a large drop here ({least:.0%})."
                 if drop.value < least
-                else "too few examples show whether it is as large."
+                else f"more examples would show whether it is a large one ({least:.0%} or more)."
             )
         )
     elif scan.rise_p_value <= alpha:

@@ -49,6 +49,7 @@ def zones_of(finding: Finding, cap: int | None, sample: Sample) -> list[Zone]:
         if to <= position:
             continue
         inside = scores[(lengths >= position) & (lengths < to)]
-        zones.append(Zone(name, position, to, float(inside.mean()) if len(inside) else None))
+        mean = float(inside.mean()) if len(inside) else None
+        zones.append(Zone(name, position, to, mean, len(inside)))
         position = to
     return zones

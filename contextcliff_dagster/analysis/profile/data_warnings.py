@@ -66,7 +66,8 @@ def data_warnings(
     if len(sample.examples):
         documents = sample.documents()
         warnings += [*_range_warnings(documents), *_copies(documents)]
-    if finding.curve is not None and early >= settings.tolerance:
+    floor = finding.verdict is Verdict.FLOOR
+    if finding.curve is not None and early >= settings.tolerance and not floor:
         end = int(finding.curve.cells.high[finding.curve.cells.baseline_cells - 1])
         warnings.append(
             f"The score drops by some {early:.0%} within the baseline region already (up to "

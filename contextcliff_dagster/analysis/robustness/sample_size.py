@@ -100,7 +100,7 @@ def required_sample_size(
     for_a_cap = None
     if cap is None and (times := _doublings(expected, 1)) is not None:
         for_a_cap = int(np.ceil(times * per_bin))
-    budgets = sorted(_budgets(calls, measured), key=itemgetter(2))
+    budgets = [] if limit is not None else sorted(_budgets(calls, measured), key=itemgetter(2))
     larger = [1.0, *(1.0 + more / measured for _, _, more in budgets)]
     # More data certify no less; eleven draws may say so, hence the largest median up to each n.
     medians = np.maximum.accumulate([expected.median_cap(m) or 0 for m in larger])

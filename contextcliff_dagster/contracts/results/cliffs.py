@@ -98,6 +98,7 @@ class Zone:
     from_tokens: Annotated[Tokens, "first length"]
     to_tokens: Annotated[Tokens, "first length after it"]
     mean: Annotated[Score | None, "mean score of its examples"]
+    n: Annotated[Count | None, "its examples; null in older files"] = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -136,6 +136,15 @@ def reading_section(results: Sequence[Cliffs]) -> Section:
             ": where the score is shown to hold, where it falls, where it stays low, and where the "
             "answers show neither.",
         ],
+        [
+            "A ",
+            Strong("cliff"),
+            " is a score that falls at one length, a ",
+            Strong("gradual decline"),
+            " one that falls along a line; a ",
+            Strong("decline"),
+            " may be either. None of them says how deep the score falls.",
+        ],
         "What happens inside the model is not observed: the report shows where the score drops, "
         "not why.",
     ]

@@ -65,8 +65,8 @@ def caps_table(results: Sequence[Cliffs], names: Sequence[Text]) -> DataTable:
     head += ["midpoint of the drop, tokens", "drop", "baseline", "examples"]
     rows: list[list[Cell]] = []
     for name, r in zip(names, results, strict=True):
-        location: Cell = "none found"
-        drop: Cell = "none found"
+        location: Cell = "none shown"
+        drop: Cell = "none shown"
         if (cliff := r.cliff) is not None:
             location = Bracketed(located(cliff.location_tokens, cliff.ci_low, cliff.ci_high))
             span = f"[{percent(cliff.drop_ci_low)}, {percent(cliff.drop_ci_high)}]"
@@ -95,21 +95,10 @@ def zone_sections(result: Cliffs) -> list[Section]:
         return [Section("Zones", [Paragraph(reason)], 3)]
     rows = []
     for zone in result.zones:
-        low, high = zone.from_tokens, zone.to_tokens
-        # The contract counts by bin: those whose median document lies in the zone.
-        medians = ((b.median_tokens, b.n) for b in result.bins)
-        n = sum(n for median, n in medians if median is not None and low <= median < high)
-        rows.append(
-            [
-                zone.name.replace("_", " "),
-                tokens(low),
-                tokens(high),
-                score(zone.mean),
-                f"about {n:,}",
-            ]
-        )
+        name, n = zone.name.replace("_", " "), tokens(zone.n, "unknown")
+        rows.append([name, tokens(zone.from_tokens), tokens(zone.to_tokens), score(zone.mean), n])
     mean = f"mean {score_name(result)}"
-    head = ["zone", "from token", "to below token", mean, "examples in its bins"]
+    head = ["zone", "from token", "to below token", mean, "examples"]
     note = (
         "The zones are derived from the data, so their means have no interval of their own; the "
         "bins' means do."

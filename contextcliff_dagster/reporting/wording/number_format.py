@@ -10,6 +10,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from contextcliff_dagster import contracts
+
 NOT_MEASURED = "not measured"
 
 
@@ -45,9 +47,9 @@ def percent(value: Any, missing: str = NOT_MEASURED) -> str:
 
 
 def level(value: Any, missing: str = "unstated") -> str:
-    """A chosen share (confidence, tolerance) without needless digits: ``95%``, ``99.9%``."""
+    """A chosen share as `contracts.level` writes it."""
     finite = number(value)
-    return missing if finite is None else f"{round(100 * finite, 4):g}%"
+    return missing if finite is None else contracts.level(finite)
 
 
 def milliseconds(value: Any, missing: str = NOT_MEASURED) -> str:

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
 MOSTLY_COPIED = 0.9
 """Share of copied answers from which on a cap is one for copying text."""
-_OTHER = 0.02
-"""A fitted baseline that differs by so much from the measured one is named."""
 MANY_MODELS = 5
 """From so many on, a comparison states how many false alarms to expect."""
 _TESTED = (Verdict.STABLE, *DROPS)
@@ -37,7 +35,7 @@ SCORE_NAMES = {"em": "exact match", "f1": "token F1", "contained": "containment"
 SCORE_SHORT = {"em": "EM", "f1": "F1", "contained": "containment"}
 
 VERDICT_PHRASE = {
-    Verdict.STABLE: "no drop found",
+    Verdict.STABLE: "no large drop found",
     Verdict.GRADUAL_DECLINE: "gradual decline",
     Verdict.DECLINE: "decline",
     Verdict.CLIFF: "cliff",
@@ -120,12 +118,12 @@ def baseline_phrase(cliffs: Cliffs) -> str:
     if base.mean is None:
         return "that was not measured"
     text = estimate(base.mean, base.ci_low, base.ci_high)
-    notes = [f"n = {base.n:,}"]
+    notes = f"n = {base.n:,}"
     if base.to_tokens is not None:
-        notes.append(f"documents up to {tokens(base.to_tokens)} tokens")
-    if base.fitted is not None and abs(base.fitted - base.mean) >= _OTHER:
-        notes.append(f"{score(base.fitted)} by the fitted curve, to which the cap is relative")
-    return f"{text} ({', '.join(notes)})"
+        notes += f", documents up to {tokens(base.to_tokens)} tokens"
+    if base.fitted is None or score(base.fitted) == score(base.mean):
+        return f"{text} ({notes})"
+    return f"{score(base.fitted)} by the fitted curve (measured: {text}, {notes})"
 
 
 def window_share(cliffs: Cliffs) -> float | None:
@@ -155,11 +153,13 @@ def half_drop_sentence(cliffs: Cliffs) -> str:
             "measured."
         )
     after = "; the score recovers further out" if verdict is Verdict.DIP else ""
+    what = "start of the dip" if verdict is Verdict.DIP else "midpoint of the drop"
+    less = " or less" if cliffs.cliff and cliffs.cliff.ci_low is None else ""
     if (share := window_share(cliffs)) is not None:
-        return f"The midpoint of the drop is at {percent(share)} of the window{after}."
+        return f"The {what} is at {percent(share)} of the window{less}{after}."
     if cliffs.cliff is not None:
-        at = f"{tokens(cliffs.cliff.location_tokens)} tokens{after}"
-        return f"The midpoint of the drop is at {at}; the context window is unknown."
+        at = f"{tokens(cliffs.cliff.location_tokens)} tokens{less}{after}"
+        return f"The {what} is at {at}; the context window is unknown."
     if verdict is not Verdict.STABLE or reach is None:
         return "These data do not locate the midpoint of the drop."
     of_window = f" ({percent(reach[1] / window)} of the window)" if window else ""
