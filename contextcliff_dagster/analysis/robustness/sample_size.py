@@ -63,11 +63,10 @@ def required_sample_size(
     """The ``certify`` of ``cliffs.json``.
 
     ``assumes``: whether the ``fitted`` curve or a ``flat`` one is taken for the truth.
-    ``n_needed``: examples a bin, over as many bins as there are, at which the longest measured
-    length is certified with a chance of 80%; null with ``reason`` where no n does. ``n_for_a_cap``:
-    the same for any cap at all, where the data support none. ``more``: the cap to expect after
-    another million tokens, and another 10 USD where the calls have a price. ``further``: what a cap
-    at the 90th percentile of the lengths needs besides, or a verdict where there is none yet.
+    ``further``: what a cap at the 90th percentile of the lengths needs besides with a chance of
+    80%, or a verdict where there is none yet; ``reason``: why no number of examples does.
+    ``n_for_a_cap``: examples a bin for any cap at all, where the data support none. ``more``: the
+    cap to expect after another million tokens, and another 10 USD where the calls have a price.
 
     Args:
         sample: ``prompt_tokens`` and ``cost_usd`` of its calls tell what an example costs.
@@ -78,34 +77,28 @@ def required_sample_size(
     calls, in_bins = sample.calls, sample.examples["bin_index"]
     bins = int(in_bins[in_bins >= 0].nunique())
     if finding.verdict is Verdict.INSUFFICIENT_DATA:
-        return Certify(n_needed=None, further=_for_a_verdict(documents, calls))
+        return Certify(further=_for_a_verdict(documents, calls))
     if not settings.second_opinions or finding.curve is None or not bins:
-        return Certify(n_needed=None)
+        return Certify()
     if finding.verdict is Verdict.FLOOR:
         return Certify(
-            n_needed=None,
-            reason="Even short documents fail; look at the wrong answers before measuring more.",
+            reason="Even short documents fail; look at the wrong answers before measuring more."
         )
     expected = _Expected(documents, finding, settings, 1.0 if looks is None else LOOK_SHARE)
-    longest, measured = int(documents.length_tokens[-1]), int(documents.n.sum())
-    per_bin = measured / bins
+    measured = int(documents.n.sum())
     cap = cap_after_looks(finding, settings, looks or ()).tokens
     p90 = int(documents.length_tokens[np.searchsorted(np.cumsum(documents.n), P90 * measured)])
     times, reason = _times_needed(expected, cap, p90, limit)
     examples = None if times is None else round((times - 1) * measured)
     further = _further("p90_cap", p90, examples, documents, calls, reason)
-    if p90 < longest:
-        times, reason = _times_needed(expected, cap, longest, limit)
-    needed = None if times is None else int(np.ceil(times * per_bin))
     for_a_cap = None
     if cap is None and (times := _doublings(expected, 1)) is not None:
-        for_a_cap = int(np.ceil(times * per_bin))
+        for_a_cap = int(np.ceil(times * measured / bins))
     budgets = [] if limit is not None else sorted(_budgets(calls, measured), key=itemgetter(2))
     larger = [1.0, *(1.0 + more / measured for _, _, more in budgets)]
     # More data certify no less; eleven draws may say so, hence the largest median up to each n.
     medians = np.maximum.accumulate([expected.median_cap(m) or 0 for m in larger])
     return Certify(
-        n_needed=needed,
         n_for_a_cap=for_a_cap,
         assumes="flat" if expected.flat else "fitted",
         reason=reason,

@@ -72,8 +72,10 @@ class FurtherData:
 class Certify:
     """What would certify more."""
 
-    n_needed: Annotated[Count | None, "examples per bin to certify the longest length, 80% power"]
-    n_for_a_cap: Annotated[Count | None, "the same for any cap at all, where there is none"] = None
+    n_needed: Annotated[
+        Count | None, "examples per bin to certify the longest length; of older files only"
+    ] = None
+    n_for_a_cap: Annotated[Count | None, "examples per bin for any cap, where there is none"] = None
     assumes: Annotated[Literal["flat", "fitted"] | None, "the curve assumed to be true"] = None
     reason: Annotated[str | None, "why no n is given"] = None
     more: Annotated[Sequence[MoreData], "what a budget would buy"] = ()

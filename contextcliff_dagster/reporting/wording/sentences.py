@@ -225,7 +225,7 @@ def certify_sentence(cliffs: Cliffs) -> str | None:
     further, cap = certify.further, cliffs.safe_cap_tokens
     if text := _further_sentence(further):
         parts.append(text)
-    elif (cap is None or cap < reach[1]) and certify.n_needed is None and certify.reason:
+    elif (cap is None or cap < reach[1]) and certify.reason:
         parts.append(sentence(certify.reason))
     return " ".join(parts) or None
 

@@ -129,4 +129,4 @@ def test_the_report_shows_one_table_with_the_first_row_as_the_answer(
 def test_it_can_be_left_out(records: pd.DataFrame) -> None:
     plain = cliffs_of(records, replace(SETTINGS, second_opinions=False))
     assert plain.sensitivity == []
-    assert plain.certify.n_needed is None
+    assert plain.certify.further is None
