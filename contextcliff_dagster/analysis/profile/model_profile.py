@@ -158,6 +158,7 @@ def profile_model(
             drop_ci_high=loss.drop.high,
             p_value=loss.p_value,
         )
+    missing_allow = None if unanswered is None else unanswered.cap_tokens or 0
     # These take most of the time, and NumPy's loops let two threads use two cores.
     with ThreadPoolExecutor(1) as pool:
         more = pool.submit(
@@ -166,12 +167,14 @@ def profile_model(
             documents,
             finding,
             settings,
-            None if unanswered is None else unanswered.cap_tokens or 0,
+            missing_allow,
             None if context.per_bin is None else context.looks,
         )
         if settings.second_opinions:
             share = LOOK_SHARE if context.looks else 1.0
-            varied = sensitivity(sample, documents, conclusion, settings, context.primary, share)
+            varied = sensitivity(
+                sample, documents, conclusion, settings, context.primary, share, missing_allow
+            )
             levels = compare_levels(sample, settings)
     head = _head(sample, settings, context)
     cliffs = Cliffs(

@@ -61,6 +61,7 @@ def sensitivity(
     settings: AnalysisSettings,
     primary: str | None,
     share: float = 1.0,
+    limit: int | None = None,
 ) -> list[SensitivityRow]:
     """The ``sensitivity`` of ``cliffs.json``; the first row is the result as reported.
 
@@ -70,6 +71,7 @@ def sensitivity(
         documents: of ``sample``.
         primary: which of ``em``, ``f1``, ``contained`` the score is, if any.
         share: of the usual chance of loss, as for what goes beyond earlier caps (`cliff.looks`).
+        limit: the cap that missing answers allow, tokens; ``None`` where they do not limit it.
     """
     if conclusion.finding.curve is None:
         return []
@@ -91,7 +93,8 @@ def sensitivity(
             baseline = baseline_of(changed, chosen).mean
             # Without a name: one fit goes before the next comes.
             row = _row(_stricter(conclude(changed, chosen, baseline), chosen, share), changed)
-        cap = _document_tokens(row.safe_cap_tokens, line, longest)
+        most = longest if limit is None or factor == "missing" else limit
+        cap = _document_tokens(row.safe_cap_tokens, line, most) or None
         location = _document_tokens(row.location_tokens, line, longest)
         row = replace(row, factor=factor, value=value, reported=chosen is None)
         rows.append(replace(row, safe_cap_tokens=cap, location_tokens=location))

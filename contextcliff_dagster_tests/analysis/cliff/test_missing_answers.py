@@ -12,7 +12,7 @@ from contextcliff_dagster.analysis.cliff.cap import Cap
 from contextcliff_dagster.analysis.cliff.missing_answers import limited_cap
 from contextcliff_dagster.analysis.records.settings import AnalysisSettings
 from contextcliff_dagster_tests.support.records.planted_curves import flat, plant
-from contextcliff_dagster_tests.support.records.profiles import cliffs_of
+from contextcliff_dagster_tests.support.records.profiles import QUICK, cliffs_of
 from contextcliff_dagster_tests.support.records.reports import page_of
 
 
@@ -37,12 +37,24 @@ def test_time_outs_at_long_lengths_end_the_cap_where_they_begin(seed: int) -> No
     assert rise is not None
     # The answers that are left may be too few to pass even where missing ones would allow it.
     limited = cut.safe_cap_tokens == rise.cap_tokens
-    assert limited == ("limited by missing answers" in cut.safe_cap_reason)
+    assert limited == ("Missing answers limit the cap" in cut.safe_cap_reason)
     assert limited or seed == 1
     assert rise.ci_low <= 1_500 <= 1.05 * rise.ci_high
     assert rise.share_short == 0.0
     assert rise.share_long > 0.6
     assert all(c.safe_cap_tokens <= cut.safe_cap_tokens for c in cut.caps_by_tolerance)
+
+
+def test_they_limit_the_caps_of_other_choices_too() -> None:
+    records = plant(flat(0.9), 0)
+    late = records["length_tokens"].gt(1_500) & (np.arange(len(records)) % 5 > 0)
+    thorough = replace(QUICK, second_opinions=True)
+    cut = cliffs_of(without(records, late, "transport_error"), thorough)
+    others = [row for row in cut.sensitivity if row.factor != "missing"]
+    assert len(others) >= 10
+    assert cut.missing_by_length is not None
+    assert max(row.safe_cap_tokens or 0 for row in others) <= cut.missing_by_length.cap_tokens
+    assert cut.certify.more == []
 
 
 def test_the_mean_that_a_user_gets_stands_in_every_bin_that_lacks_an_answer() -> None:
