@@ -20,7 +20,7 @@ from contextcliff_dagster.contracts import StudyError
 from contextcliff_dagster.inference.requests.recipe import DEFAULT_INSTRUCTION
 from contextcliff_dagster.inference.requests.wordings import NEUTRAL_WORDINGS
 from contextcliff_dagster.store import Store
-from contextcliff_dagster.studies import Study, find_study
+from contextcliff_dagster.studies import Study, find_study, kept_in
 from contextcliff_dagster_tests.support.files import warehouse_files
 from contextcliff_dagster_tests.support.measured_stores import FEW, FEW_CALLS, copy_of_few
 from contextcliff_dagster_tests.support.terminal import assert_one_sentence, call
@@ -148,6 +148,8 @@ def test_any_text_around_the_places_survives_being_kept(
     if template.count("{document}") == template.count("{question}") == 1:
         name = chosen(prompt=file).name
         assert find_study(name).recipe().template == template
+        # A study is looked for among all that are kept: a thousand would take a thousand times.
+        (kept_in(Store.default().root) / f"{name}.yaml").unlink()
 
 
 @pytest.mark.parametrize(
