@@ -182,5 +182,5 @@ def test_a_clause_on_the_drop_needs_a_drop_that_is_shown(tmp_path: Path) -> None
     for seed, file in enumerate(files):
         records = plant(flat(0.55), seed, per_bin=12)
         records[["length_tokens", "score", "example_id"]].to_csv(file, index=False)
-    ended = call("compare", *map(str, files))
+    ended = call("compare", *map(str, files), "--out", str(tmp_path / "out"))
     assert "neither shows a drop of 30% within the measured lengths" in ended.out

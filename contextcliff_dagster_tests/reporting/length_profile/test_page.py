@@ -61,7 +61,7 @@ def test_every_line_of_the_earlier_page_is_in_this_one() -> None:
     assert all(line.startswith(head) for line, head in reworded.items())
     assert assumed.startswith("The cap assumes that")
     assert heading == "## `smollm2-135m`"
-    # The reason now stands alone, without "cannot be promised".
+    # The reason stands alone now.
     assert without_order(promise.partition("cannot be promised. ")[2]) in now
     # A list of shares is now divided by semicolons, each share behind a colon.
     today = re.sub(r"(\d\d%) (\d+\.\d%)", r"\1: \2", mix).replace("%, ", "%; ")
