@@ -42,8 +42,8 @@ from continuation_prose_studies import KINDS, agreement, novels, prose_study
 from contextcliff_dagster.analysis.records.settings import AnalysisSettings
 from contextcliff_dagster.experiments.continuation.analysis.model import analyse_model
 from contextcliff_dagster.experiments.continuation.analysis.planning import passages_needed
-from contextcliff_dagster.experiments.continuation.analysis.simulation import SimulatedStudy
 from contextcliff_dagster.experiments.continuation.results import ContinuationResult
+from contextcliff_dagster_tests.experiments.continuation.simulated_study import SimulatedStudy
 
 SIZES = SimulatedStudy().sizes
 TESTS = 2 * len(SIZES)

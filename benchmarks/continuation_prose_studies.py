@@ -17,16 +17,16 @@ import numpy as np
 import pandas as pd
 
 from contextcliff_dagster.contracts import Example
-from contextcliff_dagster.experiments.continuation.analysis.simulation import (
-    SimulatedStudy,
-    Spoiled,
-)
 from contextcliff_dagster.experiments.continuation.noise import Authors
 from contextcliff_dagster.experiments.continuation.prose.collapse import Collapse, collapse_of
 from contextcliff_dagster.experiments.continuation.prose.language import language_of
 from contextcliff_dagster.experiments.continuation.prose.metrics import ProseMetrics, metrics_of
 from contextcliff_dagster.experiments.continuation.prose.words import Prose, read_prose
 from contextcliff_dagster.experiments.continuation.scoring import score_rows
+from contextcliff_dagster_tests.experiments.continuation.simulated_study import (
+    SimulatedStudy,
+    Spoiled,
+)
 
 Kind = Literal["", "looped", "simplified", "shuffled"]
 KINDS: tuple[Spoiled, ...] = ("looped", "simplified", "shuffled")

@@ -55,7 +55,6 @@ from contextcliff_dagster.experiments.utilization.analysis.matching import Match
 from contextcliff_dagster.experiments.utilization.analysis.sample_size import seeds_needed
 from contextcliff_dagster.experiments.utilization.analysis.score_intervals import (
     difference_limits,
-    difference_z,
     likeness_of,
 )
 from contextcliff_dagster.experiments.utilization.analysis.wording import beyond_zero
@@ -139,7 +138,9 @@ def alone(matched: Matched) -> tuple[float, float]:
     likeness = likeness_of(matched)
     tail = 0.5 * (1.0 - SETTINGS.confidence)
     z = band_quantile(SETTINGS.confidence, len(X) + 1)
-    shown = [i for i in range(len(X)) if difference_z(matched.at_scale(i), likeness, MARGIN) > z]
+    shown = [
+        i for i in range(len(X)) if difference_limits(matched.at_scale(i), likeness, z)[0] > MARGIN
+    ]
     last = shown[0] if shown else len(X)
     for first in range(last + 1):
         refused = False
@@ -147,7 +148,8 @@ def alone(matched: Matched) -> tuple[float, float]:
             if first + width <= len(X):
                 inside = (matched.a.scale >= first) & (matched.a.scale < first + width)
                 least = band_quantile(1.0 - 2.0 * tail * share, 1)
-                refused |= difference_z(matched.where(inside, inside), likeness, MARGIN) < -least
+                limits = difference_limits(matched.where(inside, inside), likeness, least)
+                refused |= limits[1] < MARGIN
         if not refused or first == last:
             break
     return (X[first - 1] if first else 0.0), (X[last] if last < len(X) else np.inf)

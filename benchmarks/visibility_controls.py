@@ -30,7 +30,6 @@ from contextcliff_dagster.experiments.visibility.controls.agents import (
     ignores_everything,
     uses_what_it_sees,
 )
-from contextcliff_dagster.experiments.visibility.controls.tabulated_runs import Tabulated
 from contextcliff_dagster.experiments.visibility.landscape.files import read_landscape
 from contextcliff_dagster.experiments.visibility.landscape.table import (
     POINTS,
@@ -40,6 +39,7 @@ from contextcliff_dagster.experiments.visibility.landscape.table import (
 from contextcliff_dagster.experiments.visibility.section import VisibilitySection
 from contextcliff_dagster.experiments.visibility.tasks.catalogue import load_data, task_named
 from contextcliff_dagster.store import Store
+from contextcliff_dagster_tests.experiments.visibility.controls.tabulated_runs import Tabulated
 
 AgentName = Literal["uses", "ignores"]
 _AGENTS = {"uses": uses_what_it_sees, "ignores": ignores_everything}

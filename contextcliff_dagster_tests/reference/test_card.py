@@ -24,7 +24,6 @@ from contextcliff_dagster.reference.card import (
     load_card,
     weights_path,
 )
-from contextcliff_dagster.reference.curve import length_at_loss, plateau, wilson_interval
 from contextcliff_dagster.reference.warehouse_documents import (
     LedgerQuestion,
     generate_ledger,
@@ -33,6 +32,7 @@ from contextcliff_dagster.reference.warehouse_documents import (
 )
 from contextcliff_dagster.scoring.parse import parse_answer
 from contextcliff_dagster.scoring.scorers import open_scorer
+from tools.reference_models.curve import length_at_loss, plateau, wilson_interval
 from tools.reference_models.measure import record_grid
 
 
@@ -172,8 +172,8 @@ def test_an_unknown_model_is_named() -> None:
 
 def test_the_room_loads_no_heavy_library() -> None:
     code = (
-        "import sys; from contextcliff_dagster.reference import card, curve, tokenizer, "
-        "warehouse_documents; from tools.reference_models import measure, train; "
+        "import sys; from contextcliff_dagster.reference import card, tokenizer, "
+        "warehouse_documents; from tools.reference_models import curve, measure, train; "
         "print({'torch', 'transformers', 'tokenizers', 'scipy'} & set(sys.modules))"
     )
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from contextcliff_dagster.reference.card import CardPoint
-from contextcliff_dagster.reference.curve import (
+from tools.reference_models.curve import (
     length_at_loss,
     plateau,
     wilson_interval,

@@ -29,7 +29,6 @@ from contextcliff_dagster.reference.card import (
     read_card,
     weights_path,
 )
-from contextcliff_dagster.reference.curve import length_at_loss, plateau, wilson_interval
 from contextcliff_dagster.reference.warehouse_documents import (
     MIN_RECORDS,
     TOKENS_PER_RECORD,
@@ -37,6 +36,7 @@ from contextcliff_dagster.reference.warehouse_documents import (
     records_for_tokens,
 )
 from tools.reference_models.batches import draw_batch
+from tools.reference_models.curve import length_at_loss, plateau, wilson_interval
 from tools.reference_models.model_card import model_card_markdown
 
 DOCUMENTS = 1_000

@@ -1,4 +1,4 @@
-"""Pictures: the report figure and its panels, confounds, sensitivity, comparison, sparkline.
+"""Pictures: the report figure and its panels, confounds, sensitivity, comparison.
 
 Does not belong here: the numbers drawn, which come finished from `analysis`.
 """

@@ -11,11 +11,11 @@ from contextcliff_dagster.analysis.profile.context import ProfileContext
 from contextcliff_dagster.analysis.records.settings import AnalysisSettings
 from contextcliff_dagster.experiments.continuation.analysis.metric_means import with_metrics
 from contextcliff_dagster.experiments.continuation.analysis.model import analyse_model
-from contextcliff_dagster.experiments.continuation.analysis.simulation import SimulatedStudy
 from contextcliff_dagster.experiments.continuation.noise import Authors
 from contextcliff_dagster.experiments.continuation.results import ContinuationResult
 from contextcliff_dagster.experiments.continuation.tables import METRICS
 from contextcliff_dagster_tests.experiments.continuation.prose import passages
+from contextcliff_dagster_tests.experiments.continuation.simulated_study import SimulatedStudy
 
 QUICK = AnalysisSettings(resamples=200)
 STUDY = SimulatedStudy(sizes=(512, 1024, 2048, 4096), passages=8, rounds=3)

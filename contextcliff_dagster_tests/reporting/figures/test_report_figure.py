@@ -13,7 +13,6 @@ import pytest
 from PIL import Image
 
 from contextcliff_dagster.reporting.figures.report_figure import _limits, plot_report
-from contextcliff_dagster.reporting.figures.sparkline import sparkline
 from contextcliff_dagster.reporting.figures.style import (
     drawable,
     look,
@@ -22,7 +21,6 @@ from contextcliff_dagster.reporting.figures.style import (
     token_ticks,
 )
 from contextcliff_dagster_tests.support.records.reports import (
-    result_of,
     results_of,
     sample,
     sample_pair,
@@ -109,7 +107,6 @@ def _lacking(**changes: Any) -> dict[str, Any]:
 )
 def test_what_is_missing_is_left_out(cliffs: dict[str, Any]) -> None:
     assert opened(plot_report(results_of([cliffs]), None)).width == 1840
-    assert opened(sparkline(result_of(cliffs))).width == 640
 
 
 def test_a_window_far_away_does_not_squeeze_the_data() -> None:
@@ -148,14 +145,6 @@ def test_two_models_stay_distinct_in_grey() -> None:
     assert len({look(i) for i in range(24)}) == 24
 
 
-def test_the_sparkline_is_small_and_stable() -> None:
-    cliffs, _ = sample()
-    png = sparkline(result_of(cliffs))
-    assert len(png) <= 10_000
-    assert png == sparkline(result_of(cliffs))
-    assert ink(opened(png)) > 0.005
-
-
 def test_many_answers_become_columns_and_not_a_smear() -> None:
     cliffs, records = sample(per_bin=1000)
     graded, graded_records = sample(per_bin=1000, graded=True)
@@ -188,11 +177,9 @@ def test_drawing_needs_no_pyplot() -> None:
     script = (
         "import sys\n"
         "from contextcliff_dagster.reporting.figures.report_figure import plot_report\n"
-        "from contextcliff_dagster.reporting.figures.sparkline import sparkline\n"
         "assert 'matplotlib' not in sys.modules\n"
-        "from contextcliff_dagster_tests.support.records.reports import result_of, sample\n"
-        "one = result_of(sample()[0])\n"
-        "plot_report([one], None), sparkline(one)\n"
+        "from contextcliff_dagster_tests.support.records.reports import results_of, sample\n"
+        "plot_report(results_of([sample()[0]]), None)\n"
         "assert 'matplotlib.pyplot' not in sys.modules\n"
     )
     subprocess.run([sys.executable, "-c", script], check=True)

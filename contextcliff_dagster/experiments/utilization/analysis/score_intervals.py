@@ -70,25 +70,12 @@ def mean_limits(score: Floats, n: Ints, correlation: float, z: float) -> tuple[f
     return max(low, 0.0), min(high, 1.0)
 
 
-def difference_z(matched: Matched, likeness: Likeness, difference: float) -> float:
-    """Standard errors by which the observed difference exceeds ``difference``.
-
-    Paired by Tango's score statistic (1998, Statistics in Medicine 17, 891-908), unpaired by
-    Newcombe's square-and-add of Wilson intervals (1998, Statistics in Medicine 17, 873-890).
-    0 without an answer.
-    """
-    if not len(matched.a.score) or not len(matched.b.score):
-        return 0.0
-    if matched.paired:
-        return tango_z(*_discordant(matched, likeness), difference)
-    shares = _effective(matched, likeness)
-    return newcombe_z(shares[0], shares[1], difference)
-
-
 def difference_limits(matched: Matched, likeness: Likeness, z: float) -> tuple[float, float]:
     """The differences that are less than ``z`` standard errors away: lower and upper limit.
 
-    Those of an observed difference lie around it. (-1, 1) without an answer.
+    Those of an observed difference lie around it. (-1, 1) without an answer. Paired by Tango's
+    score statistic (1998, Statistics in Medicine 17, 891-908), unpaired by Newcombe's
+    square-and-add of Wilson intervals (1998, Statistics in Medicine 17, 873-890).
     """
     if not len(matched.a.score) or not len(matched.b.score):
         return -1.0, 1.0
@@ -143,18 +130,3 @@ def _effective(matched: Matched, likeness: Likeness) -> list[tuple[float, float]
         )
         for side, correlation in sides
     ]
-
-
-def newcombe_z(a: tuple[float, float], b: tuple[float, float], difference: float) -> float:
-    """The z whose limit is ``difference``."""
-    observed = a[0] - b[0]
-    if abs(observed - difference) < 1e-12:
-        return 0.0
-    below = difference < observed
-    low, high = 0.0, 40.0
-    for _ in range(_HALVINGS):
-        middle = 0.5 * (low + high)
-        limits = newcombe_limits(a, b, middle)
-        inside = limits[0] <= difference if below else limits[1] >= difference
-        low, high = (low, middle) if inside else (middle, high)
-    return high if below else -high

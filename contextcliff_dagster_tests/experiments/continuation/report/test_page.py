@@ -15,7 +15,6 @@ from PIL import Image
 from contextcliff_dagster.analysis.profile.context import ProfileContext
 from contextcliff_dagster.contracts.results import to_json
 from contextcliff_dagster.experiments.continuation.analysis.model import analyse_model
-from contextcliff_dagster.experiments.continuation.analysis.simulation import SimulatedStudy
 from contextcliff_dagster.experiments.continuation.report.metric_chart import metric_chart
 from contextcliff_dagster.experiments.continuation.report.page import (
     MEASURED,
@@ -34,6 +33,7 @@ from contextcliff_dagster_tests.experiments.continuation.measured_study import (
     measured_result,
     measured_rows,
 )
+from contextcliff_dagster_tests.experiments.continuation.simulated_study import SimulatedStudy
 
 HOSTILE = "q4|<script>alert(1)</script> [x](http://example.invalid)"
 

@@ -19,7 +19,6 @@ from contextcliff_dagster.experiments.visibility.controls.agents import (
     uses_what_it_sees,
 )
 from contextcliff_dagster.experiments.visibility.controls.prompt_view import read_prompt
-from contextcliff_dagster.experiments.visibility.controls.tabulated_runs import Tabulated
 from contextcliff_dagster.experiments.visibility.landscape.points import sobol_configs
 from contextcliff_dagster.experiments.visibility.landscape.table import Landscape
 from contextcliff_dagster.experiments.visibility.section import VisibilitySection
@@ -27,6 +26,7 @@ from contextcliff_dagster.experiments.visibility.tasks.bundled import BUNDLED
 from contextcliff_dagster.experiments.visibility.tasks.catalogue import task_named
 from contextcliff_dagster.experiments.visibility.tasks.parameters import Number
 from contextcliff_dagster.experiments.visibility.tasks.task import Task
+from contextcliff_dagster_tests.experiments.visibility.controls.tabulated_runs import Tabulated
 
 
 def _state(task: Task, steps: int = 4) -> RunState:
