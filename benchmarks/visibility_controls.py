@@ -22,10 +22,10 @@ import numpy as np
 
 from contextcliff_dagster.analysis.records.settings import AnalysisSettings
 from contextcliff_dagster.analysis.statistics.sign_flips import sign_flip_p_value
-from contextcliff_dagster.analysis.statistics.studentized_flips import studentized_flips
 from contextcliff_dagster.experiments.visibility.analysis.contrasts import comparisons_of
 from contextcliff_dagster.experiments.visibility.analysis.effects import effects_of
 from contextcliff_dagster.experiments.visibility.analysis.runs import runs_of_records
+from contextcliff_dagster.experiments.visibility.analysis.studentized_flips import studentized_flips
 from contextcliff_dagster.experiments.visibility.controls.agents import (
     ignores_everything,
     uses_what_it_sees,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
@@ -151,7 +150,6 @@ def profile_study(
     instance: dg.DagsterInstance | None = None,
     cause: str = "python",
     with_answers: bool = False,
-    stop: Callable[[], bool] | None = None,
 ) -> Profiled:
     """Measure what is not measured yet, then score, analyse and report.
 
@@ -169,7 +167,6 @@ def profile_study(
         instance: where the runs are recorded; ``DAGSTER_HOME``'s when that is set, else nowhere.
         cause: what started the runs, a tag of each.
         with_answers: whether questions and answers go into report.html.
-        stop: deprecated name of ``should_stop``.
 
     Raises:
         ContextCliffError: one sentence; nothing measured is lost.
@@ -178,13 +175,11 @@ def profile_study(
     from contextcliff_dagster.defs.resources import Watch
     from contextcliff_dagster.experiments.common import preparation
 
-    if stop is not None:
-        warnings.warn("`stop` is now `should_stop`", DeprecationWarning, stacklevel=2)
     study, store = _as_asked(study, models, samples_per_bin, seed), store or Store.default()
     for model in study.models:
         get_model(model)
     runs = LocalRuns.of(study, store, campaign, instance, cause, with_answers)
-    watch = Watch(on_progress, should_stop or stop, budget, on_wait, deadline_s=deadline_s)
+    watch = Watch(on_progress, should_stop, budget, on_wait, deadline_s=deadline_s)
     # A frozen manifest needs no corpus: neither opened nor counted again.
     frozen = not study.has_corpus or preparation.find_frozen(study, store) is not None
     manifests = _make_documents(runs)

@@ -22,8 +22,8 @@ def plot_results(results: Sequence[Result], ax: Axes | None) -> tuple[Figure, Ax
     """Draw the results into ``ax``, or into a figure of pyplot's that a notebook shows."""
     import matplotlib
 
+    from contextcliff_dagster.reporting.figures.house import styled
     from contextcliff_dagster.reporting.figures.report_figure import draw_scores
-    from contextcliff_dagster.reporting.figures.style import house_style
 
     cliffs, records = [one.cliffs for one in results], records_of_all(results)
     if ax is not None:
@@ -32,7 +32,7 @@ def plot_results(results: Sequence[Result], ax: Axes | None) -> tuple[Figure, Ax
         return _figure_of(ax), ax
     from matplotlib import pyplot
 
-    with house_style():
+    with styled():
         figure, ax = pyplot.subplots(figsize=_SIZE, layout="constrained")
         draw_scores(ax, cliffs, records)
     return figure, ax
@@ -40,10 +40,10 @@ def plot_results(results: Sequence[Result], ax: Axes | None) -> tuple[Figure, Ax
 
 def results_png(results: Sequence[Result]) -> bytes:
     """The same as PNG, without a figure that stays open."""
+    from contextcliff_dagster.reporting.figures.house import png_bytes, styled
     from contextcliff_dagster.reporting.figures.report_figure import draw_scores
-    from contextcliff_dagster.reporting.figures.style import house_style, png_bytes
 
-    with house_style():
+    with styled():
         figure = _page(_SIZE)
         draw_scores(figure.add_subplot(), [one.cliffs for one in results], records_of_all(results))
         return png_bytes(figure, _COLOURS)
@@ -55,7 +55,7 @@ def plot_comparison(
     """Draw a comparison into two ``axes``, or into a figure of pyplot's that a notebook shows."""
     import matplotlib
 
-    from contextcliff_dagster.reporting.figures.style import house_style
+    from contextcliff_dagster.reporting.figures.house import styled
 
     if axes is not None:
         above, below = axes
@@ -64,7 +64,7 @@ def plot_comparison(
         return _figure_of(above), (above, below)
     from matplotlib import pyplot
 
-    with house_style():
+    with styled():
         figure, pair = pyplot.subplots(2, figsize=_TALL, layout="constrained", **_PANELS)
         _draw_comparison((pair[0], pair[1]), comparison, cliffs)
     return figure, (pair[0], pair[1])
@@ -72,9 +72,9 @@ def plot_comparison(
 
 def comparison_png(comparison: Comparison, cliffs: Sequence[Cliffs | None]) -> bytes:
     """The same as PNG, without a figure that stays open."""
-    from contextcliff_dagster.reporting.figures.style import house_style, png_bytes
+    from contextcliff_dagster.reporting.figures.house import png_bytes, styled
 
-    with house_style():
+    with styled():
         figure = _page(_TALL)
         above, below = figure.subplots(2, **_PANELS)
         _draw_comparison((above, below), comparison, cliffs)

@@ -283,8 +283,7 @@ def test_a_run_that_is_asked_to_stop_keeps_what_it_has(
     kept = stopped.cliffs[0].n
     assert 15 <= kept < 45
     asked: list[int] = []
-    with pytest.warns(DeprecationWarning, match="should_stop"):
-        resumed = profile_study(bigger, models=ONE_MODEL, stop=lambda: bool(asked.append(1)))
+    resumed = profile_study(bigger, models=ONE_MODEL, should_stop=lambda: bool(asked.append(1)))
     assert asked
     assert resumed.cliffs[0].n == 45
     assert 0 < resumed.calls["reference-short"].sent <= 45 - kept

@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from contextcliff_dagster.analysis.statistics.cusum import find_change
-
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -27,7 +25,7 @@ IN_ORDER = 0.5
 APART = 5
 """Least answers of a bin that is said to have been measured apart."""
 DRIFT_ALPHA = 0.01
-_MOST_UNITS, _PERMUTATIONS = 1_000, 199
+_MOST_UNITS, _PERMUTATIONS, _LEAST_SIDE = 1_000, 199, 6
 
 
 def time_warnings(sample: Sample, settings: AnalysisSettings, rho: float | None) -> list[str]:
@@ -85,14 +83,38 @@ def _drift(timed: pd.DataFrame, settings: AnalysisSettings) -> str | None:
     """Whether scores changed over time at equal length: a permutation test over all moments."""
     at, off, score = _in_time(timed)
     change = find_change(off, min(settings.permutations, _PERMUTATIONS), settings.seed)
-    if change is None or change.p_value > DRIFT_ALPHA:
+    if change is None or change[1] > DRIFT_ALPHA:
         return None
-    before, after = score[: change.place].mean(), score[change.place :].mean()
-    moment = datetime.fromtimestamp(at[change.place], UTC).strftime("%Y-%m-%d %H:%M UTC")
+    place, p_value = change
+    before, after = score[:place].mean(), score[place:].mean()
+    moment = datetime.fromtimestamp(at[place], UTC).strftime("%Y-%m-%d %H:%M UTC")
     return (
-        f"Scores changed over the run at equal length (p = {change.p_value:.3f}): mean "
+        f"Scores changed over the run at equal length (p = {p_value:.3f}): mean "
         f"{before:.2f} until {moment}, {after:.2f} afterwards. Something other than length changed."
     )
+
+
+def find_change(values: Floats, permutations: int, seed: int) -> tuple[int, float] | None:
+    """The largest standardised difference of means before and after any place, by permutation.
+
+    Index of the first value after it, and its p-value: the maximum over all places makes it one
+    test. ``None`` with fewer than 12 values.
+
+    >>> find_change(np.repeat([0.9, 0.1], 20), permutations=199, seed=0)
+    (20, 0.005)
+    """
+    count = len(values)
+    if count < 2 * _LEAST_SIDE:
+        return None
+    rng = np.random.default_rng((seed, 7))
+    centred = values - values.mean()
+    orders = np.vstack([centred, rng.permuted(np.tile(centred, (permutations, 1)), axis=1)])
+    place = np.arange(_LEAST_SIDE, count - _LEAST_SIDE + 1)
+    reach = np.abs(np.cumsum(orders, axis=1)[:, place - 1])
+    reach /= np.sqrt(place * (count - place) / count)
+    largest = reach.max(axis=1)
+    chance = float(np.mean(largest >= largest[0] - 1e-9))
+    return int(place[int(np.argmax(reach[0]))]), chance
 
 
 def _in_time(timed: pd.DataFrame) -> tuple[Floats, Floats, Floats]:

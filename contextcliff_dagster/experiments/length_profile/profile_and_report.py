@@ -151,8 +151,8 @@ def report_campaign(run: StudyRun, sections: Sequence[Section] = ()) -> ReportFi
 
 def _evidence(run: StudyRun, cliffs: Sequence[Cliffs], records: pd.DataFrame) -> Evidence:
     """Other scores of each bin, and the answers where the run shows them."""
-    from contextcliff_dagster.analysis.profile.other_scores import other_scores
     from contextcliff_dagster.experiments.common.answers import read_answers
+    from contextcliff_dagster.experiments.length_profile.other_scores import other_scores
     from contextcliff_dagster.reporting.html.payload import Evidence
 
     settings, models = run.study.analysis_settings(), [result.model for result in cliffs]

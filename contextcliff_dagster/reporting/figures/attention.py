@@ -9,16 +9,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from contextcliff_dagster.reporting.figures.style import (
+from contextcliff_dagster.reporting.figures.house import (
     INK,
     WIDTH,
     blank_page,
     drawable,
-    house_style,
     look,
     panel,
     png_bytes,
     shortened,
+    styled,
     token_axis,
     token_limits,
     with_air,
@@ -96,7 +96,7 @@ def attention_panels(result: Cliffs) -> list[Panel]:
     ]
 
 
-@house_style()
+@styled()
 def plot_attention(cliffs: Sequence[Cliffs]) -> bytes | None:
     """The picture as PNG bytes; None where no result has attention. Same input, same bytes."""
     shown = [

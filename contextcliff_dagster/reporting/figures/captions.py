@@ -5,14 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from contextcliff_dagster.reporting.figures.style import (
-    DPI,
-    SOFT_INK,
-    drawable,
-    look,
-    shortened,
-    write,
-)
+from contextcliff_dagster.reporting.figures import house
 from contextcliff_dagster.reporting.wording.number_format import level, tokens
 from contextcliff_dagster.reporting.wording.sentences import labels, measured_range, score_name
 
@@ -49,8 +42,8 @@ def single_axis_words(axes: Axes, results: Sequence[Cliffs], limits: tuple[float
     from matplotlib.lines import Line2D
 
     caps = ((name, r.safe_cap_tokens) for name, r in zip(labels(results), results, strict=True))
-    words = (f"{shortened(name, 36)}: {_cap_words(cap)}" for name, cap in caps)
-    styles = map(look, range(len(results)))
+    words = (f"{house.shortened(name, 36)}: {_cap_words(cap)}" for name, cap in caps)
+    styles = map(house.look, range(len(results)))
     handles = [
         Line2D([], [], color=style.colour, ls=style.dash, marker=style.marker, label=label)
         for style, label in zip(styles, words, strict=True)
@@ -70,7 +63,7 @@ def _score_label(results: Sequence[Cliffs]) -> str:
 
 def _length_label(results: Sequence[Cliffs], limits: tuple[float, float]) -> str:
     tokenizers = {r.tokenizer for r in results if r.tokenizer}
-    by = f", {shortened(tokenizers.pop(), 40)} tokenizer" if len(tokenizers) == 1 else ""
+    by = f", {house.shortened(tokenizers.pop(), 40)} tokenizer" if len(tokenizers) == 1 else ""
     unit = ", 1k = 1,024" if limits[1] >= 1024 else ""
     return f"natural length of the document in tokens (log scale{unit}{by})"
 
@@ -81,10 +74,10 @@ def captions(figure: Figure, results: Sequence[Cliffs], *, has_answers: bool, ho
     ``hollow``: a bin had to be drawn without an interval.
     """
     wide, height = figure.get_size_inches()
-    room = (wide - _EDGE) * DPI
-    heading = write(figure, _EDGE, height - 0.36, "", fontweight="bold")
+    room = (wide - _EDGE) * house.DPI
+    heading = house.write(figure, _EDGE, height - 0.36, "", fontweight="bold")
     _fit(heading, [headline(results, most) for most in (40, 28, 20, 14, 10)], (16, 14.5, 13), room)
-    under = write(figure, _EDGE, height - 0.70, "", color=SOFT_INK)
+    under = house.write(figure, _EDGE, height - 0.70, "", color=house.SOFT_INK)
     _fit(under, [_subtitle(results, most) for most in (36, 22, 14)], (11, 10), room)
     confidence = level(results[0].confidence) if results else "unstated"
     lines = [f"Markers: mean of a bin at its median length, bars: its {confidence} interval."]
@@ -103,7 +96,7 @@ def captions(figure: Figure, results: Sequence[Cliffs], *, has_answers: bool, ho
     if any(b.delivered_mean is not None for r in results for b in r.bins):
         lines[-1] += " Crosses: mean if each missing answer scores 0."
     for place, line in enumerate(lines):
-        write(figure, _EDGE, 0.56 - 0.19 * place, line, fontsize=9.5, color=SOFT_INK)
+        house.write(figure, _EDGE, 0.56 - 0.19 * place, line, fontsize=9.5, color=house.SOFT_INK)
 
 
 def _fit(text: Text, choices: Sequence[str], sizes: Sequence[float], room: float) -> None:
@@ -123,7 +116,7 @@ def headline(results: Sequence[Cliffs], most: int) -> str:
     if not results:
         return "No result to show"
     if count <= 2:
-        names = [shortened(name, most) for name in labels(results)]
+        names = [house.shortened(name, most) for name in labels(results)]
         parts = [
             f"no cap supported for {name}" if cap is None else f"{name} up to {tokens(cap)} tokens"
             for name, cap in zip(names, caps, strict=True)
@@ -144,7 +137,7 @@ def _subtitle(results: Sequence[Cliffs], most: int) -> str:
     ):
         if values := sorted(name for name in named if name):
             key = one if len(values) == 1 else several
-            parts.append(f"{key} {shortened(', '.join(values), most)}")
+            parts.append(f"{key} {house.shortened(', '.join(values), most)}")
     counts = {r.n for r in results}
     if counts == {0} and any(measured_range(r) for r in results):
         parts.append("means of unknown n")
@@ -152,7 +145,7 @@ def _subtitle(results: Sequence[Cliffs], most: int) -> str:
         parts.append(f"{_span(counts)} answers{' per model' if len(results) > 1 else ''}")
     if documents := {r.n_documents for r in results if r.n_documents is not None}:
         parts.append(f"{_span(documents)} documents")
-    return drawable(" · ".join(parts))
+    return house.drawable(" · ".join(parts))
 
 
 def _span(counts: set[int]) -> str:

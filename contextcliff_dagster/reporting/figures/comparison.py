@@ -5,20 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from contextcliff_dagster.reporting.figures.style import (
-    INK,
-    SOFT_INK,
-    blank_page,
-    draw_band,
-    draw_markers,
-    house_style,
-    look,
-    png_bytes,
-    shortened,
-    token_axis,
-    token_limits,
-    with_air,
-)
+from contextcliff_dagster.reporting.figures import house
 from contextcliff_dagster.reporting.wording.number_format import tokens
 
 if TYPE_CHECKING:
@@ -29,14 +16,14 @@ if TYPE_CHECKING:
     from contextcliff_dagster.contracts.results.comparison import DifferingBin
 
 
-@house_style()
+@house.styled()
 def plot_shift(comparison: Comparison, cliffs: Sequence[Cliffs | None]) -> bytes:
     """The picture as PNG bytes, 1,840 x 1,216 pixels.
 
     ``comparison``: of `schemas/comparison.schema.json`; ``cliffs``: the results of A and B with
     their fitted curves, or None. Same input, same bytes.
     """
-    figure = blank_page(7.6)
+    figure = house.blank_page(7.6)
     above = figure.add_axes((0.08, 0.42, 0.89, 0.45))
     below = figure.add_axes((0.08, 0.14, 0.89, 0.23), sharex=above)
     legend = draw_shift((above, below), comparison, cliffs)
@@ -48,8 +35,8 @@ def plot_shift(comparison: Comparison, cliffs: Sequence[Cliffs | None]) -> bytes
         f"moving mean with a {comparison.confidence:.0%} band for all lengths at once;\n"
         "dots: bins, filled where the difference is significant among all bins together."
     )
-    figure.text(0.08, 0.025, note, fontsize=10, color=SOFT_INK, va="bottom")
-    return png_bytes(figure)
+    figure.text(0.08, 0.025, note, fontsize=10, color=house.SOFT_INK, va="bottom")
+    return house.png_bytes(figure)
 
 
 def draw_shift(
@@ -64,7 +51,7 @@ def draw_shift(
     above, below = panels
     edges = [max(edge, 1) for bin in comparison.bins for edge in (bin.edge_low, bin.edge_high)]
     for axes in panels:
-        token_axis(axes, with_air(*token_limits(edges)))
+        house.token_axis(axes, house.with_air(*house.token_limits(edges)))
         axes.grid(axis="y")
     above.tick_params(axis="x", labelbottom=False)
     above.set_ylim(-0.02, 1.16)
@@ -80,8 +67,14 @@ def draw_shift(
     return [
         Line2D([], [], color=style.colour, ls=style.dash, marker=style.marker, label=label)
         for style, label in (
-            (look(0), f"A: {shortened(comparison.a.name, 46)} (n = {comparison.a.n:,})"),
-            (look(1), f"B: {shortened(comparison.b.name, 46)} (n = {comparison.b.n:,})"),
+            (
+                house.look(0),
+                f"A: {house.shortened(comparison.a.name, 46)} (n = {comparison.a.n:,})",
+            ),
+            (
+                house.look(1),
+                f"B: {house.shortened(comparison.b.name, 46)} (n = {comparison.b.n:,})",
+            ),
         )
     ]
 
@@ -98,18 +91,18 @@ def _side(
     cliffs: Cliffs | None,
 ) -> None:
     """The fitted curve, bins and cap of A (``place`` 0) or B (1)."""
-    style = look(place)
+    style = house.look(place)
     points = [(x * (1.075, 1.015)[place], mean) for x, mean in means if mean is not None]
     curve = cliffs.curve if cliffs else ()
     if curve:
         x, y = [p.tokens for p in curve], [p.mean for p in curve]
         axes.plot(x, y, color=style.colour, lw=2.2, ls=style.dash, zorder=3)
-        draw_band(axes, curve, style.colour, 0.13)
+        house.draw_band(axes, curve, style.colour, 0.13)
     if points:
         xs, ys = zip(*points, strict=True)
         line: dict[str, Any] = {"ls": "none" if curve else style.dash, "marker": style.marker}
         line |= {"color": style.colour, "ms": 7, "mew": 0.9, "zorder": 4, "clip_on": False}
-        draw_markers(axes, xs, ys, style.colour, **line)
+        house.draw_markers(axes, xs, ys, style.colour, **line)
     if cap is not None:
         axes.axvline(cap, color=style.colour, lw=1.4, ls=style.dash, alpha=0.85, zorder=2)
         axes.annotate(
@@ -132,7 +125,7 @@ def _shift(axes: Axes, comparison: Comparison) -> None:
     start, end = shift.a_tokens, shift.b_tokens
     if start is None or end is None or not shift.is_bounded or abs(end / start - 1) < 0.04:
         return
-    arrow = {"arrowstyle": "-|>", "color": INK, "lw": 1.8, "shrinkA": 0, "shrinkB": 0}
+    arrow = {"arrowstyle": "-|>", "color": house.INK, "lw": 1.8, "shrinkA": 0, "shrinkB": 0}
     axes.annotate("", (end, 1.075), xytext=(start, 1.075), arrowprops=arrow, zorder=6)
     axes.annotate(
         f"x {shift.ratio:.2f}",
@@ -147,17 +140,23 @@ def _shift(axes: Axes, comparison: Comparison) -> None:
 
 def _difference(axes: Axes, comparison: Comparison) -> None:
     curve = comparison.curve
-    axes.axhline(0, color=SOFT_INK, lw=1.0, zorder=2)
-    draw_band(axes, curve, SOFT_INK, 0.2)
-    axes.plot([p.tokens for p in curve], [p.difference for p in curve], color=INK, lw=1.8, zorder=3)
+    axes.axhline(0, color=house.SOFT_INK, lw=1.0, zorder=2)
+    house.draw_band(axes, curve, house.SOFT_INK, 0.2)
+    axes.plot(
+        [p.tokens for p in curve], [p.difference for p in curve], color=house.INK, lw=1.8, zorder=3
+    )
     seen = [end for p in curve for end in (p.ci_low, p.ci_high)]
     for bin in comparison.bins:
         if bin.difference is None:
             continue
         sure = bin.p_value is not None and bin.p_value <= 1.0 - comparison.confidence
         seen.append(bin.difference)
-        marks: dict[str, Any] = {"mfc": INK if sure else "white", "mec": INK, "zorder": 4}
+        marks: dict[str, Any] = {
+            "mfc": house.INK if sure else "white",
+            "mec": house.INK,
+            "zorder": 4,
+        }
         x, y = _middle(bin), bin.difference
-        draw_markers(axes, x, y, INK, ms=6.5, mew=1.2, clip_on=False, **marks)
+        house.draw_markers(axes, x, y, house.INK, ms=6.5, mew=1.2, clip_on=False, **marks)
     air = 0.06 * max(0.3, max(seen) - min(seen))
     axes.set_ylim(min(-0.15, min(seen) - air), max(0.15, max(seen) + air))

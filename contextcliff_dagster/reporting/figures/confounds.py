@@ -10,23 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from contextcliff_dagster.contracts.results.questions import CATEGORY_WORDS
-from contextcliff_dagster.reporting.figures.style import (
-    FAINT,
-    INK,
-    SOFT_INK,
-    WIDTH,
-    blank_page,
-    drawable,
-    house_style,
-    look,
-    panel,
-    png_bytes,
-    shortened,
-    token_axis,
-    token_limits,
-    with_air,
-    write,
-)
+from contextcliff_dagster.reporting.figures import house
 from contextcliff_dagster.reporting.wording.confound_terms import (
     CONTROL_WORDS,
     shown_mix,
@@ -70,16 +54,16 @@ class Panel(NamedTuple):
     marks: Sequence[tuple[float, str]] = ()
 
 
-@house_style()
+@house.styled()
 def plot_questions(cliffs: Sequence[Cliffs]) -> bytes | None:
     """The picture as PNG bytes; ``None`` where no result says anything of its questions.
 
     ``cliffs``: results of the contract. Same input, same bytes.
     """
     shown = [
-        (f"{shortened(name, _LETTERS)}: {drawable(score_name(result))}", panels)
+        (f"{house.shortened(name, _LETTERS)}: {house.drawable(score_name(result))}", panels)
         for row, (name, result) in enumerate(zip(labels(cliffs), cliffs, strict=True))
-        if (panels := _panels(result, look(row).colour))
+        if (panels := _panels(result, house.look(row).colour))
     ]
     if not shown:
         return None
@@ -87,19 +71,19 @@ def plot_questions(cliffs: Sequence[Cliffs]) -> bytes | None:
     columns = min(max(most, 2), _MOST_COLUMNS)  # two panels fill the width, one alone its half
     rows = [-(-len(panels) // columns) for _, panels in shown]
     top = sum(_NAME + _BLOCK * count for count in rows)
-    figure = blank_page(_HEAD + top)
+    figure = house.blank_page(_HEAD + top)
     heading = "Is it length? The score against other properties of the questions"
-    write(figure, 0.18, _HEAD + top - 0.32, heading, fontsize=14, fontweight="bold")
-    wide = (WIDTH - _LEFT - _RIGHT - (columns - 1) * _APART) / columns
+    house.write(figure, 0.18, _HEAD + top - 0.32, heading, fontsize=14, fontweight="bold")
+    wide = (house.WIDTH - _LEFT - _RIGHT - (columns - 1) * _APART) / columns
     for (title, panels), count in zip(shown, rows, strict=True):
-        write(figure, 0.18, top - 0.14, title, fontsize=11.5, fontweight="bold")
+        house.write(figure, 0.18, top - 0.14, title, fontsize=11.5, fontweight="bold")
         top -= _NAME
         for place, content in enumerate(panels):
             row, column = divmod(place, columns)
             left, bottom = _LEFT + column * (wide + _APART), top - row * _BLOCK - _TITLE - _TALL
-            _draw(panel(figure, left, bottom, wide, _TALL), content, first=column == 0)
+            _draw(house.panel(figure, left, bottom, wide, _TALL), content, first=column == 0)
         top -= _BLOCK * count
-    return png_bytes(figure)
+    return house.png_bytes(figure)
 
 
 def _panels(result: Cliffs, colour: str) -> list[Panel]:
@@ -160,14 +144,14 @@ def _raw_and_equal(
     """From x, mean as measured, mean with one thing held equal and its interval: two lines."""
     raw = [(x, mean, None, None) for x, mean, *_ in means if mean is not None]
     equal = [(x, mean, low, high) for x, _, mean, low, high in means if mean is not None]
-    return [Series("as measured", raw, SOFT_INK, "D", True), Series(label, equal, colour)]
+    return [Series("as measured", raw, house.SOFT_INK, "D", True), Series(label, equal, colour)]
 
 
 def _controls(result: Cliffs, medians: Mapping[str, float], colour: str) -> Panel | None:
     if not result.controls:
         return None
     series = [_by_bin("document", result.bins, medians, colour)]
-    looks = ((SOFT_INK, "s"), (INK, "^"))
+    looks = ((house.SOFT_INK, "s"), (house.INK, "^"))
     for place, control in enumerate(result.controls):
         label = CONTROL_WORDS[control.name]
         series.append(_by_bin(label, control.bins, medians, *looks[place % 2], True))
@@ -177,7 +161,7 @@ def _controls(result: Cliffs, medians: Mapping[str, float], colour: str) -> Pane
 def _levels(result: Cliffs, medians: Mapping[str, float], colour: str) -> Panel | None:
     if not result.levels:
         return None
-    looks = ((colour, "o"), (INK, "s"), (SOFT_INK, "^"), (FAINT, "D"))
+    looks = ((colour, "o"), (house.INK, "s"), (house.SOFT_INK, "^"), (house.FAINT, "D"))
     series, marks = [], []
     for place, level in enumerate(result.levels):
         shade, marker = looks[place % 4]
@@ -185,7 +169,7 @@ def _levels(result: Cliffs, medians: Mapping[str, float], colour: str) -> Panel 
         if cap is not None:
             marks.append((cap, shade))
         caption = "no cap" if cap is None else f"cap {tokens(cap)}"
-        label = f"{shortened(level.name, 12)} ({caption})"
+        label = f"{house.shortened(level.name, 12)} ({caption})"
         series.append(_by_bin(label, level.bins, medians, shade, marker, place > 0))
     return Panel("Each level on its own", series, marks=marks)
 
@@ -209,7 +193,7 @@ def _by_bin(
 def _draw(axes: Axes, content: Panel, *, first: bool) -> None:
     if content.log:
         seen = [x for series in content.series for x, *_ in series.points if x > 0]
-        token_axis(axes, with_air(*token_limits(seen)), most=5)
+        house.token_axis(axes, house.with_air(*house.token_limits(seen)), most=5)
     else:
         axes.set_xlim(0, 100)
         axes.set_xticks([0, 20, 40, 60, 80, 100])

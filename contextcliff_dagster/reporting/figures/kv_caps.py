@@ -4,19 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from contextcliff_dagster.reporting.figures.style import (
-    FAINT,
-    INK,
-    SOFT_INK,
-    WIDTH,
-    blank_page,
-    house_style,
-    panel,
-    png_bytes,
-    shortened,
-    token_label,
-    write,
-)
+from contextcliff_dagster.reporting.figures import house
 from contextcliff_dagster.reporting.wording.number_format import level, score, tokens
 
 if TYPE_CHECKING:
@@ -28,7 +16,7 @@ _LEFT, _ROW, _HEAD, _FOOT, _CELL = 1.9, 0.82, 0.95, 1.05, 2.6
 _NARROW = 1.7
 
 
-@house_style()
+@house.styled()
 def plot_kv_caps(family: KvFamily) -> bytes:
     """Return the picture as PNG bytes: rows are policies, columns budgets.
 
@@ -37,12 +25,12 @@ def plot_kv_caps(family: KvFamily) -> bytes:
     """
     rows = list(dict.fromkeys(member.kv.policy for member in family.members))
     budgets = sorted({member.kv.budget for member in family.members}, reverse=True)
-    width = min(_CELL, (WIDTH - _LEFT - 0.3) / len(budgets))
+    width = min(_CELL, (house.WIDTH - _LEFT - 0.3) / len(budgets))
     tall = _ROW * len(rows)
-    figure = blank_page(_HEAD + tall + _FOOT)
-    title = f"Safe cap of {shortened(family.base, 40)} by KV policy and budget"
-    write(figure, 0.2, _FOOT + tall + _HEAD - 0.3, title, fontsize=14, fontweight="bold")
-    axes = panel(figure, _LEFT, _FOOT, width * len(budgets), tall)
+    figure = house.blank_page(_HEAD + tall + _FOOT)
+    title = f"Safe cap of {house.shortened(family.base, 40)} by KV policy and budget"
+    house.write(figure, 0.2, _FOOT + tall + _HEAD - 0.3, title, fontsize=14, fontweight="bold")
+    axes = house.panel(figure, _LEFT, _FOOT, width * len(budgets), tall)
     _frame(axes, rows, [f"{budget:.0%} of the cache" for budget in budgets])
     caps = [member.cap_tokens or 0 for member in family.members]
     points = 9.5 if width >= _NARROW else 7.8
@@ -52,7 +40,7 @@ def plot_kv_caps(family: KvFamily) -> bytes:
         _cell(axes, place, member, max([*caps, 1]), points)
         empty.discard(place)
     for x, y in sorted(empty):
-        axes.text(x + 0.5, y + 0.5, "–", ha="center", va="center", color=SOFT_INK)
+        axes.text(x + 0.5, y + 0.5, "–", ha="center", va="center", color=house.SOFT_INK)
     lost = f"{level(family.tolerance)} of the whole cache's baseline"
     note = (
         f"Large: safe cap, tokens of the document. Up to there, less than {lost} is lost.\n"
@@ -63,8 +51,8 @@ def plot_kv_caps(family: KvFamily) -> bytes:
     )
     if "random" in rows:
         note += " random: the control, which keeps entries by lot."
-    write(figure, 0.2, 0.46, note, fontsize=10, color=SOFT_INK)
-    return png_bytes(figure, colours=64)
+    house.write(figure, 0.2, 0.46, note, fontsize=10, color=house.SOFT_INK)
+    return house.png_bytes(figure, colours=64)
 
 
 def _frame(axes: Axes, rows: list[str], columns: list[str]) -> None:
@@ -94,11 +82,11 @@ def _cell(axes: Axes, place: tuple[int, int], member: KvMember, most: int, point
             0.96,
             0.94,
             facecolor=fill if cap else "white",
-            edgecolor=FAINT,
+            edgecolor=house.FAINT,
             hatch=None if cap else "///",
         )
     )
-    ink = "white" if cap and share > 0.55 else INK
+    ink = "white" if cap and share > 0.55 else house.INK
     small = member.baseline is not None and f"baseline {score(member.baseline)}"
     below = loss_words(member.loss, member.shortest_tokens)
     if member.verdict == "floor":
@@ -126,8 +114,8 @@ def _cell(axes: Axes, place: tuple[int, int], member: KvMember, most: int, point
 def loss_words(loss: LossAt, shortest: int) -> str:
     """Return ``lost at 1.5k [1.2k, >]``, ``lost at 1.2k or later`` or ``lost from the start``."""
     if loss.tokens is None:
-        return "not lost" if loss.low is None else f"lost at {token_label(loss.low)} or later"
+        return "not lost" if loss.low is None else f"lost at {house.token_label(loss.low)} or later"
     if loss.tokens <= shortest:
         return "lost from the start"
-    low, high = (">" if end is None else token_label(end) for end in (loss.low, loss.high))
-    return f"lost at {token_label(loss.tokens)} [{low}, {high}]"
+    low, high = (">" if end is None else house.token_label(end) for end in (loss.low, loss.high))
+    return f"lost at {house.token_label(loss.tokens)} [{low}, {high}]"

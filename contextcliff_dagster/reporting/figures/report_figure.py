@@ -10,23 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from contextcliff_dagster.reporting.figures import score_panel
+from contextcliff_dagster.reporting.figures import house, score_panel
 from contextcliff_dagster.reporting.figures.captions import axis_words, captions, single_axis_words
-from contextcliff_dagster.reporting.figures.style import (
-    INK,
-    WIDTH,
-    ZONE_SHADE,
-    blank_page,
-    draw_markers,
-    house_style,
-    look,
-    panel,
-    png_bytes,
-    shifted,
-    token_axis,
-    token_limits,
-    with_air,
-)
 from contextcliff_dagster.reporting.figures.zone_strip import draw_zone_strip
 from contextcliff_dagster.reporting.wording.number_format import tokens
 
@@ -44,7 +29,7 @@ _NAME: dict[str, Any] = {"fontsize": 10.5, "zorder": 5}
 """How the name of a line is written."""
 
 
-@house_style()
+@house.styled()
 def plot_report(cliffs: Sequence[Cliffs], records: pd.DataFrame | None = None) -> bytes:
     """The picture as PNG bytes, 1,840 pixels wide; the height grows with the number of models.
 
@@ -53,16 +38,16 @@ def plot_report(cliffs: Sequence[Cliffs], records: pd.DataFrame | None = None) -
     lacks is left out of the picture. Same input, same bytes.
     """
     rows = max(len(cliffs), 1)
-    figure = blank_page(_HEAD + rows * _ROW + _SCORE + _GAP + _SPREAD + _FOOT + 0.08)
+    figure = house.blank_page(_HEAD + rows * _ROW + _SCORE + _GAP + _SPREAD + _FOOT + 0.08)
     answers = [score_panel.answers_of(records, cliffs, row) for row in range(len(cliffs))]
     limits = _limits(cliffs, [x for x, _ in answers])
     bottoms = (_FOOT, _FOOT + _SPREAD + _GAP, _FOOT + _SPREAD + _GAP + _SCORE + 0.08)
     spread, main, strip = (
-        panel(figure, _LEFT, bottom, WIDTH - _LEFT - _RIGHT, tall)
+        house.panel(figure, _LEFT, bottom, house.WIDTH - _LEFT - _RIGHT, tall)
         for bottom, tall in zip(bottoms, (_SPREAD, _SCORE, rows * _ROW), strict=True)
     )
     for axes in (spread, main, strip):
-        token_axis(axes, limits)
+        house.token_axis(axes, limits)
     main.set_ylim(*score_panel.score_limits(rows))
     main.set_yticks([0, 0.2, 0.4, 0.6, 0.8, 1.0])
     main.grid(axis="y", zorder=0)
@@ -78,7 +63,7 @@ def plot_report(cliffs: Sequence[Cliffs], records: pd.DataFrame | None = None) -
     draw_zone_strip(strip, cliffs, limits)
     axis_words(main, spread, cliffs, limits)
     captions(figure, cliffs, has_answers=any(len(x) for x, _ in answers), hollow=hollow)
-    return png_bytes(figure)
+    return house.png_bytes(figure)
 
 
 def draw_scores(axes: Axes, cliffs: Sequence[Cliffs], records: pd.DataFrame | None = None) -> None:
@@ -89,7 +74,7 @@ def draw_scores(axes: Axes, cliffs: Sequence[Cliffs], records: pd.DataFrame | No
     rows = max(len(cliffs), 1)
     answers = [score_panel.answers_of(records, cliffs, row) for row in range(len(cliffs))]
     limits = _limits(cliffs, [x for x, _ in answers])
-    token_axis(axes, limits)
+    house.token_axis(axes, limits)
     axes.set_ylim(*score_panel.score_limits(rows))
     axes.set_yticks([0, 0.2, 0.4, 0.6, 0.8, 1.0])
     axes.grid(axis="y", zorder=0)
@@ -111,7 +96,7 @@ def _shade_zones(
         low, high = max(zone.from_tokens, limits[0]), min(zone.to_tokens, limits[1])
         if high > low:
             for axes in panels:
-                axes.axvspan(low, high, color=ZONE_SHADE[zone.name], lw=0, zorder=0)
+                axes.axvspan(low, high, color=house.ZONE_SHADE[zone.name], lw=0, zorder=0)
 
 
 def _limits(results: Sequence[Cliffs], lengths: Sequence[Any]) -> tuple[float, float]:
@@ -125,11 +110,11 @@ def _limits(results: Sequence[Cliffs], lengths: Sequence[Any]) -> tuple[float, f
         seen += [v for b in scored for v in (b.min_tokens, b.median_tokens, b.max_tokens) if v]
         seen += [p.tokens for p in result.curve]
         seen.append(result.safe_cap_tokens or 0.0)
-    low, high = token_limits([v for v in seen if v > 0])
+    low, high = house.token_limits([v for v in seen if v > 0])
     for window in _windows(results):
         if high < window <= high * (high / low) ** _WINDOW_REACH:
             high = window
-    return with_air(low, high)
+    return house.with_air(low, high)
 
 
 def _windows(results: Sequence[Cliffs]) -> list[float]:
@@ -141,7 +126,7 @@ def _spread_panel(axes: Axes, results: Sequence[Cliffs]) -> None:
     axes.set_yticks([0, 0.25, 0.5])
     axes.grid(axis="y")
     for row, result in enumerate(results):
-        style = look(row)
+        style = house.look(row)
         points = [
             (score_panel.dodge(axes, place, row, len(results)), sd)
             for b in result.bins
@@ -151,7 +136,7 @@ def _spread_panel(axes: Axes, results: Sequence[Cliffs]) -> None:
             x, y = zip(*points, strict=True)
             axes.plot(x, y, color=style.colour, lw=1.6, ls=style.dash, zorder=2, clip_on=False)
             marks: dict[str, Any] = {"marker": style.marker, "ms": 6, "mew": 0.8, "zorder": 3}
-            draw_markers(axes, x, y, style.colour, **marks, clip_on=False)
+            house.draw_markers(axes, x, y, style.colour, **marks, clip_on=False)
 
 
 def _cap_lines(
@@ -164,18 +149,18 @@ def _cap_lines(
         cap = result.safe_cap_tokens
         if cap is None or not limits[0] <= cap <= limits[1]:
             continue
-        style = look(row)
+        style = house.look(row)
         for axes in panels:
             axes.axvline(cap, color=style.colour, lw=1.5, ls=style.dash, zorder=1.8, alpha=0.9)
         at = main.transData.transform((cap, 0))[0]
         if any(abs(at - other) < 34 for other in placed):
             continue  # the strip above names it
-        words, x = f"safe cap {tokens(cap)}", shifted(main, cap, -5)
+        words, x = f"safe cap {tokens(cap)}", house.shifted(main, cap, -5)
         label = main.text(x, 0, words, color=style.colour, **bold, **_NAME)
         extent, frame = label.get_window_extent(), main.get_window_extent()
         low, high = main.get_ylim()
         need = extent.height / frame.height * (high - low)
-        left = shifted(main, cap, -8 - extent.width)
+        left = house.shifted(main, cap, -8 - extent.width)
         room = score_panel.free_height(main, results, left, cap, need)
         if room is None or extent.x0 < frame.x0:
             label.remove()
@@ -193,9 +178,9 @@ def _window_marks(
     for window in windows:
         if limits[0] <= window <= limits[1]:
             for axes in panels:
-                axes.axvline(window, color=INK, lw=2.2, zorder=1.8)
+                axes.axvline(window, color=house.INK, lw=2.2, zorder=1.8)
             right = main.transData.transform((window, 0))[0] + 34 < main.get_window_extent().x1
-            x, side = shifted(main, window, 7 if right else -7), "left" if right else "right"
+            x, side = house.shifted(main, window, 7 if right else -7), "left" if right else "right"
             main.text(x, y, f"window {tokens(window)}", rotation=90, ha=side, va=end, **_NAME)
     for place, window in enumerate(far):
         main.annotate(
@@ -211,7 +196,7 @@ def _window_marks(
             zorder=6,
             arrowprops={
                 "arrowstyle": "-|>",
-                "color": INK,
+                "color": house.INK,
                 "lw": 1.6,
                 "shrinkA": 2,
                 "shrinkB": 0,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from contextcliff_dagster.reporting.figures.style import draw_band, draw_markers, look, shifted
+from contextcliff_dagster.reporting.figures.house import draw_band, draw_markers, look, shifted
 
 if TYPE_CHECKING:
     import pandas as pd

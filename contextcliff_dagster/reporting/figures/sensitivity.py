@@ -5,24 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from contextcliff_dagster.reporting.figures.style import (
-    FAINT,
-    INK,
-    SOFT_INK,
-    WIDTH,
-    blank_page,
-    draw_markers,
-    drawable,
-    house_style,
-    look,
-    panel,
-    png_bytes,
-    shortened,
-    token_axis,
-    token_limits,
-    with_air,
-    write,
-)
+from contextcliff_dagster.reporting.figures import house
 from contextcliff_dagster.reporting.wording.number_format import level, tokens
 from contextcliff_dagster.reporting.wording.sentences import VERDICT_PHRASE, labels, measured_range
 
@@ -36,7 +19,7 @@ _HEAD, _TITLE, _ROW, _FOOT = 0.62, 0.46, 0.27, 0.90
 _NAME, _WORDS = 40, 34
 
 
-@house_style()
+@house.styled()
 def plot_sensitivity(cliffs: Sequence[Cliffs]) -> bytes | None:
     """The picture as PNG bytes, a panel per model; ``None`` where no result varied anything.
 
@@ -47,28 +30,28 @@ def plot_sensitivity(cliffs: Sequence[Cliffs]) -> bytes | None:
         return None
     tall = [_ROW * (len(result.sensitivity) + 0.6) for _, result in shown]
     top = _FOOT + sum(_TITLE + one for one in tall)
-    figure = blank_page(top + _HEAD)
+    figure = house.blank_page(top + _HEAD)
     heading = "Safe cap and midpoint of the drop, one choice changed at a time"
-    write(figure, 0.18, top + _HEAD - 0.34, heading, fontsize=14, fontweight="bold")
+    house.write(figure, 0.18, top + _HEAD - 0.34, heading, fontsize=14, fontweight="bold")
     limits = _limits([result for _, result in shown])
     for row, (name, result) in enumerate(shown):
         bottom = top - _TITLE - tall[row]
-        axes = panel(figure, _LEFT, bottom, WIDTH - _LEFT - _RIGHT, tall[row])
-        _draw(axes, name, result, look(row).colour, limits, last=row == len(shown) - 1)
+        axes = house.panel(figure, _LEFT, bottom, house.WIDTH - _LEFT - _RIGHT, tall[row])
+        _draw(axes, name, result, house.look(row).colour, limits, last=row == len(shown) - 1)
         top = bottom
     note = (
         "Filled: safe cap. Hollow: midpoint of the drop. Line: the cap as reported. "
         "No row is a better answer than the first."
     )
-    write(figure, 0.18, 0.16, note, fontsize=9.5, color=SOFT_INK)
-    return png_bytes(figure)
+    house.write(figure, 0.18, 0.16, note, fontsize=9.5, color=house.SOFT_INK)
+    return house.png_bytes(figure)
 
 
 def _limits(results: Sequence[Cliffs]) -> tuple[float, float]:
     rows = [row for result in results for row in result.sensitivity]
     seen = [v for row in rows for v in (row.safe_cap_tokens, row.location_tokens) if v]
     seen += [v for result in results for v in measured_range(result) or () if v]
-    return with_air(*token_limits(seen))
+    return house.with_air(*house.token_limits(seen))
 
 
 def _draw(
@@ -82,13 +65,13 @@ def _draw(
 ) -> None:
     """One model's rows; the choice of the result itself is in ink."""
     rows = result.sensitivity
-    token_axis(axes, limits, named=last)
+    house.token_axis(axes, limits, named=last)
     axes.spines["left"].set_visible(False)
     axes.set_ylim(len(rows) - 0.2, -0.8)
     axes.set_yticks([])
     axes.grid(axis="x")
     sure = f"tolerance {level(result.tolerance)}, confidence {level(result.confidence)}"
-    axes.set_title(f"{shortened(name, _NAME)}: {sure}", fontsize=11, pad=6)
+    axes.set_title(f"{house.shortened(name, _NAME)}: {sure}", fontsize=11, pad=6)
     if last:
         axes.set_xlabel("tokens of the document")
     if (reported := rows[0].safe_cap_tokens) is not None:
@@ -102,16 +85,16 @@ def _draw(
     for row, item in enumerate(rows):
         if item.factor != before:
             if before is not None:
-                axes.axhline(row - 0.5, color=FAINT, lw=0.9, zorder=0, clip_on=False)
+                axes.axhline(row - 0.5, color=house.FAINT, lw=0.9, zorder=0, clip_on=False)
             words(row, -0.54, item.factor, fontweight="bold")
             before = item.factor
-        words(row, -0.36, shortened(item.value, _WORDS))
-        shade = INK if item.reported else colour
+        words(row, -0.36, house.shortened(item.value, _WORDS))
+        shade = house.INK if item.reported else colour
         cap, half = item.safe_cap_tokens, item.location_tokens
         if half is not None:
-            draw_markers(axes, half, row, shade, hollow=True, ms=6, mew=1.3)
+            house.draw_markers(axes, half, row, shade, hollow=True, ms=6, mew=1.3)
         if cap is not None:
-            draw_markers(axes, cap, row, shade, ms=6.5, mew=0.6)
+            house.draw_markers(axes, cap, row, shade, ms=6.5, mew=0.6)
         caption = "no cap" if cap is None else tokens(cap)
-        verdict = drawable(VERDICT_PHRASE[item.verdict])
+        verdict = house.drawable(VERDICT_PHRASE[item.verdict])
         words(row, 1.02, f"{caption}, {verdict}", color=shade)

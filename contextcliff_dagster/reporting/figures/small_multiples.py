@@ -6,24 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from contextcliff_dagster.reporting.figures.style import (
-    INK,
-    SOFT_INK,
-    WIDTH,
-    ZONE_SHADE,
-    blank_page,
-    draw_band,
-    draw_markers,
-    house_style,
-    look,
-    panel,
-    png_bytes,
-    shortened,
-    token_axis,
-    token_limits,
-    with_air,
-    write,
-)
+from contextcliff_dagster.reporting.figures import house
 from contextcliff_dagster.reporting.wording.number_format import tokens
 from contextcliff_dagster.reporting.wording.sentences import labels, measured_range, score_name
 
@@ -38,7 +21,7 @@ _LEFT, _GAP, _HEAD, _FOOT, _NAME = 0.62, 0.22, 0.78, 0.62, 0.44
 _TALL = 0.98
 
 
-@house_style()
+@house.styled()
 def plot_small_multiples(cliffs: Sequence[Cliffs]) -> bytes:
     """PNG bytes, 1,840 pixels wide and at most 4,000 tall: a panel for each of the models.
 
@@ -50,49 +33,53 @@ def plot_small_multiples(cliffs: Sequence[Cliffs]) -> bytes:
     rows = max(1, math.ceil(len(shown) / columns))
     pitch = _NAME + _TALL
     height = _HEAD + rows * pitch + _FOOT
-    figure = blank_page(height)
-    wide = (WIDTH - _LEFT - 0.3 - (columns - 1) * _GAP) / columns
+    figure = house.blank_page(height)
+    wide = (house.WIDTH - _LEFT - 0.3 - (columns - 1) * _GAP) / columns
     ranges = [found for result in shown if (found := measured_range(result))]
-    limits = with_air(*token_limits([float(max(end, 1)) for ends in ranges for end in ends]))
+    limits = house.with_air(
+        *house.token_limits([float(max(end, 1)) for ends in ranges for end in ends])
+    )
     for place, (name, result) in enumerate(zip(labels(cliffs), shown, strict=False)):
         row, column = divmod(place, columns)
         left = _LEFT + column * (wide + _GAP)
         bottom = height - _HEAD - (row + 1) * pitch + 0.06
-        axes = panel(figure, left, bottom, wide, _TALL)
+        axes = house.panel(figure, left, bottom, wide, _TALL)
         below = place + columns >= len(shown)
-        token_axis(axes, limits, named=below, most=4)
+        house.token_axis(axes, limits, named=below, most=4)
         axes.set_ylim(-0.04, 1.06)
         axes.set_yticks([0, 0.5, 1], ["0", ".5", "1"] if column == 0 else [""] * 3)
         axes.tick_params(length=2, labelsize=8.5)
         axes.grid(axis="y")
         _draw(axes, result, limits)
         top = bottom + _TALL
-        write(figure, left, top + 0.25, shortened(name, int(wide * 12.5)), fontsize=9.5)
+        house.write(figure, left, top + 0.25, house.shortened(name, int(wide * 12.5)), fontsize=9.5)
         cap = result.safe_cap_tokens
         words = "no safe cap" if cap is None else f"safe cap {tokens(cap)}"
-        write(figure, left, top + 0.1, words, fontsize=8.5, color=SOFT_INK)
+        house.write(figure, left, top + 0.1, words, fontsize=8.5, color=house.SOFT_INK)
     some = f"the first {len(shown)} of {len(cliffs)}" if len(shown) < len(cliffs) else len(cliffs)
     kinds = {score_name(result) for result in cliffs}
     measure = kinds.pop() if len(kinds) == 1 else "score"
-    write(figure, 0.37, height - 0.27, f"{some} models", fontsize=13, fontweight="bold")
+    house.write(figure, 0.37, height - 0.27, f"{some} models", fontsize=13, fontweight="bold")
     words = "bins with 95% intervals, fitted curve with its band, line: safe cap"
     if len({result.confidence for result in cliffs}) > 1 or (
         cliffs and cliffs[0].confidence != 0.95
     ):
         words = words.replace("95% ", "")
-    write(figure, 0.37, height - 0.52, f"Mean {measure} over length: {words}", color=SOFT_INK)
-    write(figure, 0.37, 0.2, "Tokens of the document (log scale)", fontsize=10)
-    return png_bytes(figure, 64)
+    house.write(
+        figure, 0.37, height - 0.52, f"Mean {measure} over length: {words}", color=house.SOFT_INK
+    )
+    house.write(figure, 0.37, 0.2, "Tokens of the document (log scale)", fontsize=10)
+    return house.png_bytes(figure, 64)
 
 
 def _draw(axes: Axes, result: Cliffs, limits: tuple[float, float]) -> None:
-    colour, curve = look(0).colour, result.curve
+    colour, curve = house.look(0).colour, result.curve
     for zone in result.zones:
         low, high = max(zone.from_tokens, limits[0]), min(zone.to_tokens, limits[1])
         if high > low:
-            axes.axvspan(low, high, color=ZONE_SHADE[zone.name], lw=0, zorder=0)
+            axes.axvspan(low, high, color=house.ZONE_SHADE[zone.name], lw=0, zorder=0)
     if len(curve) > 1:
-        draw_band(axes, curve, colour, 0.16)
+        house.draw_band(axes, curve, colour, 0.16)
         axes.plot([p.tokens for p in curve], [p.mean for p in curve], color=colour, lw=1.3)
     bins = [b for b in result.bins if b.median_tokens and b.mean is not None]
     known = [b for b in bins if b.ci_low is not None and b.ci_high is not None]
@@ -104,8 +91,8 @@ def _draw(axes: Axes, result: Cliffs, limits: tuple[float, float]) -> None:
         lw=0.9,
         zorder=2,
     )
-    draw_markers(
+    house.draw_markers(
         axes, [b.median_tokens for b in bins], [b.mean for b in bins], colour, ms=3.6, mew=0.5
     )
     if result.safe_cap_tokens is not None:
-        axes.axvline(result.safe_cap_tokens, color=INK, lw=1.3, zorder=3)
+        axes.axvline(result.safe_cap_tokens, color=house.INK, lw=1.3, zorder=3)

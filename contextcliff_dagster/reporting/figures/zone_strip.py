@@ -10,15 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from contextcliff_dagster.contracts import Verdict
-from contextcliff_dagster.reporting.figures.style import (
-    SOFT_INK,
-    ZONE_FILL,
-    Look,
-    drawable,
-    look,
-    shifted,
-    shortened,
-)
+from contextcliff_dagster.reporting.figures import house
 from contextcliff_dagster.reporting.wording.number_format import located, score, tokens
 from contextcliff_dagster.reporting.wording.sentences import VERDICT_PHRASE, labels
 
@@ -40,15 +32,15 @@ def draw_zone_strip(axes: Axes, results: Sequence[Cliffs], limits: tuple[float, 
     axes.set_ylim(-len(results) + 0.0, 0)
     axes.set_axis_off()
     for row, (name, result) in enumerate(zip(labels(results), results, strict=True)):
-        base, style = -row - 1.0, look(row)
-        _name_line(axes, style, drawable(name), _verdict_text(result), base + _NAME_AT)
+        base, style = -row - 1.0, house.look(row)
+        _name_line(axes, style, house.drawable(name), _verdict_text(result), base + _NAME_AT)
         names = _zone_bar(axes, result, limits, base)
         cap = result.safe_cap_tokens or 0
         if cap > 0:
             _cap_mark(axes, cap, style.colour, limits, base, names)
 
 
-def _name_line(axes: Axes, style: Look, name: str, verdict: str, y: float) -> None:
+def _name_line(axes: Axes, style: house.Look, name: str, verdict: str, y: float) -> None:
     width = axes.get_window_extent().width
     place = axes.get_yaxis_transform()
     axes.plot(
@@ -64,7 +56,12 @@ def _name_line(axes: Axes, style: Look, name: str, verdict: str, y: float) -> No
         mec="white",
         clip_on=False,
     )
-    right: dict[str, Any] = {"ha": "right", "va": "center", "fontsize": 10.5, "color": SOFT_INK}
+    right: dict[str, Any] = {
+        "ha": "right",
+        "va": "center",
+        "fontsize": 10.5,
+        "color": house.SOFT_INK,
+    }
     end = axes.text(1.0, y, verdict, transform=place, **right)
     room = width - end.get_window_extent().width - _NAME_FROM * width - 14
     left: dict[str, Any] = {"va": "center", "fontsize": 12, "fontweight": "bold"}
@@ -72,7 +69,7 @@ def _name_line(axes: Axes, style: Look, name: str, verdict: str, y: float) -> No
     most = len(name)
     while most > 8 and label.get_window_extent().width > room:
         most = min(most - 1, max(8, int(most * room / label.get_window_extent().width)))
-        label.set_text(shortened(name, most))
+        label.set_text(house.shortened(name, most))
 
 
 def _verdict_text(result: Cliffs) -> str:
@@ -87,7 +84,7 @@ def _verdict_text(result: Cliffs) -> str:
         )
     if result.safe_cap_tokens is None:
         text += "; no safe cap supported"
-    return drawable(text)
+    return house.drawable(text)
 
 
 def _zone_bar(axes: Axes, result: Cliffs, limits: tuple[float, float], base: float) -> list[Text]:
@@ -101,20 +98,20 @@ def _zone_bar(axes: Axes, result: Cliffs, limits: tuple[float, float], base: flo
     middle: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": 10}
     if not result.zones:
         place = axes.get_yaxis_transform()
-        bar(0, 1, transform=place, fc="none", ec=SOFT_INK, ls=(0, (2, 2)), lw=0.8)
+        bar(0, 1, transform=place, fc="none", ec=house.SOFT_INK, ls=(0, (2, 2)), lw=0.8)
         words = "no zones: not supported by the data"
         y = base + _BAR_MIDDLE
-        return [axes.text(0.5, y, words, transform=place, color=SOFT_INK, **middle)]
+        return [axes.text(0.5, y, words, transform=place, color=house.SOFT_INK, **middle)]
     texts = []
     for zone in result.zones:
         low, high = max(zone.from_tokens, limits[0]), min(zone.to_tokens, limits[1])
         if high <= low:
             continue
-        bar(low, high, fc=ZONE_FILL[zone.name], ec="white", lw=1.2, zorder=1)
+        bar(low, high, fc=house.ZONE_FILL[zone.name], ec="white", lw=1.2, zorder=1)
         text = axes.text((low * high) ** 0.5, base + _BAR_MIDDLE, "", zorder=3, **middle)
         if zone.name == "transition":
             bar(low, high, fc="none", ec="#B58A1E", hatch="////", lw=0, zorder=1.1)
-            fill = ZONE_FILL[zone.name]
+            fill = house.ZONE_FILL[zone.name]
             text.set_bbox({"boxstyle": "square,pad=0.15", "fc": fill, "ec": "none"})
         wide = axes.transData.transform([[low, 0], [high, 0]])[:, 0]
         name = zone.name.replace("_", " ")
@@ -162,7 +159,7 @@ def _cap_mark(
             if box.x0 - 14 < right and left < box.x1 + 14:
                 shift = left - 14 - box.x1
                 text.set_visible(on_the_left and box.x0 + shift > edge.x0 + 8)
-                text.set_x(shifted(axes, x, (box.x0 + box.x1) / 2 + shift - here))
+                text.set_x(house.shifted(axes, x, (box.x0 + box.x1) / 2 + shift - here))
     label.set_horizontalalignment("right" if on_the_left else "left")
-    label.set_x(shifted(axes, x, -pad if on_the_left else pad))
+    label.set_x(house.shifted(axes, x, -pad if on_the_left else pad))
     label.set_bbox({"boxstyle": "square,pad=0.12", "fc": (1, 1, 1, 0.72), "ec": "none"})

@@ -6,17 +6,12 @@ from collections.abc import Sequence
 from math import log
 from typing import TYPE_CHECKING
 
+from contextcliff_dagster.reporting.figures import house
 from contextcliff_dagster.reporting.figures.attention import (
     Panel,
     Point,
     Series,
     attention_panels,
-)
-from contextcliff_dagster.reporting.figures.style import (
-    token_label,
-    token_limits,
-    token_ticks,
-    with_air,
 )
 from contextcliff_dagster.reporting.html.escaping import text
 from contextcliff_dagster.reporting.html.picture import LEFT, RIGHT, WIDTH, look
@@ -82,7 +77,7 @@ def _keys(panel: Panel) -> str:
 
 def _drawing(panel: Panel) -> str:
     seen = [float(point.tokens) for series in panel.series for point in series.points]
-    low, high = with_air(*token_limits(seen))
+    low, high = house.with_air(*house.token_limits(seen))
 
     def x(at: float) -> float:
         return LEFT + log(max(at, 1e-9) / low) / log(high / low) * (RIGHT - LEFT)
@@ -96,11 +91,11 @@ def _drawing(panel: Panel) -> str:
         parts.append(
             f'<text x="{LEFT - 8:g}" y="{y(share) + 4:g}" text-anchor="end">{share:g}</text>'
         )
-    for tick in token_ticks(low, high):
+    for tick in house.token_ticks(low, high):
         parts.append(f'<path d="M{x(tick):.1f} {_FOOT + 4:g}v5"/>')
         parts.append(
             f'<text x="{x(tick):.1f}" y="{_FOOT + 23:g}" text-anchor="middle">'
-            f"{token_label(tick)}</text>"
+            f"{house.token_label(tick)}</text>"
         )
     axis = "document length in tokens, log scale"
     parts.append(f'<text x="{RIGHT:g}" y="{_HEIGHT - 4:g}" text-anchor="end">{axis}</text></g>')

@@ -5,12 +5,7 @@ from __future__ import annotations
 from math import log
 from typing import TYPE_CHECKING
 
-from contextcliff_dagster.reporting.figures.style import (
-    token_label,
-    token_limits,
-    token_ticks,
-    with_air,
-)
+from contextcliff_dagster.reporting.figures import house
 from contextcliff_dagster.reporting.html.escaping import text
 from contextcliff_dagster.reporting.html.picture import FOOT, HEIGHT, LEFT, RIGHT, TOP, WIDTH, look
 
@@ -22,7 +17,7 @@ def difference_html(comparison: Comparison) -> str:
     """B minus A: the smoothed difference with its band, bins with intervals, named on hover."""
     bins = [b for b in comparison.bins if b.difference is not None]
     edges = [float(max(edge, 1)) for b in comparison.bins for edge in (b.edge_low, b.edge_high)]
-    low, high = with_air(*token_limits(edges))
+    low, high = house.with_air(*house.token_limits(edges))
     ends = [0.1, *(end for p in comparison.curve for end in (p.ci_low, p.ci_high))]
     ends += [end for b in bins for end in (b.ci_low, b.ci_high, b.difference) if end is not None]
     most = max(map(abs, ends)) * 1.05
@@ -39,8 +34,8 @@ def difference_html(comparison: Comparison) -> str:
         at, label = y(value), f"{value:+.2g}".replace("0.", ".") if value else "0"
         parts.append(f'<path d="M{LEFT:g} {at:.1f}H{RIGHT:g}"/>')
         parts.append(f'<text x="{LEFT - 6:g}" y="{at + 4:.1f}" text-anchor="end">{label}</text>')
-    for tokens in token_ticks(low, high):
-        at, label = x(tokens), token_label(tokens)
+    for tokens in house.token_ticks(low, high):
+        at, label = x(tokens), house.token_label(tokens)
         parts.append(f'<path d="M{at:.1f} {FOOT + 4:g}v5"/>')
         parts.append(f'<text x="{at:.1f}" y="{FOOT + 23:g}" text-anchor="middle">{label}</text>')
     axis = "document length in tokens, log scale"

@@ -6,12 +6,7 @@ from collections.abc import Sequence
 from math import log
 from typing import TYPE_CHECKING, NamedTuple
 
-from contextcliff_dagster.reporting.figures.style import (
-    token_label,
-    token_limits,
-    token_ticks,
-    with_air,
-)
+from contextcliff_dagster.reporting.figures import house
 from contextcliff_dagster.reporting.html.escaping import text
 from contextcliff_dagster.reporting.wording.number_format import level
 from contextcliff_dagster.reporting.wording.sentences import comparison, score_name
@@ -82,7 +77,7 @@ def picture_html(results: Sequence[Cliffs]) -> str:
 def _drawing(results: Sequence[Cliffs]) -> str:
     seen = [p.tokens for r in results for p in r.curve]
     seen += [b.median_tokens for r in results for b in r.bins if b.median_tokens]
-    low, high = with_air(*token_limits([x for x in seen if x > 0]))
+    low, high = house.with_air(*house.token_limits([x for x in seen if x > 0]))
 
     def x(tokens: float) -> float:
         return LEFT + log(max(tokens, 1e-9) / low) / log(high / low) * (RIGHT - LEFT)
@@ -96,9 +91,9 @@ def _drawing(results: Sequence[Cliffs]) -> str:
         parts.append(
             f'<text x="{LEFT - 8:g}" y="{y(score) + 4:g}" text-anchor="end">{score:g}</text>'
         )
-    for tokens in token_ticks(low, high):
+    for tokens in house.token_ticks(low, high):
         parts.append(f'<path d="M{x(tokens):.1f} {FOOT + 4:g}v5"/>')
-        label = token_label(tokens)
+        label = house.token_label(tokens)
         parts.append(
             f'<text x="{x(tokens):.1f}" y="{FOOT + 23:g}" text-anchor="middle">{label}</text>'
         )

@@ -12,14 +12,14 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from contextcliff_dagster.reporting.figures.report_figure import _limits, plot_report
-from contextcliff_dagster.reporting.figures.style import (
+from contextcliff_dagster.reporting.figures.house import (
     drawable,
     look,
     shortened,
     token_label,
     token_ticks,
 )
+from contextcliff_dagster.reporting.figures.report_figure import _limits, plot_report
 from contextcliff_dagster_tests.support.records.reports import (
     results_of,
     sample,

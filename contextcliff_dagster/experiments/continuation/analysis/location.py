@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from contextcliff_dagster.analysis.curves.crossing import crossing_of
 from contextcliff_dagster.analysis.curves.falling_paths import draw_curves
 from contextcliff_dagster.analysis.curves.falling_process import falling_posterior
 from contextcliff_dagster.analysis.statistics.proportions import design_effect, score_correlation
+from contextcliff_dagster.experiments.common.crossing import crossing_of
 from contextcliff_dagster.experiments.continuation.analysis.decline import baseline_size, lost
 from contextcliff_dagster.experiments.continuation.results import EndpointName, LossLocation
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from contextcliff_dagster.reporting.figures.style import FAINT
+from contextcliff_dagster.reporting.figures.house import FAINT
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -13,21 +13,7 @@ from contextcliff_dagster.experiments.continuation.figures.collapse_axis import 
     UsualRange,
     collapse_axis,
 )
-from contextcliff_dagster.reporting.figures.style import (
-    INK,
-    SOFT_INK,
-    Look,
-    blank_page,
-    house_style,
-    look,
-    panel,
-    png_bytes,
-    shortened,
-    token_axis,
-    token_limits,
-    with_air,
-    write,
-)
+from contextcliff_dagster.reporting.figures import house
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -60,7 +46,7 @@ class _Line:
 
     name: str | None
     figures: dict[int, Round]
-    style: Look
+    style: house.Look
     faint: bool = False
 
     def points(self, metric: str) -> list[tuple[int, float]]:
@@ -76,14 +62,16 @@ def value_of(figures: Round, metric: str) -> float | None:
     return None if value is None else float(value)
 
 
-@house_style()
+@house.styled()
 def plot_standard(runs: Sequence[Run], dpi: int) -> bytes:
     """PNG bytes: the averages of one to six runs, a line each, with the authors' figures dashed."""
-    lines = [_Line(run.name, dict(run.averages), look(place)) for place, run in enumerate(runs)]
+    lines = [
+        _Line(run.name, dict(run.averages), house.look(place)) for place, run in enumerate(runs)
+    ]
     return _page("Continuation over context size: averages", lines, runs, dpi)
 
 
-@house_style()
+@house.styled()
 def plot_rounds(runs: Sequence[Run], dpi: int) -> bytes:
     """PNG bytes: each round a thin line, and the average a thick one.
 
@@ -96,8 +84,10 @@ def plot_rounds(runs: Sequence[Run], dpi: int) -> bytes:
             figures = {s: some[number] for s, some in run.rounds.items() if number < len(some)}
             alone = len(runs) == 1
             name = f"R{number + 1}" if alone else None
-            lines.append(_Line(name, dict(figures), look(number if alone else place), faint=True))
-        style = look(place) if len(runs) > 1 else Look(INK, "o", (0, None))
+            lines.append(
+                _Line(name, dict(figures), house.look(number if alone else place), faint=True)
+            )
+        style = house.look(place) if len(runs) > 1 else house.Look(house.INK, "o", (0, None))
         lines.append(_Line(f"{run.name} AVG", dict(run.averages), style))
     return _page("Continuation over context size: rounds and their average", lines, runs, dpi)
 
@@ -105,19 +95,19 @@ def plot_rounds(runs: Sequence[Run], dpi: int) -> bytes:
 def _page(title: str, lines: Sequence[_Line], runs: Sequence[Run], dpi: int) -> bytes:
     rows = -(-len([line for line in lines if line.name]) // 3)
     height = 9.0 + 0.24 * rows
-    figure = blank_page(height)
+    figure = house.blank_page(height)
     figure.set_dpi(dpi)
     sizes = [float(size) for line in lines for size in line.figures]
-    limits = with_air(*token_limits(sizes))
+    limits = house.with_air(*house.token_limits(sizes))
     handles: dict[str, Line2D] = {}
     for place, metric in enumerate(PANELS):
         row, column = divmod(place, 2)
-        axes = panel(figure, 0.75 + 5.5 * column, 4.75 - 4.05 * row, 4.85, 3.2)
-        token_axis(axes, limits)
+        axes = house.panel(figure, 0.75 + 5.5 * column, 4.75 - 4.05 * row, 4.85, 3.2)
+        house.token_axis(axes, limits)
         handles |= _draw(axes, metric, lines, runs)
         if row:
             axes.set_xlabel("Context size in tokens (log scale)")
-    write(figure, 0.37, height - 0.3, title, fontsize=14, fontweight="bold")
+    house.write(figure, 0.37, height - 0.3, title, fontsize=14, fontweight="bold")
     figure.legend(
         handles=list(handles.values()),
         loc="upper left",
@@ -125,7 +115,7 @@ def _page(title: str, lines: Sequence[_Line], runs: Sequence[Run], dpi: int) -> 
         ncol=3,
         fontsize=9.5,
     )
-    return png_bytes(figure)
+    return house.png_bytes(figure)
 
 
 def _draw(
@@ -149,7 +139,7 @@ def _draw(
             marker=style.marker,
             ms=3 if line.faint else 5,
             zorder=2 if line.faint else 3,
-            label=shortened(line.name or "", 44),
+            label=house.shortened(line.name or "", 44),
         )
         if line.name:
             drawn[line.name] = artist
@@ -159,6 +149,6 @@ def _draw(
         drawn["author"] = axes.axhline(value, color=_AUTHOR, ls="--", lw=1.2, label="the author")
     if not seen:
         words = "not in these results"
-        axes.text(0.5, 0.5, words, transform=axes.transAxes, ha="center", color=SOFT_INK)
+        axes.text(0.5, 0.5, words, transform=axes.transAxes, ha="center", color=house.SOFT_INK)
     collapse_axis(axes, metric.usual, seen, invert=metric.invert)
     return drawn

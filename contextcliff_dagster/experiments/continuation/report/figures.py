@@ -7,22 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from contextcliff_dagster.experiments.continuation.analysis.wording import two_digits
 from contextcliff_dagster.experiments.continuation.results import EndpointName
-from contextcliff_dagster.reporting.figures.style import (
-    FAINT,
-    INK,
-    SOFT_INK,
-    blank_page,
-    draw_markers,
-    house_style,
-    look,
-    panel,
-    png_bytes,
-    shortened,
-    token_axis,
-    token_limits,
-    with_air,
-    write,
-)
+from contextcliff_dagster.reporting.figures import house
 from contextcliff_dagster.reporting.wording.number_format import level, tokens
 
 if TYPE_CHECKING:
@@ -38,7 +23,7 @@ if TYPE_CHECKING:
 _WIDE, _LEFT = 10.1, 1.05
 
 
-@house_style()
+@house.styled()
 def plot_sizes(result: ContinuationResult) -> bytes:
     """The picture as PNG bytes: three panels over one axis of context sizes.
 
@@ -46,23 +31,25 @@ def plot_sizes(result: ContinuationResult) -> bytes:
     where means of as many human passages lie. In the panel of declines filled dots are significant
     after Holm. Same input, same bytes.
     """
-    figure = blank_page(11.2)
-    above = panel(figure, _LEFT, 6.9, _WIDE, 3.0)
-    middle = panel(figure, _LEFT, 4.75, _WIDE, 1.75)
-    below = panel(figure, _LEFT, 1.45, _WIDE, 2.9)
+    figure = house.blank_page(11.2)
+    above = house.panel(figure, _LEFT, 6.9, _WIDE, 3.0)
+    middle = house.panel(figure, _LEFT, 4.75, _WIDE, 1.75)
+    below = house.panel(figure, _LEFT, 1.45, _WIDE, 2.9)
     for axes in (above, middle, below):
-        token_axis(axes, with_air(*token_limits(result.sizes)), named=axes is below)
+        house.token_axis(
+            axes, house.with_air(*house.token_limits(result.sizes)), named=axes is below
+        )
         axes.grid(axis="y")
     _human(above, result)
     _means(above, result.arms, "score", "mean score")
     _means(middle, result.arms, "intact", "without collapse")
     _declines(below, result)
     below.set_xlabel("tokens of context (log scale)")
-    write(
+    house.write(
         figure,
         _LEFT,
         10.85,
-        f"Continuations over context size: {shortened(result.model, 48)}",
+        f"Continuations over context size: {house.shortened(result.model, 48)}",
         fontsize=14,
         fontweight="bold",
     )
@@ -72,16 +59,16 @@ def plot_sizes(result: ContinuationResult) -> bytes:
         bbox_to_anchor=((_LEFT - 0.1) / 11.5, 10.68 / 11.2),
         ncol=min(len(result.arms) + 1, 5),
     )
-    write(figure, _LEFT, 0.42, _note(result), fontsize=10, color=SOFT_INK)
-    return png_bytes(figure, colours=128)
+    house.write(figure, _LEFT, 0.42, _note(result), fontsize=10, color=house.SOFT_INK)
+    return house.png_bytes(figure, colours=128)
 
 
 def _human(axes: Axes, result: ContinuationResult) -> None:
     human = result.human
     if human is None:
         return
-    axes.axhspan(human.floor_low, human.floor_high, color=FAINT, alpha=0.6, lw=0, zorder=0)
-    axes.axhline(human.mean, color=SOFT_INK, lw=1.2, ls=(0, (4, 2)), zorder=1)
+    axes.axhspan(human.floor_low, human.floor_high, color=house.FAINT, alpha=0.6, lw=0, zorder=0)
+    axes.axhline(human.mean, color=house.SOFT_INK, lw=1.2, ls=(0, (4, 2)), zorder=1)
 
 
 def _means(axes: Axes, arms: Sequence[ArmResult], name: EndpointName, label: str) -> None:
@@ -89,24 +76,26 @@ def _means(axes: Axes, arms: Sequence[ArmResult], name: EndpointName, label: str
     axes.set_yticks([0, 0.25, 0.5, 0.75, 1.0])
     axes.set_ylabel(label)
     for place, arm in enumerate(arms):
-        style = look(place)
+        style = house.look(place)
         rows = [one for one in _endpoint(arm, name).sizes if one.mean is not None]
         at = [one.context_tokens * _apart(place, len(arms)) for one in rows]
         means = [one.mean or 0.0 for one in rows]
         axes.plot(at, means, color=style.colour, ls=style.dash, lw=1.8, zorder=3)
-        draw_markers(axes, at, means, style.colour, marker=style.marker, ms=7, mew=0.9, zorder=4)
+        house.draw_markers(
+            axes, at, means, style.colour, marker=style.marker, ms=7, mew=0.9, zorder=4
+        )
         for x, one in zip(at, rows, strict=True):
             if one.ci_low is not None and one.ci_high is not None:
                 axes.plot([x, x], [one.ci_low, one.ci_high], color=style.colour, lw=1.3, zorder=2)
 
 
 def _declines(axes: Axes, result: ContinuationResult) -> None:
-    axes.axhline(0, color=SOFT_INK, lw=1.0, zorder=1)
-    axes.axhline(result.margin, color=SOFT_INK, lw=1.0, ls=(0, (1.2, 1.6)), zorder=1)
+    axes.axhline(0, color=house.SOFT_INK, lw=1.0, zorder=1)
+    axes.axhline(result.margin, color=house.SOFT_INK, lw=1.0, ls=(0, (1.2, 1.6)), zorder=1)
     axes.set_ylabel("decline of the score")
     reach = [result.margin]
     for place, arm in enumerate(result.arms):
-        style = look(place)
+        style = house.look(place)
         for one in arm.score.sizes:
             found = one.decline
             if found is None or found.decline is None:
@@ -119,12 +108,12 @@ def _declines(axes: Axes, result: ContinuationResult) -> None:
                 reach += [abs(end) for end in ends]
             sure = found.p_holm is not None and found.p_holm <= 1.0 - result.confidence
             marks: dict[str, Any] = {"marker": style.marker, "ms": 7.5, "mew": 1.3, "zorder": 4}
-            draw_markers(axes, [x], [found.decline], style.colour, hollow=not sure, **marks)
+            house.draw_markers(axes, [x], [found.decline], style.colour, hollow=not sure, **marks)
     most = min(1.05, 1.25 * max(reach))
     axes.set_ylim(-most, most)
     step = min(0.18, 0.7 / len(result.arms))  # so that labels of neighbours do not touch
     for place, arm in enumerate(result.arms):
-        _location(axes, arm, -most * (0.93 - step * place), look(place).colour)
+        _location(axes, arm, -most * (0.93 - step * place), house.look(place).colour)
 
 
 def _location(axes: Axes, arm: ArmResult, y: float, colour: str) -> None:
@@ -171,16 +160,16 @@ def _legend(result: ContinuationResult) -> list[Any]:
         Line2D(
             [],
             [],
-            color=look(place).colour,
-            ls=look(place).dash,
-            marker=look(place).marker,
-            label=shortened(arm.arm, 24),
+            color=house.look(place).colour,
+            ls=house.look(place).dash,
+            marker=house.look(place).marker,
+            label=house.shortened(arm.arm, 24),
         )
         for place, arm in enumerate(result.arms)
     ]
     if result.human is not None:
         handles.append(
-            Patch(color=FAINT, label=f"means of {result.human.floor_passages} human passages")
+            Patch(color=house.FAINT, label=f"means of {result.human.floor_passages} human passages")
         )
     return handles
 
@@ -195,7 +184,7 @@ def _note(result: ContinuationResult) -> str:
     )
 
 
-@house_style()
+@house.styled()
 def plot_arms(result: ContinuationResult) -> bytes | None:
     """Each arm less the reference at each size, score left, share without collapse right.
 
@@ -203,26 +192,28 @@ def plot_arms(result: ContinuationResult) -> bytes | None:
     """
     if not result.comparisons:
         return None
-    figure = blank_page(5.6)
+    figure = house.blank_page(5.6)
     sides: tuple[tuple[EndpointName, str, float], ...] = (
         ("score", "score", 1.0),
         ("intact", "share without collapse", 6.6),
     )
     for name, title, left in sides:
-        axes = panel(figure, left, 1.2, 4.6, 3.1)
-        token_axis(axes, with_air(*token_limits(result.sizes)), most=6)
+        axes = house.panel(figure, left, 1.2, 4.6, 3.1)
+        house.token_axis(axes, house.with_air(*house.token_limits(result.sizes)), most=6)
         axes.grid(axis="y")
         axes.set_title(title, fontsize=12)
-        axes.axhline(0, color=SOFT_INK, lw=1.0, zorder=1)
-        axes.axhspan(-result.margin, result.margin, color=FAINT, alpha=0.5, lw=0, zorder=0)
+        axes.axhline(0, color=house.SOFT_INK, lw=1.0, zorder=1)
+        axes.axhspan(-result.margin, result.margin, color=house.FAINT, alpha=0.5, lw=0, zorder=0)
         reach = [result.margin]
         for place, one in enumerate(result.comparisons):
             reach += _differences(axes, one, name, place, result)
         most = min(1.05, 1.2 * max(reach))
         axes.set_ylim(-most, most)
         axes.set_xlabel("tokens of context (log scale)")
-    title = f"Arms less {shortened(result.reference, 24)}: {shortened(result.model, 50)}"
-    write(figure, 0.4, 5.25, title, fontsize=14, fontweight="bold")
+    title = (
+        f"Arms less {house.shortened(result.reference, 24)}: {house.shortened(result.model, 50)}"
+    )
+    house.write(figure, 0.4, 5.25, title, fontsize=14, fontweight="bold")
     figure.legend(
         handles=_legend(result)[1 : len(result.arms)],
         loc="upper left",
@@ -233,8 +224,8 @@ def plot_arms(result: ContinuationResult) -> bytes | None:
         f"{level(result.confidence)} intervals over {result.arms[0].clusters}; filled: significant "
         f"after Holm over the sizes of the arm; grey: the margin of {result.margin:g}."
     )
-    write(figure, 0.4, 0.3, note, fontsize=10, color=SOFT_INK)
-    return png_bytes(figure, colours=128)
+    house.write(figure, 0.4, 0.3, note, fontsize=10, color=house.SOFT_INK)
+    return house.png_bytes(figure, colours=128)
 
 
 def _differences(
@@ -244,7 +235,7 @@ def _differences(
     place: int,
     result: ContinuationResult,
 ) -> list[float]:
-    style = look(place + 1)
+    style = house.look(place + 1)
     reach: list[float] = []
     points: list[tuple[float, float]] = []
     for row in compared.sizes:
@@ -258,6 +249,6 @@ def _differences(
             reach += [abs(row.ci_low), abs(row.ci_high)]
         sure = row.p_holm is not None and row.p_holm <= 1.0 - result.confidence
         marks: dict[str, Any] = {"marker": style.marker, "ms": 7, "mew": 1.2, "zorder": 4}
-        draw_markers(axes, [x], [row.difference], style.colour, hollow=not sure, **marks)
-    axes.plot([x for x, _ in points], [y for _, y in points], color=INK, lw=0.8, zorder=1)
+        house.draw_markers(axes, [x], [row.difference], style.colour, hollow=not sure, **marks)
+    axes.plot([x for x, _ in points], [y for _, y in points], color=house.INK, lw=0.8, zorder=1)
     return reach

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from contextcliff_dagster.analysis.curves.crossing import Crossing, crossing_of
 from contextcliff_dagster.analysis.curves.falling_paths import draw_curves
 from contextcliff_dagster.analysis.curves.falling_process import falling_posterior
 from contextcliff_dagster.analysis.statistics.proportions import design_effect
+from contextcliff_dagster.experiments.common.crossing import Crossing, crossing_of
 from contextcliff_dagster.experiments.utilization.analysis.wording import divergence_sentence
 from contextcliff_dagster.experiments.utilization.rendering.formats import FORMATS
 from contextcliff_dagster.experiments.utilization.results import Divergence, DivergenceStatus

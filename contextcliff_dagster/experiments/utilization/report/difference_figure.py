@@ -14,17 +14,7 @@ from contextcliff_dagster.experiments.utilization.analysis.wording import (
 from contextcliff_dagster.experiments.utilization.report.names import scope_name
 from contextcliff_dagster.experiments.utilization.report.scale_axis import scale_axis
 from contextcliff_dagster.experiments.utilization.scale_labels import scale_tokens
-from contextcliff_dagster.reporting.figures.style import (
-    INK,
-    SOFT_INK,
-    blank_page,
-    draw_markers,
-    house_style,
-    panel,
-    png_bytes,
-    shortened,
-    write,
-)
+from contextcliff_dagster.reporting.figures import house
 from contextcliff_dagster.reporting.wording.number_format import level, tokens
 
 if TYPE_CHECKING:
@@ -42,7 +32,7 @@ _LEFT, _GAP, _FULL = 0.95, 0.85, 10.25
 _TALL, _ROW, _FOOT, _HEAD = 2.5, 3.55, 1.3, 1.2
 
 
-@house_style()
+@house.styled()
 def plot_difference(pair: FormatComparison, result: UtilizationResult) -> bytes:
     """The picture as PNG bytes: a panel for all benchmarks together, and one for each.
 
@@ -53,13 +43,13 @@ def plot_difference(pair: FormatComparison, result: UtilizationResult) -> bytes:
     rows = math.ceil(len(scopes) / columns)
     wide = (_FULL - _GAP * (columns - 1)) / columns
     height = _HEAD + _ROW * rows - (_ROW - _TALL) + _FOOT
-    figure = blank_page(height)
+    figure = house.blank_page(height)
     ends = [e for s in scopes for one in s.scales for e in (one.test.band_low, one.test.band_high)]
     most = min(1.02, 1.12 * max([2.0 * result.margin, *(abs(end) for end in ends if end)]))
     for place, scope in enumerate(scopes):
         row, column = divmod(place, columns)
         bottom = height - _HEAD - row * _ROW - _TALL
-        axes = panel(figure, _LEFT + column * (wide + _GAP), bottom, wide, _TALL)
+        axes = house.panel(figure, _LEFT + column * (wide + _GAP), bottom, wide, _TALL)
         scale_axis(
             axes, result.scales, [scale_tokens(one) for one in result.scales], 11 - 2 * columns
         )
@@ -72,10 +62,10 @@ def plot_difference(pair: FormatComparison, result: UtilizationResult) -> bytes:
         _draw(axes, scope, result.margin)
         _part(axes, scope.divergence, above=scope.divergence.better == pair.b)
     a, b = format_name(pair.a), format_name(pair.b)
-    title = f"{capitalised(a)} less {b}: {shortened(result.model, 50)}"
-    write(figure, 0.3, height - 0.3, title, fontsize=14, fontweight="bold")
+    title = f"{capitalised(a)} less {b}: {house.shortened(result.model, 50)}"
+    house.write(figure, 0.3, height - 0.3, title, fontsize=14, fontweight="bold")
     above = f"Above 0 the score is higher as {a}, below 0 as {b}."
-    write(figure, 0.3, height - 0.64, above, fontsize=10.5, color=SOFT_INK)
+    house.write(figure, 0.3, height - 0.64, above, fontsize=10.5, color=house.SOFT_INK)
     notes = (
         f"Grey: {level(result.confidence)} band for all scales at once; a mark is filled where the "
         "band excludes 0.",
@@ -83,24 +73,26 @@ def plot_difference(pair: FormatComparison, result: UtilizationResult) -> bytes:
         "margin, with its interval.",
     )
     for line, text in enumerate(notes):
-        write(figure, 0.3, 0.46 - 0.24 * line, text, fontsize=10, color=SOFT_INK)
-    return png_bytes(figure, colours=96)
+        house.write(figure, 0.3, 0.46 - 0.24 * line, text, fontsize=10, color=house.SOFT_INK)
+    return house.png_bytes(figure, colours=96)
 
 
 def _draw(axes: Axes, scope: ScopeComparison, margin: float) -> None:
-    axes.axhline(0, color=SOFT_INK, lw=1.0, zorder=2)
+    axes.axhline(0, color=house.SOFT_INK, lw=1.0, zorder=2)
     for end in (-margin, margin):
         axes.axhline(end, color=_MARGIN, lw=1.1, ls=(0, (4, 2.5)), zorder=2)
     axes.grid(axis="y")
     points = [(s.scale_tokens, s.test.difference, s.test) for s in scope.scales if s.test.n]
     at = [x for x, *_ in points]
     lows, highs = [t.band_low or 0.0 for *_, t in points], [t.band_high or 0.0 for *_, t in points]
-    axes.fill_between(at, lows, highs, color=SOFT_INK, alpha=0.2, lw=0, zorder=1)
-    axes.vlines(at, lows, highs, color=SOFT_INK, lw=1.3, alpha=0.7, zorder=2)
-    axes.plot(at, [d or 0.0 for _, d, _ in points], color=INK, lw=1.5, zorder=3)
+    axes.fill_between(at, lows, highs, color=house.SOFT_INK, alpha=0.2, lw=0, zorder=1)
+    axes.vlines(at, lows, highs, color=house.SOFT_INK, lw=1.3, alpha=0.7, zorder=2)
+    axes.plot(at, [d or 0.0 for _, d, _ in points], color=house.INK, lw=1.5, zorder=3)
     for x, difference, test in points:
         shown = beyond_zero(test.band_low, test.band_high) != 0
-        draw_markers(axes, [x], [difference], INK, hollow=not shown, ms=7, mew=1.3, zorder=4)
+        house.draw_markers(
+            axes, [x], [difference], house.INK, hollow=not shown, ms=7, mew=1.3, zorder=4
+        )
     if not points:
         axes.text(0.5, 0.5, "nothing to compare", transform=axes.transAxes, ha="center")
 

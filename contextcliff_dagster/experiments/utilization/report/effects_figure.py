@@ -5,19 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from contextcliff_dagster.experiments.utilization.analysis.wording import format_name
-from contextcliff_dagster.reporting.figures.style import (
-    FAINT,
-    INK,
-    SOFT_INK,
-    blank_page,
-    draw_markers,
-    house_style,
-    look,
-    panel,
-    png_bytes,
-    shortened,
-    write,
-)
+from contextcliff_dagster.reporting.figures import house
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,7 +13,7 @@ if TYPE_CHECKING:
     from contextcliff_dagster.experiments.utilization.results import Effect, UtilizationResult
 
 
-@house_style()
+@house.styled()
 def plot_effects(result: UtilizationResult) -> bytes | None:
     """The picture as PNG bytes; None without an effect that was measured.
 
@@ -36,12 +24,12 @@ def plot_effects(result: UtilizationResult) -> bytes | None:
     if not effects:
         return None
     tall = 0.36 * len(effects)
-    figure = blank_page(tall + 2.0)
-    axes = panel(figure, 4.1, 0.85, 7.1, tall)
+    figure = house.blank_page(tall + 2.0)
+    axes = house.panel(figure, 4.1, 0.85, 7.1, tall)
     axes.set_ylim(len(effects) - 0.5, -0.5)
     axes.set_yticks(range(len(effects)), _labels(effects))
     axes.tick_params(axis="y", length=0, labelsize=10)
-    axes.axvline(0, color=SOFT_INK, lw=1.0, zorder=1)
+    axes.axvline(0, color=house.SOFT_INK, lw=1.0, zorder=1)
     axes.grid(axis="x")
     ends = [abs(end) for one in effects for end in (one.ci_low, one.ci_high, one.difference) if end]
     most = min(1.0, 1.1 * max([0.2, *ends]))
@@ -49,23 +37,25 @@ def plot_effects(result: UtilizationResult) -> bytes | None:
     axes.set_xlabel("difference of the mean score from the reference")
     for row, one in enumerate(effects):
         if row and (one.factor, one.level) != (effects[row - 1].factor, effects[row - 1].level):
-            axes.axhline(row - 0.5, color=FAINT, lw=0.9, zorder=0)
+            axes.axhline(row - 0.5, color=house.FAINT, lw=0.9, zorder=0)
         place = result.formats.index(one.format) if one.format in result.formats else None
-        style = None if place is None else look(place)
-        colour, marker = (INK, "o") if style is None else (style.colour, style.marker)
+        style = None if place is None else house.look(place)
+        colour, marker = (house.INK, "o") if style is None else (style.colour, style.marker)
         if one.ci_low is not None and one.ci_high is not None:
             axes.plot([one.ci_low, one.ci_high], [row, row], color=colour, lw=1.6, zorder=2)
         sure = one.p_holm is not None and one.p_holm <= 1 - result.confidence
         marks: dict[str, Any] = {"marker": marker, "ms": 7.5, "mew": 1.3 if not sure else 0.8}
-        draw_markers(axes, [one.difference], [row], colour, hollow=not sure, zorder=3, **marks)
-    title = f"What else changes the score: {shortened(result.model, 50)}"
-    write(figure, 0.3, tall + 1.6, title, fontsize=14, fontweight="bold")
+        house.draw_markers(
+            axes, [one.difference], [row], colour, hollow=not sure, zorder=3, **marks
+        )
+    title = f"What else changes the score: {house.shortened(result.model, 50)}"
+    house.write(figure, 0.3, tall + 1.6, title, fontsize=14, fontweight="bold")
     note = (
         f"{result.confidence:.0%} intervals of single differences, over documents; "
         f"filled: p <= {1 - result.confidence:.2g} after Holm over all rows."
     )
-    write(figure, 0.3, tall + 1.2, note, fontsize=10, color=SOFT_INK)
-    return png_bytes(figure, colours=64)
+    house.write(figure, 0.3, tall + 1.2, note, fontsize=10, color=house.SOFT_INK)
+    return house.png_bytes(figure, colours=64)
 
 
 def _labels(effects: Sequence[Effect]) -> list[str]:

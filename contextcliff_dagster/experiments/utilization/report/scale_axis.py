@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from contextcliff_dagster.experiments.utilization.scale_labels import scale_tokens
-from contextcliff_dagster.reporting.figures.style import token_limits, with_air
+from contextcliff_dagster.reporting.figures.house import token_limits, with_air
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -7,20 +7,7 @@ from typing import TYPE_CHECKING, Any
 from contextcliff_dagster.experiments.utilization.analysis.wording import format_name
 from contextcliff_dagster.experiments.utilization.report.names import scope_name
 from contextcliff_dagster.experiments.utilization.report.scale_axis import scale_axis
-from contextcliff_dagster.reporting.figures.style import (
-    SOFT_INK,
-    blank_page,
-    draw_markers,
-    house_style,
-    look,
-    panel,
-    png_bytes,
-    shortened,
-    token_axis,
-    token_limits,
-    with_air,
-    write,
-)
+from contextcliff_dagster.reporting.figures import house
 from contextcliff_dagster.reporting.wording.number_format import level
 
 if TYPE_CHECKING:
@@ -41,7 +28,7 @@ _APART = 1.035
 """Factor between the marks of two formats at one length."""
 
 
-@house_style()
+@house.styled()
 def plot_scores(result: UtilizationResult) -> bytes:
     """The picture as PNG bytes: a row for each benchmark, all pooled first where there are more.
 
@@ -51,21 +38,21 @@ def plot_scores(result: UtilizationResult) -> bytes:
     """
     scopes = [None, *result.benchmarks] if len(result.benchmarks) > 1 else [None]
     height = _HEAD + _ROW * len(scopes) - (_ROW - _TALL) + _FOOT
-    figure = blank_page(height)
+    figure = house.blank_page(height)
     for row, scope in enumerate(scopes):
         curves = [curve for curve in result.curves if curve.benchmark == scope]
         bottom = height - _HEAD - row * _ROW - _TALL
         last = row == len(scopes) - 1
         for place, axis in enumerate(("tokens", "records")):
-            axes = panel(figure, _LEFT + place * (_WIDE + _GAP), bottom, _WIDE, _TALL)
+            axes = house.panel(figure, _LEFT + place * (_WIDE + _GAP), bottom, _WIDE, _TALL)
             _draw(axes, curves, result, axis, named=last)  # type: ignore[arg-type]
             if place == 0:
                 axes.set_ylabel("mean score")
                 axes.set_title(scope_name(scope, result.benchmarks), fontsize=12)
             else:
                 axes.tick_params(axis="y", labelleft=False)
-    title = f"Score by format: {shortened(result.model, 60)}"
-    write(figure, 0.3, height - 0.3, title, fontsize=14, fontweight="bold")
+    title = f"Score by format: {house.shortened(result.model, 60)}"
+    house.write(figure, 0.3, height - 0.3, title, fontsize=14, fontweight="bold")
     handles = _legend(result)
     figure.legend(
         handles=handles,
@@ -78,8 +65,8 @@ def plot_scores(result: UtilizationResult) -> bytes:
         f"Marks: mean scores of a scale with {level(result.confidence)} intervals, over documents. "
         f"Lines: fitted curves with {level(result.confidence)} bands. Dotted: safe caps."
     )
-    write(figure, 0.3, 0.22, note, fontsize=10, color=SOFT_INK)
-    return png_bytes(figure, colours=160)
+    house.write(figure, 0.3, 0.22, note, fontsize=10, color=house.SOFT_INK)
+    return house.png_bytes(figure, colours=160)
 
 
 def _draw(
@@ -92,16 +79,18 @@ def _draw(
     if axis == "tokens":
         scale_axis(axes, result.scales, seen or [1.0], 7)
     else:
-        token_axis(axes, with_air(*token_limits(seen)), most=7)
+        house.token_axis(axes, house.with_air(*house.token_limits(seen)), most=7)
     axes.grid(axis="y")
     axes.set_ylim(-0.03, 1.04)
     axes.set_yticks([0, 0.25, 0.5, 0.75, 1.0])
     if named:
         axes.set_xlabel("tokens of the format's text" if axis == "tokens" else "records")
     if not seen:
-        axes.text(0.5, 0.5, "not known", transform=axes.transAxes, ha="center", color=SOFT_INK)
+        axes.text(
+            0.5, 0.5, "not known", transform=axes.transAxes, ha="center", color=house.SOFT_INK
+        )
     for place, (of_curve, profile) in enumerate(zip(points, fitted, strict=True)):
-        style = look(place)
+        style = house.look(place)
         if profile and profile.curve:
             x = [point.at for point in profile.curve]
             low, high = ([getattr(p, end) for p in profile.curve] for end in ("ci_low", "ci_high"))
@@ -112,7 +101,7 @@ def _draw(
             axes.axvline(profile.cap, color=style.colour, ls=(0, (1, 1.6)), lw=1.5, zorder=2)
         shift = _APART ** (place - (len(curves) - 1) / 2)
         marks: dict[str, Any] = {"marker": style.marker, "ms": 6.5, "mew": 0.9, "zorder": 5}
-        draw_markers(
+        house.draw_markers(
             axes, [at * shift for at, _ in of_curve], [s.mean for _, s in of_curve], style.colour,
             **marks,
         )  # fmt: skip
@@ -131,7 +120,7 @@ def _points(curve: FormatCurve, axis: Axis) -> list[tuple[float, ScaleScore]]:
 def _legend(result: UtilizationResult) -> list[Any]:
     from matplotlib.lines import Line2D
 
-    styles = [(look(place), format_name(name)) for place, name in enumerate(result.formats)]
+    styles = [(house.look(place), format_name(name)) for place, name in enumerate(result.formats)]
     return [
         Line2D([], [], color=style.colour, ls=style.dash, marker=style.marker, label=label)
         for style, label in styles

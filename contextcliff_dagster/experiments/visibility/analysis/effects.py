@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from contextcliff_dagster.analysis.statistics.cluster_means import ClusterMeans
 from contextcliff_dagster.analysis.statistics.sign_flips import holm
-from contextcliff_dagster.analysis.statistics.studentized_flips import studentized_flips
+from contextcliff_dagster.experiments.visibility.analysis.cluster_means import ClusterMeans
 from contextcliff_dagster.experiments.visibility.analysis.contrasts import Comparison, pairs_of
+from contextcliff_dagster.experiments.visibility.analysis.studentized_flips import studentized_flips
 from contextcliff_dagster.experiments.visibility.results import (
     OUTCOMES,
     AxisEffect,

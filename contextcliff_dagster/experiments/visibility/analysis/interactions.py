@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from contextcliff_dagster.analysis.statistics.sign_flips import holm
-from contextcliff_dagster.analysis.statistics.studentized_flips import studentized_flips
 from contextcliff_dagster.experiments.visibility.analysis.contrasts import Comparison, fours_of
 from contextcliff_dagster.experiments.visibility.analysis.effects import FLIPS, Changes
+from contextcliff_dagster.experiments.visibility.analysis.studentized_flips import studentized_flips
 from contextcliff_dagster.experiments.visibility.results import Interaction
 
 if TYPE_CHECKING:

@@ -9,17 +9,7 @@ from contextcliff_dagster.experiments.visibility.report.names import (
     effect_name,
     is_significant,
 )
-from contextcliff_dagster.reporting.figures.style import (
-    FAINT,
-    INK,
-    SOFT_INK,
-    blank_page,
-    house_style,
-    panel,
-    png_bytes,
-    shortened,
-    write,
-)
+from contextcliff_dagster.reporting.figures import house
 from contextcliff_dagster.reporting.wording.number_format import difference, score
 
 if TYPE_CHECKING:
@@ -41,7 +31,7 @@ _FULL = 0.4
 """Difference from which on a cell has its full colour."""
 
 
-@house_style()
+@house.styled()
 def plot_behaviour(result: VisibilityResult) -> bytes | None:
     """The picture as PNG bytes; None without an effect on behaviour that was measured.
 
@@ -56,28 +46,28 @@ def plot_behaviour(result: VisibilityResult) -> bytes | None:
         return None
     tall = _PITCH * (len(by_row) + 1)
     height = _HEAD + tall + _FOOT
-    figure = blank_page(height)
-    axes = panel(figure, _LEFT, _FOOT, _WIDE, tall)
+    figure = house.blank_page(height)
+    axes = house.panel(figure, _LEFT, _FOOT, _WIDE, tall)
     _grid(axes, len(by_row) + 1)
     y = _FOOT + tall - 0.5 * _PITCH
-    write(figure, 0.3, y, "mean of the combinations", fontsize=10.5, fontweight="bold")
+    house.write(figure, 0.3, y, "mean of the combinations", fontsize=10.5, fontweight="bold")
     for column, mean in enumerate(mean_behaviour(result.cells)):
-        axes.text(column + 0.5, 0.5, score(mean, "–"), ha="center", va="center", color=INK)
+        axes.text(column + 0.5, 0.5, score(mean, "–"), ha="center", va="center", color=house.INK)
     for row, effects in enumerate(by_row.values(), start=1):
         name = effect_name(next(iter(effects.values())))
-        write(figure, 0.3, y - row * _PITCH, shortened(name, 46), fontsize=10)
+        house.write(figure, 0.3, y - row * _PITCH, house.shortened(name, 46), fontsize=10)
         for column, outcome in enumerate(BEHAVIOUR):
             _cell(axes, row, column, effects.get(outcome), result.confidence)
-    title = f"How the model searches: {shortened(result.model, 50)}"
-    write(figure, 0.3, height - 0.3, title, fontsize=14, fontweight="bold")
+    title = f"How the model searches: {house.shortened(result.model, 50)}"
+    house.write(figure, 0.3, height - 0.3, title, fontsize=14, fontweight="bold")
     above = "Differences that each comparison makes; measures are shares, 0 to 1."
-    write(figure, 0.3, height - 0.64, above, fontsize=10.5, color=SOFT_INK)
+    house.write(figure, 0.3, height - 0.64, above, fontsize=10.5, color=house.SOFT_INK)
     note = (
         "Coloured and bold: significant after Holm over all of these; orange higher, blue lower. "
         "Fallback steps count in the last two columns alone."
     )
-    write(figure, 0.3, 0.3, note, fontsize=10, color=SOFT_INK)
-    return png_bytes(figure, colours=64)
+    house.write(figure, 0.3, 0.3, note, fontsize=10, color=house.SOFT_INK)
+    return house.png_bytes(figure, colours=64)
 
 
 def mean_behaviour(cells: Sequence[Cell]) -> list[float | None]:
@@ -103,7 +93,7 @@ def _grid(axes: Axes, rows: int) -> None:
     for side in axes.spines.values():
         side.set_visible(False)
     for row in range(1, rows):
-        axes.axhline(row, color=FAINT, lw=0.9 if row > 1 else 1.6, zorder=0)
+        axes.axhline(row, color=house.FAINT, lw=0.9 if row > 1 else 1.6, zorder=0)
 
 
 _HEADS = {
@@ -117,7 +107,7 @@ def _cell(axes: Axes, row: int, column: int, effect: AxisEffect | None, confiden
     from matplotlib.patches import Rectangle
 
     if effect is None or effect.difference is None:
-        axes.text(column + 0.5, row + 0.5, "–", ha="center", va="center", color=SOFT_INK)
+        axes.text(column + 0.5, row + 0.5, "–", ha="center", va="center", color=house.SOFT_INK)
         return
     sure = is_significant(effect, confidence)
     if sure:
@@ -131,6 +121,6 @@ def _cell(axes: Axes, row: int, column: int, effect: AxisEffect | None, confiden
         difference(effect.difference),
         ha="center",
         va="center",
-        color=INK if sure else SOFT_INK,
+        color=house.INK if sure else house.SOFT_INK,
         fontweight="bold" if sure else "normal",
     )

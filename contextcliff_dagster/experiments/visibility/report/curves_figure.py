@@ -10,18 +10,7 @@ from contextcliff_dagster.experiments.visibility.report.names import (
     SEARCH_NAMES,
     level_name,
 )
-from contextcliff_dagster.reporting.figures.style import (
-    SOFT_INK,
-    WIDTH,
-    blank_page,
-    draw_markers,
-    house_style,
-    look,
-    panel,
-    png_bytes,
-    shortened,
-    write,
-)
+from contextcliff_dagster.reporting.figures import house
 from contextcliff_dagster.reporting.wording.number_format import count, level
 
 if TYPE_CHECKING:
@@ -42,7 +31,7 @@ _MOST_MARKS = 24
 """Steps up to which each one has a mark."""
 
 
-@house_style()
+@house.styled()
 def plot_curves(result: VisibilityResult) -> bytes | None:
     """The picture as PNG bytes; None without a curve.
 
@@ -56,15 +45,15 @@ def plot_curves(result: VisibilityResult) -> bytes | None:
         groups.setdefault(curve.axis, []).append(curve)
     columns = min(3, len(groups)) if len(groups) != 4 else 2
     rows = math.ceil(len(groups) / columns)
-    wide = (WIDTH - _LEFT - 0.3 - (columns - 1) * _GAP) / columns
+    wide = (house.WIDTH - _LEFT - 0.3 - (columns - 1) * _GAP) / columns
     head = 1.15 if result.searches else 0.8
     height = head + rows * _ROW - (_ROW - _TALL) + _FOOT
-    figure = blank_page(height)
+    figure = house.blank_page(height)
     top = _top(result)
     for place, (axis, curves) in enumerate(groups.items()):
         row, column = divmod(place, columns)
         bottom = height - head - row * _ROW - _TALL
-        axes = panel(figure, _LEFT + column * (wide + _GAP), bottom, wide, _TALL)
+        axes = house.panel(figure, _LEFT + column * (wide + _GAP), bottom, wide, _TALL)
         _frame(axes, result, top)
         axes.tick_params(axis="y", labelleft=column == 0)
         whole = "the run" if result.n_runs == 1 else "all runs"
@@ -86,20 +75,20 @@ def plot_curves(result: VisibilityResult) -> bytes | None:
                 framealpha=0.85,
                 edgecolor="none",
             )
-    title = f"Regret of what would be reported: {shortened(result.model, 46)}"
-    write(figure, 0.3, height - 0.3, title, fontsize=14, fontweight="bold")
+    title = f"Regret of what would be reported: {house.shortened(result.model, 46)}"
+    house.write(figure, 0.3, height - 0.3, title, fontsize=14, fontweight="bold")
     if result.searches:
         figure.legend(
             handles=_search_handles(result.searches),
             loc="center left",
-            bbox_to_anchor=(0.22 / WIDTH, 1 - 0.64 / height),
+            bbox_to_anchor=(0.22 / house.WIDTH, 1 - 0.64 / height),
             ncol=len(result.searches) + 1,
             borderpad=0,
             fontsize=10,
         )
     for line, text in enumerate(_notes(result)):
-        write(figure, 0.3, 0.44 - 0.22 * line, text, fontsize=10, color=SOFT_INK)
-    return png_bytes(figure, colours=128)
+        house.write(figure, 0.3, 0.44 - 0.22 * line, text, fontsize=10, color=house.SOFT_INK)
+    return house.png_bytes(figure, colours=128)
 
 
 def _top(result: VisibilityResult) -> float:
@@ -122,7 +111,7 @@ def _frame(axes: Axes, result: VisibilityResult, top: float) -> None:
 
 
 def _draw(axes: Axes, curve: Curve, number: int) -> None:
-    style = look(number)
+    style = house.look(number)
     at, means = [p.step for p in curve.points], [p.regret for p in curve.points]
     known = [p for p in curve.points if p.ci_low is not None and p.ci_high is not None]
     axes.fill_between(
@@ -137,13 +126,15 @@ def _draw(axes: Axes, curve: Curve, number: int) -> None:
     name = level_name(curve.axis or "", curve.level)
     axes.plot(at, means, color=style.colour, ls=style.dash, lw=1.9, zorder=4, label=name)
     if len(at) <= _MOST_MARKS:
-        draw_markers(axes, at, means, style.colour, marker=style.marker, ms=5, mew=0.7, zorder=5)
+        house.draw_markers(
+            axes, at, means, style.colour, marker=style.marker, ms=5, mew=0.7, zorder=5
+        )
 
 
 def _draw_searches(axes: Axes, searches: Sequence[SearchComparison]) -> None:
     for place, one in enumerate(searches):
         at, means = [p.step for p in one.curve.points], [p.regret for p in one.curve.points]
-        axes.plot(at, means, color=SOFT_INK, ls=_DASHES[place % 4], lw=1.1, zorder=3)
+        axes.plot(at, means, color=house.SOFT_INK, ls=_DASHES[place % 4], lw=1.1, zorder=3)
 
 
 def _search_handles(searches: Sequence[SearchComparison]) -> list[Any]:
@@ -152,7 +143,9 @@ def _search_handles(searches: Sequence[SearchComparison]) -> list[Any]:
     handles = [Line2D([], [], ls="none", label="Without a model:")]
     for place, one in enumerate(searches):
         name = SEARCH_NAMES.get(one.name, one.name)
-        handles.append(Line2D([], [], color=SOFT_INK, ls=_DASHES[place % 4], lw=1.1, label=name))
+        handles.append(
+            Line2D([], [], color=house.SOFT_INK, ls=_DASHES[place % 4], lw=1.1, label=name)
+        )
     return handles
 
 

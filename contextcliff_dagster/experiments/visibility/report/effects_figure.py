@@ -11,19 +11,7 @@ from contextcliff_dagster.experiments.visibility.report.names import (
     group_of,
     is_significant,
 )
-from contextcliff_dagster.reporting.figures.style import (
-    FAINT,
-    INK,
-    SOFT_INK,
-    blank_page,
-    draw_markers,
-    house_style,
-    look,
-    panel,
-    png_bytes,
-    shortened,
-    write,
-)
+from contextcliff_dagster.reporting.figures import house
 from contextcliff_dagster.reporting.wording.number_format import count, difference, level
 
 if TYPE_CHECKING:
@@ -37,7 +25,7 @@ _PITCH, _HEAD, _FOOT = 0.34, 1.1, 1.2
 _LEFT, _WIDE = 3.75, 4.35
 
 
-@house_style()
+@house.styled()
 def plot_effects(result: VisibilityResult) -> bytes | None:
     """The picture as PNG bytes; None without an effect on the regret that was measured.
 
@@ -50,8 +38,8 @@ def plot_effects(result: VisibilityResult) -> bytes | None:
     rows = _rows(effects)
     tall = _PITCH * len(rows)
     height = _HEAD + tall + _FOOT
-    figure = blank_page(height)
-    axes = panel(figure, _LEFT, _FOOT, _WIDE, tall)
+    figure = house.blank_page(height)
+    axes = house.panel(figure, _LEFT, _FOOT, _WIDE, tall)
     axes.set_ylim(len(rows) - 0.5, -0.5)
     axes.set_yticks([])
     axes.spines["left"].set_visible(False)
@@ -59,31 +47,33 @@ def plot_effects(result: VisibilityResult) -> bytes | None:
     most = min(2.0, 1.08 * max([1.6 * result.margin, *ends]))
     axes.set_xlim(-most, most)
     axes.grid(axis="x")
-    axes.axvspan(-result.margin, result.margin, color=FAINT, alpha=0.55, lw=0, zorder=0)
-    axes.axvline(0, color=SOFT_INK, lw=1.0, zorder=1)
+    axes.axvspan(-result.margin, result.margin, color=house.FAINT, alpha=0.55, lw=0, zorder=0)
+    axes.axvline(0, color=house.SOFT_INK, lw=1.0, zorder=1)
     axes.set_xlabel("difference of the regret")
-    axes.text(-most, 1.0, "◀ less regret", va="bottom", color=SOFT_INK, fontsize=10,
+    axes.text(-most, 1.0, "◀ less regret", va="bottom", color=house.SOFT_INK, fontsize=10,
               transform=axes.get_xaxis_transform())  # fmt: skip
-    axes.text(most, 1.0, "more regret ▶", va="bottom", ha="right", color=SOFT_INK, fontsize=10,
-              transform=axes.get_xaxis_transform())  # fmt: skip
+    axes.text(most, 1.0, "more regret ▶", va="bottom", ha="right", color=house.SOFT_INK,
+              fontsize=10, transform=axes.get_xaxis_transform())  # fmt: skip
     for place, row in enumerate(rows):
         y = _FOOT + tall - (place + 0.5) * _PITCH
         if isinstance(row, str):
-            write(figure, 0.3, y, row, fontsize=10.5, fontweight="bold")
+            house.write(figure, 0.3, y, row, fontsize=10.5, fontweight="bold")
             continue
         sure = is_significant(row, result.confidence)
         weight = "bold" if sure else "normal"
-        write(figure, 0.5, y, shortened(effect_name(row), 46), fontsize=10, fontweight=weight)
+        house.write(
+            figure, 0.5, y, house.shortened(effect_name(row), 46), fontsize=10, fontweight=weight
+        )
         words = f"{difference(row.difference)} {_interval(row)}"
-        write(figure, _LEFT + _WIDE + 0.15, y, words, fontsize=10, fontweight=weight)
+        house.write(figure, _LEFT + _WIDE + 0.15, y, words, fontsize=10, fontweight=weight)
         verdict = VERDICT_WORDS[row.verdict]
-        write(figure, _LEFT + _WIDE + 2.05, y, verdict, fontsize=10, fontweight=weight)
+        house.write(figure, _LEFT + _WIDE + 2.05, y, verdict, fontsize=10, fontweight=weight)
         _draw(axes, row, place, sure=sure)
-    title = f"What each axis does to the regret: {shortened(result.model, 44)}"
-    write(figure, 0.3, height - 0.3, title, fontsize=14, fontweight="bold")
+    title = f"What each axis does to the regret: {house.shortened(result.model, 44)}"
+    house.write(figure, 0.3, height - 0.3, title, fontsize=14, fontweight="bold")
     n = effects[0]
     above = f"Each pair of runs is equal in all else; {count(n.n_clusters, 'benchmark-seed')}."
-    write(figure, 0.3, height - 0.64, above, fontsize=10.5, color=SOFT_INK)
+    house.write(figure, 0.3, height - 0.64, above, fontsize=10.5, color=house.SOFT_INK)
     notes = (
         f"Bars: {level(result.confidence)} intervals of single comparisons. Filled and bold: "
         "significant after Holm over all effects.",
@@ -91,8 +81,8 @@ def plot_effects(result: VisibilityResult) -> bytes | None:
         "excluded.",
     )
     for line, text in enumerate(notes):
-        write(figure, 0.3, 0.44 - 0.22 * line, text, fontsize=10, color=SOFT_INK)
-    return png_bytes(figure, colours=64)
+        house.write(figure, 0.3, 0.44 - 0.22 * line, text, fontsize=10, color=house.SOFT_INK)
+    return house.png_bytes(figure, colours=64)
 
 
 def _rows(effects: Sequence[AxisEffect]) -> list[str | AxisEffect]:
@@ -110,9 +100,9 @@ def _interval(effect: AxisEffect) -> str:
 
 
 def _draw(axes: Axes, effect: AxisEffect, place: int, *, sure: bool) -> None:
-    colour = look(0).colour if sure else INK
+    colour = house.look(0).colour if sure else house.INK
     if effect.ci_low is not None and effect.ci_high is not None:
         axes.plot([effect.ci_low, effect.ci_high], [place, place], color=colour, lw=1.7, zorder=2)
-    draw_markers(
+    house.draw_markers(
         axes, [effect.difference], [place], colour, hollow=not sure, ms=7.5, mew=1.3, zorder=3
     )

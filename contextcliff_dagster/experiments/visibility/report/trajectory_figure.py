@@ -5,17 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from contextcliff_dagster.experiments.visibility.tasks.catalogue import task_named
-from contextcliff_dagster.reporting.figures.style import (
-    SOFT_INK,
-    blank_page,
-    draw_markers,
-    house_style,
-    look,
-    panel,
-    png_bytes,
-    shortened,
-    write,
-)
+from contextcliff_dagster.reporting.figures import house
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,33 +23,33 @@ _MOST_MARKS = 40
 """Steps up to which each one has a mark; a fallback always has one."""
 
 
-@house_style()
+@house.styled()
 def plot_trajectories(told: Sequence[Trajectory]) -> bytes | None:
     """The picture as PNG bytes, a row each run; None without a run. Same input, same bytes."""
     if not told:
         return None
     height = _HEAD + _ROW * len(told) - (_ROW - _TALL) + _FOOT
-    figure = blank_page(height)
+    figure = house.blank_page(height)
     for row, one in enumerate(told):
         bottom = height - _HEAD - row * _ROW - _TALL
         task = task_named(one.run.benchmark)
-        scores = panel(figure, _LEFT, bottom, _WIDE, _TALL)
-        places = panel(figure, _LEFT + _WIDE + _GAP, bottom, _WIDE, _TALL)
-        write(figure, 0.3, bottom + _TALL + 0.56, f"{one.why}: {shortened(one.run.key, 70)}",
-              fontsize=11, fontweight="bold")  # fmt: skip
+        scores = house.panel(figure, _LEFT, bottom, _WIDE, _TALL)
+        places = house.panel(figure, _LEFT + _WIDE + _GAP, bottom, _WIDE, _TALL)
+        title = f"{one.why}: {house.shortened(one.run.key, 70)}"
+        house.write(figure, 0.3, bottom + _TALL + 0.56, title, fontsize=11, fontweight="bold")
         _scores(scores, one.run, task)
         _places(places, one.run, task)
         for axes in (scores, places):
             _frame(axes, one.run, named=row == len(told) - 1)
-    title = f"Runs step by step: {shortened(told[0].model, 50)}"
-    write(figure, 0.3, height - 0.3, title, fontsize=14, fontweight="bold")
+    title = f"Runs step by step: {house.shortened(told[0].model, 50)}"
+    house.write(figure, 0.3, height - 0.3, title, fontsize=14, fontweight="bold")
     notes = (
         "Left: dashed, the best so far. Red crosses: fallbacks, which the model did not choose.",
         "Right: each parameter between its bounds, on its own scale.",
     )
     for line, text in enumerate(notes):
-        write(figure, 0.3, 0.44 - 0.22 * line, text, fontsize=10, color=SOFT_INK)
-    return png_bytes(figure, colours=128)
+        house.write(figure, 0.3, 0.44 - 0.22 * line, text, fontsize=10, color=house.SOFT_INK)
+    return house.png_bytes(figure, colours=128)
 
 
 def _frame(axes: Axes, run: RecordedRun, *, named: bool) -> None:
@@ -73,22 +63,22 @@ def _frame(axes: Axes, run: RecordedRun, *, named: bool) -> None:
 
 
 def _scores(axes: Axes, run: RecordedRun, task: Task) -> None:
-    axes.set_ylabel(shortened(task.score.name, 26))
+    axes.set_ylabel(house.shortened(task.score.name, 26))
     direction = "higher" if task.score.higher_is_better else "lower"
     axes.set_title(f"validation score, {direction} is better", fontsize=10, fontweight="normal")
     known = [one for one in run.steps if one.validation is not None]
     at, scores = [one.number for one in known], [one.validation or 0.0 for one in known]
-    axes.plot(at, scores, color=look(0).colour, lw=1.2, zorder=2)
+    axes.plot(at, scores, color=house.look(0).colour, lw=1.2, zorder=2)
     best, so_far = None, []
     for score in scores:
         better = max if task.score.higher_is_better else min
         best = score if best is None else better(best, score)
         so_far.append(best)
-    axes.step(at, so_far, where="post", color=SOFT_INK, lw=1.1, ls=(0, (4, 2)), zorder=1)
+    axes.step(at, so_far, where="post", color=house.SOFT_INK, lw=1.1, ls=(0, (4, 2)), zorder=1)
     chosen = [one for one in known if one.step.source != "fallback"]
     if len(run.steps) <= _MOST_MARKS:
         x, y = [one.number for one in chosen], [one.validation for one in chosen]
-        draw_markers(axes, x, y, look(0).colour, ms=6, mew=0.8, zorder=4)
+        house.draw_markers(axes, x, y, house.look(0).colour, ms=6, mew=0.8, zorder=4)
     lost = [one for one in known if one.step.source == "fallback"]
     axes.plot(
         [one.number for one in lost],
@@ -108,12 +98,12 @@ def _places(axes: Axes, run: RecordedRun, task: Task) -> None:
     at = [one.number for one in run.steps]
     rows = [task.space.positions(one.step.config) for one in run.steps]
     for number, name in enumerate(task.space.names):
-        style = look(number)
+        style = house.look(number)
         places = [float(row[number]) for row in rows]
         marks: dict[str, Any] = {"color": style.colour, "ls": style.dash, "lw": 1.5, "zorder": 3}
-        axes.plot(at, places, label=shortened(name, 22), **marks)
+        axes.plot(at, places, label=house.shortened(name, 22), **marks)
         if len(at) <= _MOST_MARKS:
-            draw_markers(axes, at, places, style.colour, marker=style.marker, ms=5, mew=0.7)
+            house.draw_markers(axes, at, places, style.colour, marker=style.marker, ms=5, mew=0.7)
     axes.legend(
         loc="lower right",
         bbox_to_anchor=(1.01, 1.0),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from contextcliff_dagster.analysis.statistics.studentized_flips import studentized_flips
 from contextcliff_dagster.experiments.visibility.analysis.contrasts import (
     comparisons_of,
     ordered_levels,
@@ -18,6 +17,7 @@ from contextcliff_dagster.experiments.visibility.analysis.planning import (
     components_of,
     seeds_needed,
 )
+from contextcliff_dagster.experiments.visibility.analysis.studentized_flips import studentized_flips
 from contextcliff_dagster_tests.experiments.visibility.analysis.planted_runs import planted_section
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from contextcliff_dagster.analysis.statistics.cluster_means import AGREE, strata_of
+from contextcliff_dagster.experiments.visibility.analysis.cluster_means import AGREE, strata_of
 
 if TYPE_CHECKING:
     from contextcliff_dagster.contracts.arrays import Floats, Ints

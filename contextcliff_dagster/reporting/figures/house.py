@@ -60,10 +60,10 @@ def look(index: int) -> Look:
 
 
 @contextmanager
-def house_style() -> Iterator[None]:
+def styled() -> Iterator[None]:
     """Matplotlib's defaults plus ours: a user's matplotlibrc must not change a report.
 
-    Decorates the function that draws a picture: ``@house_style()``.
+    Decorates the function that draws a picture: ``@styled()``.
     """
     import matplotlib
 

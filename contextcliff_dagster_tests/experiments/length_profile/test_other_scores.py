@@ -8,8 +8,8 @@ import pytest
 
 from contextcliff_dagster.analysis.profile.context import ProfileContext
 from contextcliff_dagster.analysis.profile.model_profile import profile_model
-from contextcliff_dagster.analysis.profile.other_scores import other_scores
 from contextcliff_dagster.analysis.records.settings import AnalysisSettings
+from contextcliff_dagster.experiments.length_profile.other_scores import other_scores
 
 SETTINGS = AnalysisSettings(resamples=500)
 
