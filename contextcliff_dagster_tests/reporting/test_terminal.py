@@ -183,7 +183,8 @@ def test_a_floor_is_not_called_a_cliff() -> None:
 def test_a_stable_model_says_how_far_was_looked() -> None:
     cliffs, _ = sample("steady", l70=60_000)
     lines = risk_report(result_of(cliffs)).splitlines()
-    assert lines[-1] == "No drop of 30% was found up to 6,314 tokens (77.1% of the window)."
+    found = "No drop of 30% was found at the measured lengths"
+    assert lines[-1] == f"{found}, up to 6,314 tokens (77.1% of the window)."
     assert "Critical Threshold:    no large drop found up to 6,314 tokens" in lines
     assert "[XX] Degraded Region:    none found" in lines
 

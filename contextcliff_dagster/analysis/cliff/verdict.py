@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -29,8 +29,6 @@ STEP_SHARE = 0.9
 """Share of the error rate spent on steps; the rest on dips."""
 SMALL_SHARE, SURE_CHANCE = 2 / 3, 0.95
 """A drop no larger than its split may feign is an alarm if 2/3 of the tolerance is surely lost."""
-LOST_CHANCE = 0.8
-"""Least chance that the tolerance is lost, else a sentence says that it is not certain."""
 SURELY = 3.84
 """Deviance (over the dispersion) by which a dip must explain the scores better than a step."""
 CHOSEN_SHARE, CHOSEN_EXCESS = 1 / 2, 1.2
@@ -64,20 +62,20 @@ class Finding:
 
     Attributes:
         reason: a sentence, for the verdicts that allow no cap; else empty.
+        note: a sentence that qualifies the verdict; or empty.
         cliff: the drop, for the verdicts that have one.
         degraded: first length of the degraded region and the first after it, tokens.
         scan, curve: what the scores say; ``None`` where the data support nothing.
-        warnings: sentences.
         visible: the scan found a drop, alarm or not.
     """
 
     verdict: Verdict
     reason: str = ""
+    note: str = ""
     cliff: Drop | None = None
     degraded: tuple[int, int] = (0, 0)
     scan: Scan | None = None
     curve: FallingCurve | None = None
-    warnings: list[str] = field(default_factory=list)
     visible: bool = False
 
     @property
@@ -145,38 +143,32 @@ def judge(scan: Scan, curve: FallingCurve, settings: AnalysisSettings) -> Findin
         return _dip(dip, scan, curve, confidence)
     significant = scan.step.p_value <= STEP_SHARE * alpha + 1e-9
     drop = curve.drop(confidence)
+    size = f"{drop.value:.0%} [{drop.low:.0%}, {drop.high:.0%}]"
     surely = curve.chance_lost(SMALL_SHARE * tolerance)[-1] >= SURE_CHANCE
     if significant and (surely or _large(scan.step, tolerance)):
         location = curve.drop_place(confidence)
-        lost = curve.chance_lost(tolerance)[-1] >= LOST_CHANCE
-        warnings = [] if lost else [
-            f"The score drops with length, but a drop of {tolerance:.0%} is not certain: "
-            f"{drop.value:.0%} [{drop.low:.0%}, {drop.high:.0%}]."
-        ]  # fmt: skip
+        certain = f"A drop of {tolerance:.0%} is not certain: the score drops by {size}."
         most = curve.lost_at(0.9 * drop.value, confidence).value
         start = max(min(most, float(curve.cells.high[-1])), location.high)
         return Finding(
             kind_of_drop(curve),
+            note=certain if drop.low < tolerance else "",
             cliff=Drop(location, drop, scan.step.p_value, not curve.drop_may_be_in_baseline),
             degraded=(round(start), int(curve.cells.high[-1]) + 1),
             scan=scan,
             curve=curve,
-            warnings=warnings,
             visible=True,
         )
-    warnings = []
+    note = ""
     if significant:
-        warnings.append(
-            f"A drop with length is visible, {drop.value:.0%} [{drop.low:.0%}, {drop.high:.0%}]: "
-            + (
-                f"smaller than what counts as a large drop here ({least:.0%})."
-                if drop.value < least
-                else f"more examples would show whether it is a large one ({least:.0%} or more)."
-            )
+        note = f"A drop with length is visible, {size}: " + (
+            f"smaller than what counts as a large drop here ({least:.0%})."
+            if drop.value < least
+            else f"more examples would show whether it is a large one ({least:.0%} or more)."
         )
     elif scan.rise_p_value <= alpha:
-        warnings.append("The score rises with length: questions on short documents may be harder.")
-    return Finding(Verdict.STABLE, scan=scan, curve=curve, warnings=warnings, visible=significant)
+        note = "The score rises with length: questions on short documents may be harder."
+    return Finding(Verdict.STABLE, note=note, scan=scan, curve=curve, visible=significant)
 
 
 def _is_dip(dip: Dip, scan: Scan, curve: FallingCurve, alpha: float, tolerance: float) -> bool:

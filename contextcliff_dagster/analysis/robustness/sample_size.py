@@ -95,17 +95,16 @@ def required_sample_size(
     if cap is None and (times := _doublings(expected, 1)) is not None:
         for_a_cap = int(np.ceil(times * measured / bins))
     budgets = [] if limit is not None else sorted(_budgets(calls, measured), key=itemgetter(2))
-    larger = [1.0, *(1.0 + more / measured for _, _, more in budgets)]
     # More data certify no less; eleven draws may say so, hence the largest median up to each n.
-    medians = np.maximum.accumulate([expected.median_cap(m) or 0 for m in larger])
+    medians = [expected.median_cap(1.0 + more / measured) or 0 for _, _, more in budgets]
     return Certify(
         n_for_a_cap=for_a_cap,
         assumes="flat" if expected.flat else "fitted",
         reason=reason,
         further=further,
         more=[
-            MoreData(*budget, budget[2] // bins, int(medians[0]) or None, int(median) or None)
-            for budget, median in zip(budgets, medians[1:], strict=True)
+            MoreData(*budget, budget[2] // bins, int(median) or None)
+            for budget, median in zip(budgets, np.maximum.accumulate(medians), strict=True)
         ],
     )
 
@@ -171,7 +170,7 @@ class _Expected:
             settings.confidence,
             self._finding.dip_start,
             may_recover=settings.assumption == "any",
-            share=self._later if times > 1.0 else 1.0,
+            share=self._later,
         )
         return cap.tokens or 0
 

@@ -51,8 +51,10 @@ class MoreData:
     usd: Annotated[Dollars | None, "of the budget; null where calls have no price"]
     examples: Annotated[Count, "that the budget buys"]
     per_bin: Annotated[Count, "of these examples"]
-    expected_cap_now: Annotated[Tokens | None, "median cap of data sets like this one"]
     expected_cap_tokens: Annotated[Tokens | None, "median cap with the examples added"]
+    expected_cap_now: Annotated[
+        Tokens | None, "median cap of data sets like this one; of older files only"
+    ] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -50,28 +50,25 @@ def more_data_sections(result: Cliffs) -> list[Section]:
     """What more examples are expected to buy; nothing where it was not reckoned."""
     rows = []
     for more in result.certify.more:
-        gain = (more.expected_cap_tokens or 0) - (more.expected_cap_now or 0)
         usd = "" if more.usd is None else f", {more.usd:,.2f} USD"
         rows.append(
             [
                 f"{tokens(more.tokens)} tokens{usd}",
                 f"{count(more.examples, 'example')}, about {tokens(more.per_bin)} per bin",
-                tokens(more.expected_cap_now, "none"),
                 tokens(more.expected_cap_tokens, "none"),
-                f"{gain:+,}" if gain else "0",
             ]
         )
     if not rows:
         return []
-    head = ["extra tokens", "extra examples", "expected cap now", "after", "gain, tokens"]
+    head = ["extra tokens", "extra examples", "expected cap, tokens"]
     curve = "flat, as these data allow" if result.certify.assumes == "flat" else "as fitted"
     note = (
         f"Simulated, assuming that the curve is {curve}, examples are spread evenly over the bins "
-        "and the corpus has enough of them: the median cap of eleven data sets each, of this size "
-        "and of the larger one. This data set's own cap is one such draw."
+        "and the corpus has enough of them: the median cap of eleven such data sets. This one's "
+        "own cap may be longer, by chance."
     )
-    table = DataTable(head, rows, right=(2, 3, 4))
-    return [Section("Expected gain from more data", [table, Paragraph(note)], 3)]
+    table = DataTable(head, rows, right=(2,))
+    return [Section("Expected cap with more data", [table, Paragraph(note)], 3)]
 
 
 def scatter_sentence(result: Cliffs) -> str | None:

@@ -124,7 +124,8 @@ def rebuild_section(results: Sequence[Cliffs], level: int = 2) -> Section:
             ),
         ]
     else:
-        items.append((Code("contextcliff analyze FILE"), " makes this report again."))
+        again = ", with the options that were given, makes this report again."
+        items.append((Code("contextcliff analyze FILE"), again))
     facts: list[Span] = []
     for words, group, key in _FACTS:
         found = dict.fromkeys(_fact(result, group, key) for result in results)

@@ -108,7 +108,7 @@ def _bins(results: Sequence[Cliffs], names: Sequence[str]) -> Section:
     if not any(result.bins for result in results):
         return Section("Scores by length", [Paragraph("No bins.")])
     spans = [[_span(b) for b in result.bins] for result in results]
-    by = Bracketed("tokens [min, median, max]")
+    by = "tokens: min / median / max"
     rows: list[list[Cell]]
     if all(one == spans[0] for one in spans):
         scores: list[list[Text]] = [
@@ -151,9 +151,9 @@ def _attention(results: Sequence[Cliffs], names: Sequence[str]) -> list[Section]
     return [Section("Attention", [Bullets(said), figure, Paragraph(READING)])]
 
 
-def _span(b: Any) -> tuple[str, Bracketed]:
+def _span(b: Any) -> tuple[str, str]:
     lengths = (tokens(n, "?") for n in (b.min_tokens, b.median_tokens, b.max_tokens))
-    return b.bin, Bracketed(f"[{', '.join(lengths)}]")
+    return b.bin, " / ".join(lengths)
 
 
 def _mean(b: Any) -> Bracketed:

@@ -101,7 +101,7 @@ def zone_sections(result: Cliffs) -> list[Section]:
     head = ["zone", "from token", "to below token", mean, "examples"]
     note = (
         "The zones are derived from the data, so their means have no interval of their own; the "
-        "bins' means do."
+        "bins' means do. A drop is that of the fitted curve at the longest lengths, not of these."
     )
     return [Section("Zones", [DataTable(head, rows, right=(1, 2, 3, 4)), Paragraph(note)], 3)]
 
@@ -118,7 +118,7 @@ def bin_sections(result: Cliffs) -> list[Section]:
     head: list[Text] = [
         "bin",
         "edges",
-        Bracketed("tokens [min, median, max]"),
+        "tokens: min / median / max",
         "n",
         "documents",
         "mean",
@@ -144,7 +144,7 @@ def bin_sections(result: Cliffs) -> list[Section]:
             [
                 Code(b.bin),
                 f"{tokens(b.edge_low)} to {tokens(b.edge_high)}",
-                Bracketed(f"[{', '.join(spread)}]"),
+                " / ".join(spread),
                 "unknown" if has and not b.n else tokens(b.n),
                 tokens(b.n_documents, "unknown"),
                 Bracketed(estimate(b.mean, b.ci_low, b.ci_high) if has else "no answers"),

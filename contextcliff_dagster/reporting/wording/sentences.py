@@ -140,6 +140,10 @@ def sentence(text: str | None) -> str:
 
 def half_drop_sentence(cliffs: Cliffs) -> str:
     """The report's last line: where half of the drop lies, or why that is not known."""
+    return f"{_half_drop(cliffs)} {cliffs.verdict_note or ''}".rstrip()
+
+
+def _half_drop(cliffs: Cliffs) -> str:
     verdict, reach, window = cliffs.verdict, measured_range(cliffs), cliffs.window_tokens
     if verdict is Verdict.INSUFFICIENT_DATA:
         if cliffs.n == 0 and reach:
@@ -163,8 +167,8 @@ def half_drop_sentence(cliffs: Cliffs) -> str:
     if verdict is not Verdict.STABLE or reach is None:
         return "These data do not locate the midpoint of the drop."
     of_window = f" ({percent(reach[1] / window)} of the window)" if window else ""
-    size = level(cliffs.tolerance)
-    return f"No drop of {size} was found up to {tokens(reach[1])} tokens{of_window}."
+    found = f"No drop of {level(cliffs.tolerance)} was found at the measured lengths"
+    return f"{found}, up to {tokens(reach[1])} tokens{of_window}."
 
 
 def assumption_sentence(cliffs: Cliffs) -> str | None:

@@ -58,7 +58,7 @@ def test_every_section_is_there(page: str, section: str) -> None:
 def test_every_bin_shows_its_tokens_its_n_and_its_interval(page: str) -> None:
     for result in sample_pair()[0]:
         for b in result["bins"]:
-            tokens = f"[{b['min_tokens']:,}, {b['median_tokens']:,}, {b['max_tokens']:,}]"
+            tokens = f"{b['min_tokens']:,} / {b['median_tokens']:,} / {b['max_tokens']:,}"
             row = next(
                 line
                 for line in page.splitlines()
