@@ -1,6 +1,6 @@
 """Error rates of verdict, cap and location on planted curves: what docs/calibration.md reports.
 
-    python benchmarks/accept.py [--runs 1500] [--others 300] [--only step,dip] [--jobs 2] [--json F]
+    python benchmarks/accept.py [--runs 1500] [--others 300] [--only step,dip] [--seed 0] [--jobs 2]
 
 The classes are those of planted.py. Unless named otherwise the curves and the designs of each are
 random: baseline .45 to .75, a drop of 35 to 80% anywhere in 20 to 85% of the samples, one to eight
@@ -159,6 +159,7 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=1_500, help="a class at n = 20")
     parser.add_argument("--others", type=int, default=300, help="a class elsewhere")
     parser.add_argument("--only", default="", help="beginnings of class names, by comma")
+    parser.add_argument("--seed", type=int, default=0, help="of the first data set of a class")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
@@ -175,7 +176,7 @@ def main() -> None:
             of_design = []
             for name in wanted:
                 work = partial(one, name=name, per_bin=per_bin, tolerance=tolerance)
-                outcomes = list(pool.map(work, range(runs), chunksize=10))
+                outcomes = list(pool.map(work, range(given.seed, given.seed + runs), chunksize=10))
                 of_design.append(summarise(name, per_bin, tolerance, outcomes))
                 print(line(of_design[-1]), flush=True)
             for row in of_design:

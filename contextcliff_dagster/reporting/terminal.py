@@ -216,7 +216,10 @@ def _zone_note(cliffs: Cliffs, zone: Zone) -> str:
     if base.ci_low is None or base.ci_high is None or zone is not cliffs.zones[0]:
         return mean
     interval = f"{score(base.ci_low)} to {score(base.ci_high)}"
-    return f"{mean}; baseline {score(base.mean)}, {interval}, n = {base.n:,}"
+    measured = f"baseline {score(base.mean)}, {interval}, n = {base.n:,}"
+    fitted = base.mean if base.fitted is None else base.fitted
+    same = score(fitted) == score(base.mean)
+    return f"{mean}; {measured}" + ("" if same else f", {score(fitted)} by the fitted curve")
 
 
 def _fell(cliffs: Cliffs, zone: Zone) -> bool:

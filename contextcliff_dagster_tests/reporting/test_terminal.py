@@ -130,11 +130,14 @@ def test_what_a_longer_cap_needs_is_a_sentence_with_its_price() -> None:
     further |= {"tokens": 600_000, "usd": 1.5, "reason": None}
     assert (
         "A cap at 3,000 tokens, the 90th percentile of the lengths, needs about 400 further "
-        "examples on 200 further documents (about 600,000 tokens, 1.50 USD)."
+        "examples on 200 further documents (about 600,000 tokens, 1.50 USD), "
+        "with a chance of 80%."
     ) in lines_of(certify={"n_needed": None, "further": further})
     without = further | {"usd": None, "documents": None}
     assert any(
-        line.endswith("needs about 400 further examples (about 600,000 tokens).")
+        line.endswith(
+            "needs about 400 further examples (about 600,000 tokens), with a chance of 80%."
+        )
         for line in lines_of(certify={"n_needed": None, "further": without})
     )
 
@@ -237,7 +240,7 @@ def test_beside_the_cap_stands_what_lies_just_below_it() -> None:
     assert "Safe Cap:              382 tokens" in lines_of()
     lines = lines_of(last_octave={"answers": 41, "documents": 12})
     assert (
-        "Safe Cap:              382 tokens (by 41 answers on 12 documents of 192 to 382 tokens)"
+        "Safe Cap:              382 tokens (by 41 answers on 12 documents of more than 191 tokens)"
         in lines
     )
 

@@ -86,7 +86,7 @@ def certified_cap(
         return Cap(
             None,
             f"Nothing longer than the baseline's own {baseline_end:,} tokens is shown to be safe: "
-            f"right after them the score may drop by {drop}. Measure shorter documents, too.",
+            f"right after them the score may drop by {drop}. Measure more, and shorter documents.",
             baseline_end,
         )
     if tokens >= longest:
@@ -95,7 +95,7 @@ def certified_cap(
             f"The score stays within {drop} of its baseline up to {longest:,} tokens, the longest "
             f"length scored ({sure} confidence).",
         )
-    beyond = "longer documents do not show it" if alone else "it may drop right after"
+    beyond = "beyond that there are too few answers to tell" if alone else "it may drop right after"
     return Cap(
         tokens,
         f"The score stays within {drop} of its baseline up to {tokens:,} tokens ({sure} "

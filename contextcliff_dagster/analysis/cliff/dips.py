@@ -24,12 +24,14 @@ than 1 holds, since the windows just before and in it, and the falling curve, fi
 _DEPTHS = np.arange(0.05, 0.96, 0.05)
 
 
-def first_possible_dip(curve: FallingCurve, drop: float, confidence: float) -> int:
+def first_possible_dip(
+    curve: FallingCurve, drop: float, confidence: float, above: float = _ABOVE
+) -> int:
     """The first cell at which a dip by ``drop`` may begin; the number of cells: at none.
 
     Every window of max(6, 10%) of the examples beyond the baseline region is compared with all
     before it: their means m_w and m_b, and the error of m_w - (1 - drop) m_b where a dip has
-    happened. A longer dip contains such a window.
+    happened. A longer dip contains such a window. ``above``: times the normal quantile.
     """
     cells, kept = curve.cells, 1.0 - drop
     n = np.concatenate([[0.0], np.cumsum(cells.n)])
@@ -43,19 +45,24 @@ def first_possible_dip(curve: FallingCurve, drop: float, confidence: float) -> i
     mean = np.clip((s_b + s_w) / (n_b + kept * n_w), 1e-3, 1.0 - 1e-3)
     variance = kept * mean * (1.0 - kept * mean) * (phi[end] - phi[start]) / n_w**2
     variance += kept**2 * mean * (1.0 - mean) * phi[start] / n_b**2
-    above = (s_w / n_w - kept * s_b / n_b) / np.sqrt(variance)
-    possible = np.flatnonzero(above < _ABOVE * np.sqrt(chi_square_quantile(confidence)))
+    z = (s_w / n_w - kept * s_b / n_b) / np.sqrt(variance)
+    possible = np.flatnonzero(z < above * np.sqrt(chi_square_quantile(confidence)))
     return int(start[possible[0]]) if len(possible) else len(cells.n)
 
 
 def least_excluded_dip(curve: FallingCurve, tokens: int, confidence: float) -> float | None:
-    """The smallest drop, in steps of 5%, that no dip up to ``tokens`` can have; ``None``: any."""
+    """The smallest drop, in steps of 5%, that no dip up to ``tokens`` can have; ``None``: any.
+
+    By its window alone; any, too, where none fits between the baseline region and ``tokens``.
+    """
     cell = int(np.searchsorted(curve.cells.low, tokens, side="right"))
     size = max(float(LEAST), SHARE * float(curve.cells.n.sum()))
     # A dip that lies wholly below the length begins so many examples before it.
     reached = np.cumsum(curve.cells.n[:cell])
     last = int(np.searchsorted(reached, reached[-1] - size, side="right")) + 1
+    if last <= curve.cells.baseline_cells:
+        return None
     for depth in _DEPTHS:
-        if first_possible_dip(curve, float(depth), confidence) >= last:
+        if first_possible_dip(curve, float(depth), confidence, above=1.0) >= last:
             return float(depth)
     return None

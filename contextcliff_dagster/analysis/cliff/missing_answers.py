@@ -80,8 +80,8 @@ def limited_cap(cap: Cap, missing: MissingByLength | None, settings: AnalysisSet
     )
     return Cap(
         missing.cap_tokens,
-        f"Missing answers limit the cap: {missing.share_short:.0%} of the calls on the shortest "
-        f"documents lack one, {missing.share_long:.0%} on the longest. The share rises at "
+        f"Missing answers limit the cap: {missing.share_short:.0%} of the shortest {_ENDS:.0%} of "
+        f"the calls lack one, {missing.share_long:.0%} of the longest. The share rises at "
         f"{missing.rises_at_tokens:,} tokens [{missing.ci_low:,} to {missing.ci_high:,}]. If they "
         f"score 0, {kept}.",
     )

@@ -127,8 +127,8 @@ def find_verdict(
     if baseline_mean < FLOOR:
         return Finding(
             Verdict.FLOOR,
-            f"The baseline score is {baseline_mean:.2f}, below {FLOOR:.2f}: the model fails the "
-            "task at every length, so no length is safe.",
+            f"The baseline score is {baseline_mean:.2f}, below {FLOOR:.2f}: short "
+            "documents already fail, so no length is safe.",
             scan=scan,
             curve=curve,
         )
@@ -161,10 +161,11 @@ def judge(scan: Scan, curve: FallingCurve, settings: AnalysisSettings) -> Findin
         )
     note = ""
     if significant:
-        note = f"A drop with length is visible, {size}: " + (
-            f"smaller than what counts as a large drop here ({least:.0%})."
-            if drop.value < least
-            else f"more examples would show whether it is a large one ({least:.0%} or more)."
+        large = f"a drop of {least:.0%} or more counts as large"
+        note = f"A drop with length is visible, {size}. " + (
+            f"It is not large: {large}."
+            if drop.high < least
+            else f"More examples would show whether it is large: {large}."
         )
     elif scan.rise_p_value <= alpha:
         note = "The score rises with length: questions on short documents may be harder."

@@ -67,7 +67,7 @@ def profile_table(table: MeansTable, settings: AnalysisSettings, context: Profil
     own_warnings = [*context.warnings]
     if known:
         # Not those on scores that no table has, nor on definitions.
-        other = ("ruler_", "nolima_", "mecw_", "drop_", "All scores of")
+        other = ("RULER's", "NoLiMa's", "All answers of")
         of_verdict = [text for text in result.warnings if text not in context.warnings]
         own_warnings += [ASSUMED, *(text for text in of_verdict if not text.startswith(other))]
         low, high = baseline.ci_low or 0.0, baseline.ci_high or 0.0

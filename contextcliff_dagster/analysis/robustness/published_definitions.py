@@ -23,6 +23,7 @@ NOLIMA_SHARE = 0.85
 MECW_LOSS = 0.05
 BLUEPRINT_LOSS = 0.30
 LONGSCORE_BASE_TOKENS = 6_000
+_NAMES = {"ruler_85_6": "RULER", "nolima_0_85": "NoLiMa"}
 _NO_LONGSCORE = LongScore(None, [], [], None)
 
 
@@ -77,7 +78,7 @@ def effective_lengths(
             last = max((i for i, good in enumerate(meets) if good), default=-1)
             if not all(meets[: last + 1]):
                 warnings.append(
-                    f"{name}: a length shorter than {lengths[last]:,} tokens misses the rule."
+                    f"{_NAMES[name]}'s rule already fails below {lengths[last]:,} tokens."
                 )
         censored: Literal["<", ">"] | None = (
             "<" if last < 0 else ">" if last == len(lengths) - 1 else None

@@ -112,7 +112,7 @@ def required_sample_size(
 class _Expected:
     """Caps of the data sets that the curve leads one to expect.
 
-    ``flat``: a flat curve is; ``alarm``: its drop is large enough for one.
+    ``flat``: a flat curve is.
 
     ``later``: share of the usual chance of loss that caps of larger data sets may have.
     """
@@ -123,8 +123,7 @@ class _Expected:
         self._documents, self._finding, self._settings = documents, finding, settings
         assert finding.curve is not None
         self._curve: FallingCurve = finding.curve
-        self.flat, self.alarm = not finding.visible, finding.cliff is not None
-        self.tolerance, self._later = settings.tolerance, later
+        self.flat, self._tolerance, self._later = not finding.visible, settings.tolerance, later
         self._units = _units_of(documents)
         self._caps: dict[float, Ints] = {}
         rng = np.random.default_rng((settings.seed, 6))
@@ -179,9 +178,24 @@ class _Expected:
         if self.flat:
             return None
         if (start := self._finding.dip_start) and (drop := self._finding.cliff):
-            return start if drop.drop.value >= self.tolerance else None
-        lost = self._curve.lost_at(self.tolerance, self._settings.confidence).value
+            return start if drop.drop.value >= self._tolerance else None
+        lost = self._curve.lost_at(self._tolerance, self._settings.confidence).value
         return int(lost) if np.isfinite(lost) else None
+
+    def why_no_number(self, lost: int) -> str:
+        """Why no number of examples certifies ``lost`` (tokens), where the tolerance is lost."""
+        cannot = "More data cannot lift the cap past"
+        if (dip := self._finding.dip_window) is not None:
+            return f"{cannot} the dip at {dip[0]:,} tokens."
+        if self._finding.cliff is None or self._finding.note:
+            return self.open_at(lost)
+        down = f"the score itself is {self._tolerance:.0%} down there"
+        return f"{cannot} {lost:,} tokens: {down}."
+
+    def open_at(self, length: int) -> str:
+        """The sentence where it is open whether the tolerance is lost at ``length``."""
+        down = f"{self._tolerance:.0%} down at {length:,} tokens"
+        return f"The score may be {down}; more data would show it."
 
 
 def _units_of(documents: Documents) -> tuple[Ints, Floats]:
@@ -205,19 +219,11 @@ def _times_needed(
     if cap is not None and cap >= length:
         return 1.0, None
     if (lost := expected.lost_at()) is not None and lost <= length:
-        drop = f"{expected.tolerance:.0%}"
-        return None, (
-            f"More data cannot lift the cap past {lost:,} tokens: the score itself is {drop} down "
-            "there."
-            if expected.alarm
-            else f"The score may be {drop} down at {lost:,} tokens; more data would show it."
-        )
+        return None, expected.why_no_number(lost)
     times = _doublings(expected, length)
     if times is not None:
         return times, None
-    return None, (
-        f"Not even {2**_DOUBLINGS:,} times the data reached {length:,} tokens in simulation."
-    )
+    return None, expected.open_at(length)
 
 
 def _doublings(expected: _Expected, cap: int) -> float | None:

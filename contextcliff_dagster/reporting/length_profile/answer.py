@@ -122,9 +122,8 @@ def reading_section(results: Sequence[Cliffs]) -> Section:
             "configuration, not a ranking of models.",
         ],
         f"Numbers in square brackets are {confidence} intervals. Where there is none, the reason "
-        "is next to the number. The intervals of a drop from its location on, and of the group "
-        "that differs most, do not account for the choice of that location or group: they are "
-        "somewhat too short.",
+        "is next to the number. The data themselves chose the place of a drop, and the group that "
+        "differs most: the intervals of their sizes are somewhat too short.",
         [
             Strong("Stable"),
             ", ",
@@ -133,8 +132,8 @@ def reading_section(results: Sequence[Cliffs]) -> Section:
             Strong("degraded"),
             ", ",
             Strong("not shown"),
-            ": where the score is shown to hold, where it falls, where it stays low, and where the "
-            "answers show neither.",
+            ": where the score is shown to stay within the tolerance, where it falls or may fall, "
+            "where it stays low, and where none of this is shown.",
         ],
         [
             "A ",

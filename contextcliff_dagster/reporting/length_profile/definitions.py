@@ -74,8 +74,10 @@ def definition_sections(result: Cliffs) -> list[Section]:
         "NoLiMa (arXiv 2502.05167): longest length with at least .85 x the base score": (
             own.nolima_0_85
         ),
-        "MECW (arXiv 2509.21361): longest length before a drop of more than 5%": own.mecw_5pct,
-        "longest length before a drop of more than 30% of the baseline": own.drop_30pct,
+        "MECW (arXiv 2509.21361): longest length before a drop of more than 5% of the base score": (
+            own.mecw_5pct
+        ),
+        "longest length before a drop of more than 30% of the measured baseline": own.drop_30pct,
     }
     rows = []
     for words, length in named.items():

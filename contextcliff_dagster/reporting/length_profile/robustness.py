@@ -61,11 +61,11 @@ def more_data_sections(result: Cliffs) -> list[Section]:
     if not rows:
         return []
     head = ["extra tokens", "extra examples", "expected cap, tokens"]
-    curve = "flat, as these data allow" if result.certify.assumes == "flat" else "as fitted"
+    curve = "flat" if result.certify.assumes == "flat" else "as fitted"
     note = (
         f"Simulated, assuming that the curve is {curve}, examples are spread evenly over the bins "
-        "and the corpus has enough of them: the median cap of eleven such data sets. This one's "
-        "own cap may be longer, by chance."
+        "and the corpus has enough of them: the median cap of eleven such data sets, which half "
+        "of them do not reach."
     )
     table = DataTable(head, rows, right=(2,))
     return [Section("Expected cap with more data", [table, Paragraph(note)], 3)]

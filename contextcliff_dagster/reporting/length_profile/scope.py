@@ -71,7 +71,7 @@ def _gaps(result: Cliffs) -> list[str]:
     missing = {tag: n for tag, n in to_json(result.missing).items() if n}
     tags = ", ".join(f"{n:,} {tag}" for tag, n in missing.items())
     share = f"{percent(result.missing_share)} of the planned calls"
-    unanswered = f"calls without an answer, not part of any mean: {tags} ({share})"
+    unanswered = f"calls without an answer, part of a mean only where it says so: {tags} ({share})"
     gaps = [unanswered if tags else "no call went unanswered"]
     reach, window = measured_range(result), result.window_tokens
     if reach is None:

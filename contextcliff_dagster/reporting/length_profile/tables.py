@@ -65,10 +65,12 @@ def caps_table(results: Sequence[Cliffs], names: Sequence[Text]) -> DataTable:
     head += ["midpoint of the drop, tokens", "drop", "baseline", "examples"]
     rows: list[list[Cell]] = []
     for name, r in zip(names, results, strict=True):
-        location: Cell = "none shown"
-        drop: Cell = "none shown"
+        location: Cell = "no large drop"
+        drop: Cell = "no large drop"
         if (cliff := r.cliff) is not None:
-            location = Bracketed(located(cliff.location_tokens, cliff.ci_low, cliff.ci_high))
+            start = "start of the dip: " if r.verdict is Verdict.DIP else ""
+            at = located(cliff.location_tokens, cliff.ci_low, cliff.ci_high)
+            location = Bracketed(f"{start}{at}")
             span = f"[{percent(cliff.drop_ci_low)}, {percent(cliff.drop_ci_high)}]"
             drop = Bracketed(f"{percent(cliff.drop)} {span}")
         base = r.baseline
@@ -101,7 +103,8 @@ def zone_sections(result: Cliffs) -> list[Section]:
     head = ["zone", "from token", "to below token", mean, "examples"]
     note = (
         "The zones are derived from the data, so their means have no interval of their own; the "
-        "bins' means do. A drop is that of the fitted curve at the longest lengths, not of these."
+        "bins' means do. The reported drop is the fitted curve's at the longest lengths, or the "
+        "dip's, and no ratio of these means."
     )
     return [Section("Zones", [DataTable(head, rows, right=(1, 2, 3, 4)), Paragraph(note)], 3)]
 
@@ -205,7 +208,7 @@ def failure_sections(result: Cliffs) -> list[Section]:
     tags = sorted({tag for _, failures in known for tag in failures})
     if not tags:
         lacking = "Not measured: the records carry no failure tags."
-        return [Section(title, [Paragraph("No failures." if known else lacking)], 3)]
+        return [Section(title, [Paragraph("No reply has a failure tag." if known else lacking)], 3)]
     marked = (f"{tag} (no answer)" if tag in UNSCORED_TAGS else tag for tag in tags)
     head = ["bin", "examples", *(f"calls: {tag}" for tag in marked)]
     rows: list[list[Cell]] = [

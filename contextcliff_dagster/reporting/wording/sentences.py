@@ -101,15 +101,13 @@ def instability_sentence(cliffs: Cliffs) -> str:
 
 
 def last_octave_phrase(cliffs: Cliffs) -> str | None:
-    """``41 answers on 12 documents of 191 to 382 tokens``: what lies just below the cap."""
+    """``41 answers on 12 documents of more than 191 tokens``: what lies just below the cap."""
     octave, cap = cliffs.last_octave, cliffs.safe_cap_tokens
     if octave is None or cap is None:
         return None
     documents = octave.documents
     on = f" on {count(documents, 'document')}" if documents is not None else ""
-    return (
-        f"{count(octave.answers, 'answer')}{on} of {tokens(cap // 2 + 1)} to {tokens(cap)} tokens"
-    )
+    return f"{count(octave.answers, 'answer')}{on} of more than {tokens(cap // 2)} tokens"
 
 
 def baseline_phrase(cliffs: Cliffs) -> str:
@@ -140,6 +138,8 @@ def sentence(text: str | None) -> str:
 
 def half_drop_sentence(cliffs: Cliffs) -> str:
     """The report's last line: where half of the drop lies, or why that is not known."""
+    if cliffs.verdict_note and cliffs.verdict is Verdict.STABLE:
+        return cliffs.verdict_note
     return f"{_half_drop(cliffs)} {cliffs.verdict_note or ''}".rstrip()
 
 
@@ -176,7 +176,7 @@ def assumption_sentence(cliffs: Cliffs) -> str | None:
     recovery = cliffs.recovery
     if recovery is None or cliffs.safe_cap_tokens is None or cliffs.verdict is Verdict.DIP:
         return None
-    if recovery.assumption == "any":
+    if recovery.assumption == "any" or recovery.cap_tokens == cliffs.safe_cap_tokens:
         return "The cap also holds for a drop that recovers at longer lengths."
     least, over = recovery.excluded_drop, level(recovery.share)
     seen = (
@@ -225,7 +225,8 @@ def certify_sentence(cliffs: Cliffs) -> str | None:
         return _further_sentence(certify.further)
     parts = []
     if (some := certify.n_for_a_cap) is not None:
-        parts.append(f"About {count(some, 'example')} per bin would be needed for any cap at all.")
+        needed = f"About {count(some, 'example')} per bin"
+        parts.append(f"{needed} would give a cap, with a chance of 80%.")
     further, cap = certify.further, cliffs.safe_cap_tokens
     if text := _further_sentence(further):
         parts.append(text)
@@ -250,7 +251,8 @@ def _further_sentence(further: FurtherData | None) -> str | None:
     if (usd := further.usd) is not None:
         cost.append("less than 0.01 USD" if usd < 0.01 else f"{usd:,.2f} USD")
     price = f" ({', '.join(cost)})" if cost else ""
-    return f"{goal} needs {about}{count(further.examples, 'further example')}{on}{price}."
+    chance = "" if further.goal == "verdict" else ", with a chance of 80%"
+    return f"{goal} needs {about}{count(further.examples, 'further example')}{on}{price}{chance}."
 
 
 def not_comparable(results: Sequence[Cliffs]) -> list[str]:

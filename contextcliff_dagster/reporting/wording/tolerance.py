@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from contextcliff_dagster.contracts import Verdict
 from contextcliff_dagster.reporting.wording.number_format import level, score
 
 if TYPE_CHECKING:
@@ -38,10 +39,13 @@ def tolerance_sentences(results: Sequence[Cliffs], names: Sequence[str]) -> list
         falls = groups.setdefault(key, {})
         base = result.baseline
         mean = base.mean if base.fitted is None else base.fitted
-        if mean is not None and len(results) <= _MOST_EXAMPLES:
+        floor = result.verdict is Verdict.FLOOR  # nothing can be lost there
+        if mean is not None and not floor and len(results) <= _MOST_EXAMPLES:
             ends = score(mean), score(mean * (1 - result.tolerance))
-            if ends[0] != ends[1]:  # at the floor nothing can be lost
-                falls.setdefault(f"from {ends[0]} to {ends[1]}", []).append(name)
+            if ends[0] != ends[1]:
+                fitted = base.mean is not None and score(base.mean) != ends[0]
+                by = " by the fitted curve" if fitted else ""
+                falls.setdefault(f"from {ends[0]} to {ends[1]}{by}", []).append(name)
     return [_sentence(*key, falls) for key, falls in groups.items()]
 
 

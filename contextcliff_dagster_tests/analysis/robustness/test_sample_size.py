@@ -101,7 +101,7 @@ def test_a_null_cap_comes_with_the_n_for_one() -> None:
     else:
         pytest.fail("no data set without a cap")
     assert cliffs.certify.n_for_a_cap > 5
-    assert "for any cap at all" in str(certify_sentence(cliffs))
+    assert "per bin would give a cap" in str(certify_sentence(cliffs))
 
 
 def test_budgets_are_examples_at_their_measured_cost() -> None:
