@@ -204,10 +204,11 @@ def _between(grid: Floats, values: Floats) -> tuple[Ints, Floats]:
 
 def _plateaus(n: float, s: float, dispersion: float) -> Floats:
     """Values of m that the baseline leaves, and higher ones, from which it may have fallen."""
-    angle = np.arcsin(np.sqrt((s + 0.5) / (n + 1.0)))
+    ends = 0.02, np.pi / 2 - 0.02
+    angle = np.arcsin(np.sqrt((s + 0.5) / (n + 1.0))).clip(*ends)
     reach = 2.0 / np.sqrt(max(n / dispersion, 1.0))
     angles = np.linspace(angle - reach, angle + 1.6 * reach, _MEANS)
-    return np.unique(np.sin(angles.clip(0.02, np.pi / 2 - 0.02)) ** 2)
+    return np.unique(np.sin(angles.clip(*ends)) ** 2)
 
 
 def _moves(steps: Floats) -> tuple[Floats, Ints]:
