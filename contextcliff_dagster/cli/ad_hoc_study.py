@@ -31,6 +31,10 @@ _QUESTIONS_PER_DOCUMENT = 5
 questions on each. Those of one document count together in every interval."""
 
 
+_LOOKED_AT = 120
+"""Questions, the first of the data, that decide what kind of answers they have."""
+_ROOM_TO_EXPLAIN = 256
+"""Output tokens: whoever explains first reaches the answer."""
 _DOCUMENTS_PER_BIN = 6
 """One more than a bin needs: some files turn out empty, or the same as another."""
 
@@ -99,17 +103,19 @@ def over_data(options: StudyOptions) -> Study:
         "target": None,
         "models": models or tuple(base.models),
     }
+    kept = _kept(name)  # what was measured in other bins, or asked otherwise, stays paid
     changes["sampling"] = {**dict(base.sampling), "questions_per_document": most}
     if base.bins.kind == "quantile":
-        count = _bins(name, source.kind, corpus, base.bins.count)
+        count = kept.bins.count if kept else _bins(source.kind, corpus, base.bins.count)
         changes["bins"] = {**dict(base.bins), "count": count}
     if base.corpus.kind == "reference":
         changes["tokenizer"] = tokenizer
-        scoring = _SCORING.get(source.kind, {"primary": "f1"})
-        changes["scoring"] = {"primary": "contained"} if recall else scoring
-        if tokenizer != "reference":
-            output = 96 if recall else 64
-            changes["prompt"] = {**base.prompt.model_dump(), "max_output_tokens": output}
+        if kept:
+            changes |= {"prompt": kept.prompt.model_dump(), "scoring": kept.scoring.model_dump()}
+        elif tokenizer != "reference":
+            changes |= _asked(source.kind, corpus, base, recall=recall)
+        else:
+            changes["scoring"] = _SCORING.get(source.kind, {"primary": "f1"})
     study = with_questions(base.changed(**changes), most if most != usual else None)
     return judged(study, options)
 
@@ -122,16 +128,50 @@ def judged(study: Study, options: StudyOptions) -> Study:
     return study.changed(scoring={**dict(study.scoring), **keys}) if keys else study
 
 
-def _bins(name: str, kind: str, corpus: Mapping[str, Any], most: int) -> int:
-    """As many bins as the documents support, ``most`` at most; of a study in the store its own."""
-    from contextcliff_dagster.corpora.folder import FolderCorpus
-    from contextcliff_dagster.corpora.registry import open_corpus
+def _kept(name: str) -> Study | None:
+    """The study of this name that is in the store."""
     from contextcliff_dagster.store import store_root
     from contextcliff_dagster.studies import kept_in, load_study
 
-    kept = kept_in(store_root()) / f"{name}.yaml"
-    if kept.is_file():  # a few more files are no reason to measure everything in other bins
-        return load_study(kept).bins.count
+    path = kept_in(store_root()) / f"{name}.yaml"
+    return load_study(path) if path.is_file() else None
+
+
+def _asked(kind: str, corpus: Mapping[str, Any], base: Study, *, recall: bool) -> dict[str, Any]:
+    """``prompt`` and ``scoring``: what is asked for, and how it is judged, by the answers' type."""
+    from contextcliff_dagster.corpora.registry import open_corpus
+    from contextcliff_dagster.scoring.answer_types import instruction_of, study_type
+    from contextcliff_dagster.scoring.published_rules import RULE
+
+    prompt = {**base.prompt.model_dump(), "max_output_tokens": 96 if recall else 64}
+    scoring = {"primary": "contained"} if recall else _SCORING.get(kind, {"primary": "f1"})
+    if recall or kind not in ("file", "folder"):
+        return {"prompt": prompt, "scoring": scoring}
+    options = {key: value for key, value in corpus.items() if key != "kind"}
+    texts: dict[str, str] = {}
+    examples = []
+    with suppress(CorpusError):  # the sentence comes with the sample
+        for entry in islice(open_corpus(kind, options).entries(), _LOOKED_AT):
+            if RULE in entry.example.metadata:
+                return {"prompt": prompt, "scoring": scoring}
+            examples.append(entry.example)
+            texts[entry.example.document_id] = entry.document.text
+    if not examples:
+        return {"prompt": prompt, "scoring": scoring}
+    found, labels = study_type(examples, texts.__getitem__)
+    scoring = {"primary": "f1" if found == "free" else "em", "scorer": "typed"}
+    template = f"{{document}}\n\n{{question}}\n{instruction_of(found, labels)}"
+    return {
+        "prompt": {**prompt, "template": template, "max_output_tokens": _ROOM_TO_EXPLAIN},
+        "scoring": {**scoring, "labels": labels} if labels else scoring,
+    }
+
+
+def _bins(kind: str, corpus: Mapping[str, Any], most: int) -> int:
+    """As many bins as the documents support, ``most`` at most."""
+    from contextcliff_dagster.corpora.folder import FolderCorpus
+    from contextcliff_dagster.corpora.registry import open_corpus
+
     options = {key: value for key, value in corpus.items() if key != "kind"}
     documents = enough = most * _DOCUMENTS_PER_BIN
     if kind == "folder":

@@ -7,7 +7,7 @@ answers keep their name as tag, and null in every score and in `failed`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any
@@ -24,8 +24,9 @@ from contextcliff_dagster.scoring import SCORER_VERSION
 from contextcliff_dagster.scoring.containment import Haystack
 from contextcliff_dagster.scoring.parse import parse_answer
 from contextcliff_dagster.scoring.published_rules import scorer_of
-from contextcliff_dagster.scoring.scorers import AUTO, open_scorer
+from contextcliff_dagster.scoring.scorers import AUTO, TYPED, Scorer, open_scorer
 from contextcliff_dagster.scoring.taxonomy import tag_failure
+from contextcliff_dagster.scoring.typed import typed_scorer
 
 _NOT_SCORED: dict[str, Any] = dict.fromkeys(
     ("parsed_answer", "em", "f1", "contained", "score", "failed")
@@ -42,13 +43,14 @@ class ScoringRules:
 
     Args:
         primary: the score that becomes `score`.
-        scorer: `auto`, `text`, `numeric`, `choice`, `structured`, or an entry point (see
+        scorer: `auto`, `typed`, `text`, `numeric`, `choice`, `structured`, or an entry point (see
             `scorers`).
         output_schema: the JSON Schema that the recipe asks answers to fit, if it does.
         max_output_tokens: the recipe's limit: where a server gives no finish reason, an output of
             so many tokens was cut by it.
         answer_prefix: how the recipe began the reply (it may contain ``{question}``); removed
             where a server repeats it.
+        labels: of `typed`, what every accepted answer is one of; empty: no small set.
     """
 
     primary: PrimaryScore = "em"
@@ -56,6 +58,13 @@ class ScoringRules:
     output_schema: Mapping[str, Any] | None = None
     max_output_tokens: int | None = None
     answer_prefix: str = ""
+    labels: Sequence[str] = ()
+
+    def scorer_of(self, example: Example) -> Scorer | None:
+        """The scorer of this example, where it depends on the example; None: the one by name."""
+        if self.scorer == TYPED:
+            return typed_scorer(example.question, self.labels, free=self.primary == "f1")
+        return scorer_of(example.metadata) if self.scorer == AUTO else None
 
 
 def score_rows(
@@ -107,8 +116,7 @@ def score_rows(
             answer_prefix=rules.answer_prefix.replace("{question}", example.question),
             output_schema=rules.output_schema,
         )
-        own = scorer_of(example.metadata) if rules.scorer == AUTO else judge
-        scores = own(parsed, example.answers)
+        scores = (rules.scorer_of(example) or judge)(parsed, example.answers)
         right = scores.contained if rules.primary == "contained" else scores.em
         failed = right == 0.0 or parsed.text is None
         tag: FailureTag | None = None

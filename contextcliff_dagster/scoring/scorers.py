@@ -13,6 +13,8 @@ exceeds the other two.
 - `structured`: equal JSON values, keys in any order; F1 over (path, value) leaves; every accepted
   leaf is there.
 
+- `typed`: by the kind of the accepted answer (number, date, label, span ...), wherever the reply
+  states it (`typed`).
 - `auto`: what each example's corpus says: its benchmark's own rule (`published_rules`), `choice`
   for lettered options, else `text`.
 
@@ -50,7 +52,7 @@ _LETTERS = re.compile(r"[A-H](?:(?:\s*[,;/&]\s*|\s+and\s+|\s*)[A-H])+")
 _OPTIONS = "ABCDEFGH"
 """Of a question with more, the accepted letter: without it, "I" is the pronoun."""
 _SOME_OF_SEVERAL = 0.25
-AUTO = "auto"
+AUTO, TYPED = "auto", "typed"
 
 
 class Scores(NamedTuple):
@@ -124,6 +126,7 @@ def score_structured(parsed: ParsedAnswer, accepted: Sequence[str]) -> Scores:
 
 BUILT_IN: dict[str, Scorer] = {
     AUTO: score_text,
+    TYPED: score_text,
     "text": score_text,
     "numeric": score_numeric,
     "choice": score_choice,
@@ -138,7 +141,7 @@ def scorer_names() -> list[str]:
 
 def open_scorer(name: str) -> Scorer:
     """The scorer called `name`: built in, or an entry point of `contextcliff.scorers`; of `auto`
-    the one of examples of which nothing is known.
+    and `typed` the one of examples of which nothing is known.
 
     Raises:
         StudyError: no scorer has that name, or its package cannot be imported.

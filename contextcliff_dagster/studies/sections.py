@@ -252,7 +252,14 @@ class ScoringSection(Section):
     scorer: str = Field(
         default="auto",
         description="auto: each question by its benchmark's own rule, lettered options by letter, "
-        "other answers as text; or text, numeric, choice, structured, or one of a package",
+        "other answers as text; typed: by the kind of the accepted answer, wherever the reply "
+        "states it; or text, numeric, choice, structured, or one of a package",
+    )
+    labels: tuple[str, ...] | None = Field(
+        default=None,
+        min_length=2,
+        description="Of `typed`: the small set that every answer is from",
+        examples=[["approved", "rejected"]],
     )
 
 

@@ -272,7 +272,8 @@ class Experiment(ABC):
             asked = study.model_dump(mode="json", include={self.name}).get(self.name)
             return {"section": asked, **recipe}
         if step == "records":
-            return {"scoring": study.scoring.model_dump(mode="json"), "scorers": SCORER_VERSION}
+            scoring = study.scoring.model_dump(mode="json", exclude_none=True)
+            return {"scoring": scoring, "scorers": SCORER_VERSION}
         if step == "result":
             return {"analysis": study.analysis.model_dump(mode="json")}
         return {"description": study.description}

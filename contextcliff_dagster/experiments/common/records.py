@@ -51,6 +51,7 @@ def scoring_rules(study: Study, recipe: Recipe) -> ScoringRules:
         recipe.output_schema,
         recipe.max_output_tokens,
         recipe.answer_prefix or "",
+        study.scoring.labels or (),
     )
 
 

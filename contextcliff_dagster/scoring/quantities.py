@@ -1,0 +1,208 @@
+"""Numbers with their units, and dates, as people and models write them.
+
+A number may have thousands and decimal marks of either kind (``1,250.50``, ``1.250,50``), a scale
+(``1.4 million``, ``2k``), a sign, and be spelled in English up to ninety-nine. ``1.250`` is 1250 or
+1.25 and ``5m`` five or five million, whichever is asked for; a comma before three digits parts
+thousands. A unit is a currency, a per cent or a time, in English, German, French or Spanish; other
+words are none.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from decimal import Decimal
+from itertools import product
+from typing import NamedTuple
+
+from contextcliff_dagster.scoring.normalize import fold_forms, spaced_text
+
+_UNITS = {
+    "USD": r"US\$|\$|usd|(?:us )?dollars?|dólares",
+    "EUR": r"€|eur|euros?",
+    "GBP": r"£|gbp|pounds?(?: sterling)?|pfund",
+    "CHF": r"chf|fr\.|(?:swiss )?francs?|franken",
+    "JPY": r"¥|jpy|yen|円|cny|rmb|yuan|元",
+    "INR": r"₹|inr|rupees?",
+    "%": r"%|percent|per cent|prozent|pour cent|por ciento|pct",
+    "bp": r"basis points?|bps|basispunkte?n?",
+    "year": r"years?|jahre?n?|ans?|années?|años?|yrs?",
+    "month": r"months?|monate?n?|mois|mes(?:es)?",
+    "week": r"weeks?|wochen?|semaines?|semanas?",
+    "day": r"(?:business |working |calendar )?days?|(?:werk|arbeits|kalender)?tage?n?|jours?|días?",
+    "hour": r"hours?|hrs?|stunden?|heures?|horas?",
+    "minute": r"minutes?|mins?|minuten|minutos?",
+    "kg": r"kg|kilos?|kilograms?|kilogramm",
+    "g": r"g|grams?|gramm",
+    "mg": r"mg|milligrams?",
+    "km": r"km|kilomet(?:er|re)s?",
+    "mile": r"miles?|mi|meilen?",
+    "C": r"\u00b0\s?C|degrees celsius|celsius",
+    "F": r"\u00b0\s?F|degrees fahrenheit|fahrenheit",
+}
+_SCALES = {
+    Decimal(10) ** 3: r"k|thousand|tausend|tsd\.?|mille|mil",
+    Decimal(10) ** 6: r"m|mn|mm|million(?:en|s)?|mio\.?|millones|millón",
+    Decimal(10) ** 9: r"bn|billions?|milliarden?|mrd\.?|milliards?",
+}
+_ONES = (
+    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen "
+    "sixteen seventeen eighteen nineteen"
+).split()
+_TENS = "twenty thirty forty fifty sixty seventy eighty ninety".split()
+_SPELLED = {word: Decimal(n) for n, word in enumerate(_ONES)}
+_SPELLED |= {word: Decimal(10 * n) for n, word in enumerate(_TENS, start=2)}
+_SPELLED |= {
+    f"{ten}{mark}{one}": _SPELLED[ten] + _SPELLED[one]
+    for ten, one, mark in product(_TENS, _ONES[1:10], ("-", " "))
+}
+
+_DIGITS = r"\d{1,3}(?:[,.'\u2019\u00a0\u202f ]\d{3})+(?:[.,]\d+)?|\d+(?:[.,]\d+)?"
+_WORDS = "|".join(sorted(_SPELLED, key=len, reverse=True))
+_UNIT = "|".join(f"(?P<u{place}>{words})" for place, words in enumerate(_UNITS.values()))
+_BEFORE = re.sub(r"\(\?P<u(\d+)>", r"(?P<b\1>", _UNIT)
+_SCALE = "|".join(f"(?P<s{place}>{words})" for place, words in enumerate(_SCALES.values()))
+_END = r"(?![A-Za-z\u00c0-\u024f])"
+_PLAIN = re.sub(r"[(][?]P<[us][0-9]+>", "(?:", f"{_UNIT}|{_SCALE}")
+_ABUTTING = f"{_PLAIN}|[a-z\u00b0]{{2,4}}|[glh]"
+_QUANTITY = re.compile(
+    rf"(?<![\w.,#])(?<![A-Za-z]-)(?P<minus>(?:minus|negative)\s|[-\u2212](?=[A-Z$\u20ac\u00a3]))?(?:(?:{_BEFORE})[\s\u00a0]?)?"
+    rf"(?P<sign>[-+\u2212]?)(?:(?P<number>{_DIGITS})(?![.,]?\d)(?=(?:{_ABUTTING})?{_END})"
+    rf"|(?P<word>{_WORDS}){_END})"
+    rf"(?:[\s\u00a0]?(?:{_SCALE}){_END})?(?:[\s\u00a0-]?(?:{_UNIT}){_END})?",
+    re.IGNORECASE,
+)
+
+_MONTHS = {
+    name: number
+    for number, names in enumerate(
+        (
+            "january jan januar janvier enero gennaio janeiro",
+            "february feb februar février febrero febbraio fevereiro",
+            "march mar märz mars marzo março", "april apr avril abril aprile",
+            "may mai mayo maggio maio",
+            "june jun juni juin junio giugno junho", "july jul juli juillet julio luglio julho",
+            "august aug août agosto", "september sep sept septembre septiembre settembre setembro",
+            "october oct oktober okt octobre octubre ottobre outubro",
+            "november nov novembre noviembre novembro",
+            "december dec dezember dez décembre diciembre dicembre dezembro",
+        ),
+        start=1,
+    )
+    for name in names.split()
+}  # fmt: skip
+_MONTH = rf"(?P<month>{'|'.join(sorted(_MONTHS, key=len, reverse=True))})\.?"
+_DATE = re.compile(
+    r"(?<![\d.])(?:(?P<y>\d{4})[-/.](?P<m>\d{1,2})[-/.](?P<d>\d{1,2})"
+    r"|(?P<a>\d{1,2})[./-](?P<b>\d{1,2})[./-](?P<year>\d{4}|\d{2})"
+    rf"|(?P<day>\d{{1,2}})(?:st|nd|rd|th|er|\.)?[\s-]+(?:of |de )?{_MONTH}[\s,-]+(?:de |del )?"
+    r"(?P<of>\d{4})"
+    rf"|{_MONTH.replace('month', 'named')}\s+(?P<on>\d{{1,2}})(?:st|nd|rd|th)?,?\s+(?P<in>\d{{4}}))"
+    r"(?!\d)",
+    re.IGNORECASE,
+)
+
+
+class Quantity(NamedTuple):
+    """A number: what it may be worth, in which unit, its decimals, and where it is written."""
+
+    values: frozenset[Decimal]
+    unit: str | None
+    decimals: int
+    digits: str
+    start: int
+    end: int
+
+
+class Day(NamedTuple):
+    """A date: the days (year, month, day) that it may be, and where it is written."""
+
+    days: frozenset[tuple[int, int, int]]
+    start: int
+    end: int
+
+
+def quantities(text: str) -> Iterator[Quantity]:
+    """The numbers in ``text``, in order.
+
+    >>> [(sorted(q.values), q.unit) for q in quantities("EUR 1.250,50, or thirty days")]
+    [([Decimal('1250.50')], 'EUR'), ([Decimal('30')], 'day')]
+    """
+    for match in _QUANTITY.finditer(spaced_text(fold_forms(text))):
+        written = match["number"]
+        if written is None:
+            values, decimals = {_SPELLED[match["word"].lower()]}, 0
+        else:
+            values, decimals = _values(written)
+        scale = next((by for place, by in enumerate(_SCALES) if match[f"s{place}"]), Decimal(1))
+        # A letter alone is metres as well as millions.
+        letter = match.end() and re.search(r"\d[km]$", match[0], re.IGNORECASE)
+        plain = Decimal(1) if letter else scale
+        sign = -1 if match["minus"] or match["sign"] in ("-", "\u2212") else 1
+        unit = next((u for i, u in enumerate(_UNITS) if match[f"u{i}"] or match[f"b{i}"]), None)
+        yield Quantity(
+            frozenset(sign * by * value for value in values for by in {scale, plain}),
+            unit,
+            decimals,
+            re.sub(r"\D", "", written or ""),
+            *match.span(),
+        )
+
+
+def same_quantity(given: Quantity, gold: Quantity) -> bool:
+    """Whether ``given`` is the accepted ``gold``.
+
+    A unit that is left out is no error, another one is. Whole numbers are equal, digit by digit
+    where the accepted one begins with 0; others after rounding to the decimals of the accepted one.
+    """
+    if given.unit and given.unit != gold.unit and (gold.unit or given.unit == "%"):
+        return False
+    if gold.digits.startswith("0") and len(gold.digits) > 1 and not gold.decimals:
+        return given.digits == gold.digits
+    unit = Decimal(1).scaleb(-gold.decimals)
+    for one, other in product(given.values, gold.values):
+        exact = one == other
+        if exact or (gold.decimals and one.quantize(unit) == other.quantize(unit)):
+            return True
+    return False
+
+
+def days(text: str) -> Iterator[Day]:
+    """The dates in ``text``, in order; ``03/04/2024`` is the third of April or the fourth of March.
+
+    >>> [sorted(day.days) for day in days("on 3 March 2024, not 2024-05-01")]
+    [[(2024, 3, 3)], [(2024, 5, 1)]]
+    """
+    for match in _DATE.finditer(fold_forms(text)):
+        part = match.groupdict()
+        if part["y"]:
+            found = {(int(part["y"]), int(part["m"]), int(part["d"]))}
+        elif part["year"]:
+            year = int(part["year"]) + (2000 if len(part["year"]) == 2 else 0)
+            one, two = int(part["a"]), int(part["b"])
+            found = {(year, two, one), (year, one, two)}
+        else:
+            month = _MONTHS[(part["month"] or part["named"]).lower().rstrip(".")]
+            found = {(int(part["of"] or part["in"]), month, int(part["day"] or part["on"]))}
+        possible = {(y, m, d) for y, m, d in found if 1 <= m <= 12 and 1 <= d <= 31}
+        if possible:
+            yield Day(frozenset(possible), *match.span())
+
+
+def _values(written: str) -> tuple[set[Decimal], int]:
+    """What digits with marks may be worth, and how many decimals they have."""
+    plain = re.sub(r"['\u2019\u00a0\u202f ]", "", written)
+    marks = re.findall(r"[.,]", plain)
+    if not marks:
+        return {Decimal(plain)}, 0
+    last = marks[-1]
+    head, _, tail = plain.rpartition(last)
+    whole = Decimal(re.sub(r"[.,]", "", plain))
+    if marks.count(last) > 1:
+        return {whole}, 0
+    decimal = Decimal(f"{re.sub(r'[.,]', '', head)}.{tail}")
+    if len(marks) > 1 or len(tail) != 3 or head.startswith("0"):
+        return {decimal}, len(tail)
+    if last == ",":
+        return {whole}, 0
+    return {whole, decimal}, 0

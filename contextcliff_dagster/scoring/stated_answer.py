@@ -1,0 +1,236 @@
+"""Where in a reply its answer is stated: a few rules, the same at every length.
+
+In this order, the first that applies:
+
+1. a JSON object: the value of the key ``answer``, ``result`` or the like, else the first that gives
+   no reason or source; of a table the last cell;
+2. what follows the last label ``Answer:`` (in other languages, too), to the end of the line,
+   or the last sentence where it alone is a field with a short value (``Category: low``);
+3. ``\\boxed{...}``, or what a code fence around the answer holds;
+4. a value by itself at the beginning, before an explanation: at most `SHORT` words without a verb;
+5. the last text in bold;
+6. the last sentence that says "the answer is", else the last that begins with "so" or "therefore",
+   else the one that shares most words with the question, the last of equal ones.
+
+The question itself, where the reply repeats it, and sentences that ask are left out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from contextcliff_dagster.scoring.normalize import word_count
+from contextcliff_dagster.scoring.parse import load_json
+
+SHORT = 6
+_FUNCTION_WORDS = frozenset(
+    "the and for are was were has have had does did which what who whom whose when where why how "
+    "many much this that these those with from into not its one any all under".split()
+)
+_STEM = 5
+_LEAST_REPEATED = 4
+"""Words of a question that a reply is said to repeat."""
+_MARKS = "*_ \"'\u201c\u201d\u00ab\u00bb`"
+_DASH = re.compile(r"\s[-\u2013\u2014]\s(?!(?:[A-Z]{3}\s)?[\d$\u20ac\u00a3])|\s\(")
+_TABLE_ROW = re.compile(r"\|(.+)\|\s*$")
+_FIELD = re.compile(r"\W*[^\W\d][\w ()/-]{0,40}?\W{0,3}:\W{0,3}\s(?P<value>\S.*)$")
+_ASIDE = re.compile(
+    r"reason|explan|evidence|source|note|confiden|question|thought|analysis|page|section|quote",
+    re.I,
+)
+_KEYS = ("answer", "final_answer", "result", "value", "response", "output", "antwort", "respuesta")
+_LABEL = re.compile(
+    r"(?:^|(?<=[\s*_#>(\[]))(?:the )?(?:(?:final|short|direct|correct) )?"
+    r"(?:answer|result|conclusion|antwort|ergebnis|réponse|respuesta|risposta|resposta"
+    r"|(?:最终|最終)?答案|回答|答え|정답)(?: corretta| correcta| correcte| is| ist| est| es)?"
+    r"[*_\s]*[:\uff1a][*_\s]*"
+    r"|^#+\s*(?:final )?answer\s*\n",
+    re.IGNORECASE | re.MULTILINE,
+)
+_BOXED = re.compile(r"\\boxed\{([^{}]*(?:\{[^{}]*\}[^{}]*)*)\}")
+_FENCE = re.compile(r"(```|~~~)[^\n`~]*\n(.*?)\n?\s*\1", re.DOTALL)
+_BOLD = re.compile(r"(?:\*\*(.+?)\*\*|__(.+?)__)(?!\s*:)", re.DOTALL)
+_SENTENCE_END = re.compile(
+    r"(?<=[.!?])(?<!\b[A-Z]\.)(?<!\b(?:No|Nr|Dr|Mr|St)\.)(?<!\b(?:Art|Mrs|Inc|Ltd|Sec|e\.g|i\.e)\.)"
+    r"(?<!\b(?:Jan|Feb|Mar|Apr|Jun|Jul|Aug|Sep|Oct|Nov|Dec)\.)"
+    r"[\"'*_)\]]*\s+(?=[\"'*_(\[]*[^\W_a-z])(?!(?:J[aä]n|Feb|M[aä]rz|Apr|Mai|Jun|Jul|Aug|Sep|Okt|Nov"
+    r"|Dez)\w*\s\d)|\n+|(?<=[。！？])"
+)
+_ANSWERS = re.compile(
+    r"\b(?:the |my |la |die |el )?(?:(?:final|correct|right) )?"
+    r"(?:answer|option|choice|antwort|réponse|respuesta)"
+    r"(?: (?:is|would be|must be|ist|lautet|est|es)\b|:)"
+    r"|\bi(?:'d| would)? (?:choose|pick|select|go with|opt for)\b",
+    re.IGNORECASE,
+)
+_CONCLUDES = re.compile(
+    r"(?:so|therefore|thus|hence|consequently|accordingly|in conclusion|in short|overall|finally"
+    r"|to sum up|conclusion|this means|that means|that leaves|daher|somit|folglich|deshalb"
+    r"|donc|ainsi|par conséquent|por lo tanto|así que|entonces|en conclusión)\b|因此|所以|따라서",
+    re.IGNORECASE,
+)
+_IT_IS = re.compile(
+    r"(?:it|that|this)(?:'s| is| was| would be)\s+"
+    r"(?!not\b|stated|mentioned|given|found|listed|said|shown|in\b|from\b|on\b|because|clear)",
+    re.IGNORECASE,
+)
+_CANDIDATES = re.compile(
+    r"\b(?:possible|potential|candidate) (?:answers?|values?|options?|matches)\b"
+    r"|\b(?:these|following|several) candidates:",
+    re.IGNORECASE,
+)
+_NO_VALUE = re.compile(
+    r"\b(?:i|i'm|i'll|let|let's|me|we|you|you're|sure|certainly|course|okay|ok|great|good|thanks"
+    r"|thank|hello|hi|happy|absolutely|definitely|will|would|can|may|must|sorry|apologi[sz]e|apologies|step|first|next|here|is|are|was|were|has|have|had|does"
+    r"|do|contains?|mentions?|says?|states?|lists?|names?|shows?|refers?|gives|makes|equals|totals|find|check|look|see|need"
+    r"|document|text|passage|ist|sind|est|es|son)\b",
+    re.IGNORECASE,
+)
+_QUESTION_MARK, _ANSWER_MARK = (
+    re.compile(r"^\W*Q\s*:", re.MULTILINE),
+    re.compile(r"^\W*A\s*:\W*", re.M),
+)
+_CORRECTS = re.compile(
+    r"\b(?:no, sorry|wait|correction|scratch that|i misread|on second thou?ghts?|actually, no)\b"
+    r"[^.!?:]*[.!?:,]\s*(?=\S)",
+    re.IGNORECASE,
+)
+_LETTERED = re.compile(r"[*_(\[]*(?:[Oo]ption\s+)?[A-Ha-h](?:[).:]|\s*$)")
+_OPTIONS = re.compile(r"(?<!\w)A\s?[).:]")
+_BULLET, _NUMBERED = (
+    re.compile(r"^\s*[-*>\u2022\u2013]\s+(?=\S)"),
+    re.compile(r"^\s*\d{1,2}[.)]\s+(?=\S)"),
+)
+
+
+def stated_answer(reply: str, question: str) -> str:
+    """The part of ``reply`` that states its answer to ``question``; else all of it.
+
+    >>> stated_answer("Section 2 says 30 days. **Answer:** 45 days", "How long is the notice?")
+    '45 days'
+    """
+    if (value := _of_json(reply)) is not None:
+        return value
+    text = _without_question(reply.strip(), question)
+    text = _CORRECTS.split(text)[-1]
+    lines = text.splitlines()
+    if _CANDIDATES.search(text) or (len(lines) > 1 and all(map(_bare_item, lines))):
+        return ""
+    if row := _TABLE_ROW.match(lines[-1]) if lines else None:
+        return row[1].split("|")[-1].strip()
+    if labels := [*_LABEL.finditer(text), *_after_q(text)]:
+        after = text[labels[-1].end() :].strip()
+        if after:
+            first = after if _FENCE.match(after) else after.splitlines()[0]
+            return _stated(first.strip("*_ "), question)
+    return _stated(text, question)
+
+
+def _stated(text: str, question: str) -> str:
+    if boxed := _BOXED.findall(text):
+        return str(boxed[-1])
+    if (fenced := _FENCE.findall(text)) and (inner := str(fenced[-1][1]).strip()):
+        return _of_json(inner) or inner
+    sentences = [one for one in _sentences(text) if re.search(r"\w", one)]
+    if not sentences:
+        return text
+    fields = [field for one in sentences if (field := _FIELD.match(one))]
+    last = (
+        fields[0]
+        if len(fields) == 1 and fields[0].string == sentences[-1] != sentences[0]
+        else None
+    )
+    if last and word_count(last["value"]) <= SHORT and not _is_aside(last[0]):
+        return last["value"].strip("*_ ")
+    if _LETTERED.match(sentences[0]) and _OPTIONS.search(question):
+        return sentences[0]
+    head = _DASH.split(sentences[0])[0]
+    if (len(sentences) > 1 or head != sentences[0]) and _alone(head):
+        return head
+    bold: list[str] = [one or other for one, other in _BOLD.findall(text)]
+    if values := [one for one in bold if not one.rstrip().endswith((":", "?"))]:
+        return values[-1]
+    telling = [one for one in sentences if not one.rstrip(_MARKS).endswith("?")] or sentences
+    for rule in (_ANSWERS.search, _CONCLUDES.match, _IT_IS.match):
+        if concluding := [one for one in telling if rule(one)]:
+            return concluding[-1]
+    asked = content_words(question)
+    return max(enumerate(telling), key=lambda pair: (len(asked & content_words(pair[1])), pair[0]))[
+        1
+    ]
+
+
+def _without_question(text: str, question: str) -> str:
+    """The reply without the question, where it repeats it word for word."""
+    words = re.findall(r"\w+", question)
+    if len(words) < _LEAST_REPEATED:
+        return text
+    repeated = re.search(r"\W+".join(map(re.escape, words)) + r"[^\w\n]*", text, re.IGNORECASE)
+    if repeated is None:
+        return text
+    return f"{text[: repeated.start()]}\n{text[repeated.end() :]}".strip()
+
+
+def _after_q(text: str) -> list[re.Match[str]]:
+    return list(_ANSWER_MARK.finditer(text)) if _QUESTION_MARK.search(text) else []
+
+
+def _alone(sentence: str) -> bool:
+    """Whether it is a value by itself: short, and no sentence that only leads to one."""
+    return _short(sentence) and ":" not in sentence and not sentence.rstrip().endswith(("?", ","))
+
+
+def _sentences(text: str) -> Iterator[str]:
+    lines = text.splitlines()
+    numbered = sum(map(bool, map(_NUMBERED.match, lines)))
+    for line in lines:
+        if line.startswith(("#", ">")) and len(lines) > 1:
+            continue  # a heading or a quotation
+        if (number := _NUMBERED.match(line)) and (numbered > 1 or _short(line[number.end() :])):
+            line = line[number.end() :]
+        for sentence in _SENTENCE_END.split(_BULLET.sub("", line)):
+            yield sentence.strip()
+
+
+def _is_aside(line: str) -> bool:
+    return _ASIDE.search(line.split(":")[0]) is not None
+
+
+def _bare_item(line: str) -> bool:
+    """Whether the line is an item of a list that names no field: one of several candidates."""
+    return bool(_BULLET.match(line) or _NUMBERED.match(line)) and ":" not in line
+
+
+def _short(text: str) -> bool:
+    return 0 < word_count(text) <= SHORT and not _NO_VALUE.search(text)
+
+
+def content_words(text: str) -> frozenset[str]:
+    """Words by which a sentence is recognised as being about what was asked, in lower case."""
+    words = re.findall(r"[^\W_]+", text.lower())
+    words = [word for word in words if len(word) > 2 and word not in _FUNCTION_WORDS]
+    return frozenset(word[:_STEM] for word in words)
+
+
+def _of_json(text: str) -> str | None:
+    """The answer in a JSON object that is all of ``text``, but for a fence and words around it."""
+    start, end = text.find("{"), text.rfind("}")
+    if start < 0 or end < start:
+        return None
+    try:
+        value: Any = load_json(text[start : end + 1])
+    except ValueError:
+        return None
+    if not isinstance(value, dict) or not value:
+        return None
+    keys = {str(key).lower(): key for key in value}
+    telling = [keys[key] for key in keys if not _ASIDE.search(key)]
+    found = next((keys[key] for key in _KEYS if key in keys), next(iter(telling), None))
+    inner = value.get(found)
+    if isinstance(inner, dict):
+        return " ".join(str(part) for part in inner.values())
+    if isinstance(inner, list):
+        return " or ".join(map(str, inner)) if len(inner) == 2 else "; ".join(map(str, inner))
+    return "" if inner is None else str(inner)
