@@ -57,6 +57,7 @@ def risk_report(cliffs: Cliffs) -> str:
     lines = [
         _measured(cliffs),
         *_missing(cliffs),
+        *([cliffs.score_doubt] if cliffs.score_doubt else []),
         "",
         "FAILURE RISK REPORT",
         "-------------------",

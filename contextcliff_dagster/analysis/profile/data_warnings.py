@@ -9,10 +9,11 @@ import numpy as np
 
 from contextcliff_dagster.analysis.curves.permutation_scan import scan_at
 from contextcliff_dagster.analysis.records.examples import average_replicates
-from contextcliff_dagster.contracts import FailureTag, Verdict
+from contextcliff_dagster.analysis.robustness.sensitivity import SCORES
+from contextcliff_dagster.contracts import DROPS, FailureTag, Verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from contextcliff_dagster.analysis.cliff.cap import Cap
     from contextcliff_dagster.analysis.cliff.verdict import Finding
@@ -20,12 +21,16 @@ if TYPE_CHECKING:
     from contextcliff_dagster.analysis.profile.context import ProfileContext
     from contextcliff_dagster.analysis.records.samples import Documents, Sample
     from contextcliff_dagster.analysis.records.settings import AnalysisSettings
+    from contextcliff_dagster.contracts.results.cliffs import SensitivityRow
     from contextcliff_dagster.contracts.results.fields import BinResult
 
 _ENDS, _REFUSED, _OTHERS = 1 / 3, 0.1, 0.25
 """Refusals are compared over this share of the answers at either end, count from this rise on, and
 replace wrong answers where those rise by at most this share of it."""
 _MISSING_WORTH_A_WARNING = 0.05
+_HELD, _LEAST_WRONG = 0.10, 10
+"""Share of the wrong answers that contain an accepted one from which the score is in doubt, and the
+least number of wrong answers."""
 _NARROW, _GAP = 4.0, 10.0
 """Factors of length: the least between the shortest and the longest document, and the largest
 between neighbours, without a warning."""
@@ -84,6 +89,33 @@ def data_warnings(
                 f"{longest / context.window_tokens:.0%} of the window: nothing was measured beyond."
             )
     return warnings
+
+
+def score_doubt(
+    sample: Sample, varied: Sequence[SensitivityRow], verdict: Verdict, context: ProfileContext
+) -> str | None:
+    """Why the score may judge how the model speaks: wrong answers that hold an accepted one.
+
+    Where at least `_HELD` of the wrong answers do, or where containment shows a drop and the score
+    none, or the other way round.
+    """
+    examples, primary = sample.examples, context.primary
+    held = examples["contained"].fillna(0.0).to_numpy() >= 1.0
+    wrong = examples["failed"].fillna(0.0).to_numpy() > 0
+    other = next((row for row in varied if row.value == SCORES["contained"]), None)
+    if primary in (None, "contained") or other is None or wrong.sum() < _LEAST_WRONG:
+        return None
+    disagree = (other.verdict in DROPS) != (verdict in DROPS) and other.verdict is not Verdict.FLOOR
+    if (share := float(held[wrong].mean())) < _HELD and not (disagree and share > 0):
+        return None
+    cap = other.safe_cap_tokens
+    instead = "no safe cap" if cap is None else f"a safe cap of {cap:,} tokens"
+    again = "--score contained" if context.study is None else f"{context.study} --score contained"
+    return (
+        f"{int((held & wrong).sum())} of {int(wrong.sum())} wrong answers contain an accepted one: "
+        f"{SCORES[str(primary)]} may judge how the model speaks. Containment gives {instead}; "
+        f"`contextcliff report {again}` shows its curve, without a call."
+    )
 
 
 def early_drop(curve: FallingCurve) -> float:

@@ -45,7 +45,7 @@ from contextcliff_dagster.analysis.profile.bin_statistics import (
     totals_of,
 )
 from contextcliff_dagster.analysis.profile.context import ModelProfile, ProfileContext
-from contextcliff_dagster.analysis.profile.data_warnings import data_warnings
+from contextcliff_dagster.analysis.profile.data_warnings import data_warnings, score_doubt
 from contextcliff_dagster.analysis.records.samples import Sample, clean_records
 from contextcliff_dagster.analysis.records.settings import AnalysisSettings
 from contextcliff_dagster.analysis.robustness.published_definitions import effective_lengths
@@ -181,6 +181,9 @@ def profile_model(
         score=ScoreName(context.score_name, 1),
         verdict=finding.verdict,
         verdict_note=finding.note or None,
+        score_doubt=score_doubt(sample, varied, finding.verdict, context)
+        if settings.second_opinions
+        else None,
         safe_cap_tokens=cap.tokens,
         safe_cap_reason=cap.reason,
         cap_basis="shown" if cap.tokens else "baseline" if cap.baseline_tokens else None,

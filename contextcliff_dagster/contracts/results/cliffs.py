@@ -230,6 +230,9 @@ class Cliffs(ResultHead):
     safe_cap_tokens: Annotated[Tokens | None, "certified cap; null where no length is safe"]
     safe_cap_reason: Annotated[str, "what the cap means, or why there is none"]
     verdict_note: Annotated[str | None, "a sentence that qualifies the verdict"] = None
+    score_doubt: Annotated[
+        str | None, "why the score may judge how the model speaks, not what it says"
+    ] = None
     cap_basis: Annotated[
         Literal["shown", "baseline"] | None,
         "what shows a cap: answers beyond the baseline region, or only those in it; null: neither",

@@ -62,8 +62,9 @@ def _card(row: int, name: str, result: Cliffs) -> str:
     if cliff is not None:
         place = located(cliff.location_tokens, cliff.ci_low, cliff.ci_high)
         rows += f'<div class="wide"><dt>Midpoint of the drop</dt><dd>{place} tokens</dd></div>'
+    doubt = f'<p class="why">{text(result.score_doubt)}</p>\n' if result.score_doubt else ""
     return (
         f'<article class="card {look(row).style}"><h2>{chip(row)} {text(name)}</h2>\n'
-        f'<p class="cap">{text(big)}</p>\n<p class="why">{text(why)}</p>\n'
+        f'{doubt}<p class="cap">{text(big)}</p>\n<p class="why">{text(why)}</p>\n'
         f"<dl>{rows}</dl></article>\n"
     )

@@ -52,7 +52,8 @@ def answer_blocks(results: Sequence[Cliffs], names: Sequence[str]) -> list[Block
     """Verdict and cap of every model, how they compare, and what the tolerance means."""
     if not results:
         return [Paragraph("No model has a result yet.")]
-    blocks: list[Block] = [Bullets(list(map(_answer, names, results)))]
+    doubts = [one.score_doubt.replace("`", "") for one in results if one.score_doubt]
+    blocks: list[Block] = [*map(Paragraph, doubts), Bullets(list(map(_answer, names, results)))]
     blocks += [
         Paragraph(text)
         for text in (comparison(results), *tolerance_sentences(results, names))

@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
 
-from contextcliff_dagster_tests.support.records.planted_curves import flat, plant, ramp, step
-from contextcliff_dagster_tests.support.records.profiles import cliffs_of
+from contextcliff_dagster.analysis.profile.model_profile import profile_model
+from contextcliff_dagster.analysis.records.settings import AnalysisSettings
+from contextcliff_dagster.reporting.terminal import risk_report
+from contextcliff_dagster_tests.support.records.planted_curves import (
+    bins_of,
+    flat,
+    plant,
+    ramp,
+    step,
+)
+from contextcliff_dagster_tests.support.records.profiles import CONTEXT, cliffs_of
 
 WORDS = ("baseline region already", "a factor of", "was scored: a drop there", "copies")
 
@@ -97,3 +108,21 @@ def test_zones_begin_where_measuring_did() -> None:
     records = plant(flat(0.9), 1)
     records["length_tokens"] += 5_000
     assert cliffs_of(records).zones[0].from_tokens == records["length_tokens"].min()
+
+
+def test_a_score_that_judges_the_manner_of_speaking_is_in_doubt_above_the_cap() -> None:
+    records = plant(step(1_000, 0.95, 0.3), 2)
+    contained = records["score"].to_numpy()
+    wordy = records.assign(em=0.0, f1=0.25, contained=contained, score=0.25, failed=True)
+    context = replace(CONTEXT, primary="f1", study="fees")
+    settings = AnalysisSettings(resamples=100, permutations=99)
+    doubted = profile_model(wordy, bins_of(wordy), settings, context).cliffs
+    assert f"{int(contained.sum())} of 200 wrong answers contain an accepted one" in str(
+        doubted.score_doubt
+    )
+    assert "contextcliff report fees --score contained" in str(doubted.score_doubt)
+    lines = risk_report(doubted).splitlines()
+    above = next(at for at, line in enumerate(lines) if line.startswith("Safe Cap"))
+    assert doubted.score_doubt in lines[:above]
+    terse = wordy.assign(em=contained, f1=contained, score=contained, failed=contained < 1)
+    assert profile_model(terse, bins_of(terse), settings, context).cliffs.score_doubt is None
