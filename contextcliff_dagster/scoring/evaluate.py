@@ -51,6 +51,7 @@ class ScoringRules:
         answer_prefix: how the recipe began the reply (it may contain ``{question}``); removed
             where a server repeats it.
         labels: of `typed`, what every accepted answer is one of; empty: no small set.
+        thought_tags: further names of tags that the model thinks in.
     """
 
     primary: PrimaryScore = "em"
@@ -59,6 +60,7 @@ class ScoringRules:
     max_output_tokens: int | None = None
     answer_prefix: str = ""
     labels: Sequence[str] = ()
+    thought_tags: Sequence[str] = ()
 
     def scorer_of(self, example: Example) -> Scorer | None:
         """The scorer of this example, where it depends on the example; None: the one by name."""
@@ -115,6 +117,7 @@ def score_rows(
             row.get("raw_output"),
             answer_prefix=rules.answer_prefix.replace("{question}", example.question),
             output_schema=rules.output_schema,
+            thought_tags=rules.thought_tags,
         )
         scores = (rules.scorer_of(example) or judge)(parsed, example.answers)
         right = scores.contained if rules.primary == "contained" else scores.em

@@ -1,7 +1,7 @@
 """From the raw output to the answer in it, by a few rules that are the same at every length.
 
-Removed, because they are the serving's or the scaffold's and not the answer: closed reasoning
-blocks (`<think>...</think>`), end-of-turn markers, an answer prefix that the server repeats, the
+Removed, because they are the serving's or the scaffold's and not the answer: thoughts (`thoughts`),
+end-of-turn markers, an answer prefix that the server repeats, the
 label `Answer:` in front (in Chinese, Japanese, Korean and Thai, too), a code fence around the
 whole, one pair of quotes or asterisks around the whole. Nothing else is guessed: an answer wrapped
 in a sentence stays wrapped (exact match then says 0, containment 1, and the failure tag says why).
@@ -16,15 +16,14 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 from contextcliff_dagster.contracts import StudyError
+from contextcliff_dagster.scoring.thoughts import without_thoughts
 
-_THOUGHT_TAGS = ("think", "thinking", "reasoning")
-_OPEN_THOUGHT = re.compile(rf"<({'|'.join(_THOUGHT_TAGS)})>", re.IGNORECASE)
 _END_MARKERS = (
     *("<|end|>", "<|eot_id|>", "<|im_end|>", "<|endoftext|>", "<|end_of_text|>", "<|eom_id|>"),
     *("<end_of_turn>", "<eos>", "</s>"),
@@ -62,16 +61,20 @@ def parse_answer(
     *,
     answer_prefix: str = "",
     output_schema: Mapping[str, Any] | None = None,
+    thought_tags: Sequence[str] = (),
 ) -> ParsedAnswer:
     """Take the answer out of `raw`; `raw` None or without content has none.
+
+    `thought_tags`: further names of tags that thoughts stand in.
 
     Raises:
         StudyError: `output_schema` is no JSON Schema.
     """
-    visible = _visible(raw or "", answer_prefix)
+    said, unfinished = without_thoughts(raw or "", thought_tags)
+    visible = _visible(said, answer_prefix)
     if not has_content(visible):
         return ParsedAnswer(None, visible, "the output is empty")
-    if _OPEN_THOUGHT.search(visible):
+    if unfinished:
         return ParsedAnswer(None, visible, "the output ends inside its reasoning")
     fenced = _FENCE.match(visible)
     text = fenced[1].strip() if fenced else visible
@@ -92,7 +95,7 @@ def has_content(text: str) -> bool:
 
 
 def _visible(raw: str, answer_prefix: str) -> str:
-    text = _without_thoughts(raw).strip()
+    text = raw.strip()
     end = len(text)
     while text.endswith(_END_MARKERS, 0, end):
         end = text.rindex("<", 0, end)
@@ -102,19 +105,6 @@ def _visible(raw: str, answer_prefix: str) -> str:
     if answer_prefix.strip():
         text = text.removeprefix(answer_prefix.strip()).lstrip()
     return text
-
-
-def _without_thoughts(text: str) -> str:
-    """`text` without its closed reasoning blocks; one that never closes stays."""
-    kept: list[str] = []
-    at = 0
-    while opened := _OPEN_THOUGHT.search(text, at):
-        closed = re.compile(rf"</{opened.group(1)}>", re.IGNORECASE).search(text, opened.end())
-        if closed is None:
-            break
-        kept.append(text[at : opened.start()])
-        at = closed.end()
-    return " ".join([*kept, text[at:]])
 
 
 def _unwrapped(text: str) -> str:

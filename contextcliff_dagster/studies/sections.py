@@ -255,6 +255,11 @@ class ScoringSection(Section):
         "other answers as text; typed: by the kind of the accepted answer, wherever the reply "
         "states it; or text, numeric, choice, structured, or one of a package",
     )
+    thought_tags: tuple[str, ...] | None = Field(
+        default=None,
+        description="Further tags that the model thinks in; `think` and the like are known",
+        examples=[["scratchpad"]],
+    )
     labels: tuple[str, ...] | None = Field(
         default=None,
         min_length=2,

@@ -33,6 +33,16 @@ SCHEMA = {
         ("```\n937915\n```", "937915"),
         ("<think>SKU-482, so ...</think>\n\n937915", "937915"),
         ("<think>one</think><THINK>two</THINK>937915", "937915"),
+        ("The record says 111 first.\n</think>\n\n937915", "937915"),
+        ("[THINK]111[/THINK]937915", "937915"),
+        ("<seed:think>111</seed:think>937915", "937915"),
+        ("<|begin_of_thought|>111<|end_of_thought|><|begin_of_solution|>937915", "937915"),
+        (
+            "<|channel|>analysis<|message|>111<|end|><|start|>assistant"
+            "<|channel|>final<|message|>937915<|return|>",
+            "937915",
+        ),
+        ("analysisThe user wants 111.assistantfinal937915", "937915"),
         ('"a" or "b"', '"a" or "b"'),
         ("The answer is 937915.", "The answer is 937915."),
         ("\u6771\u4eac", "\u6771\u4eac"),

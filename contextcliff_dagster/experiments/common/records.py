@@ -52,6 +52,7 @@ def scoring_rules(study: Study, recipe: Recipe) -> ScoringRules:
         recipe.max_output_tokens,
         recipe.answer_prefix or "",
         study.scoring.labels or (),
+        study.scoring.thought_tags or (),
     )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -10,15 +12,20 @@ from contextcliff_dagster.inference.ledger.campaigns import recorded_identity
 from contextcliff_dagster.inference.ledger.ledger import Ledger
 from contextcliff_dagster.inference.ledger.result_rows import to_row
 from contextcliff_dagster.inference.requests.call_plan import CallPlan
+from contextcliff_dagster.inference.requests.outcome import Outcome
 
+ANSWER_IN = "answer_in"
+"""Key of ``extra``: where the server put the answer, if not where answers are."""
 _EVIDENCE = ("level", "evidence_position", "inter_evidence_tokens")
 
 
 def prediction_rows(plan: CallPlan, model: str, ledger: Ledger) -> list[dict[str, Any]]:
     """Return rows of the table `contracts.PREDICTIONS` for the planned calls that have ended.
 
-    In the order of the plan. A call that a run gave up is a row with ``no_answer`` transport_error
-    (a later run tries it again); a call that was never made, or interrupted, has no row.
+    In the order of the plan. Where every reply that ended by itself has thoughts and no answer, the
+    server sends the answers as thoughts, and ``extra`` says so (`ANSWER_IN`). A call that a run
+    gave up is a row with ``no_answer`` transport_error (a later run tries it again); a call that
+    was never made, or interrupted, has no row.
 
     Raises:
         StoreError: outputs were pruned: an output that is gone is never taken for an empty one.
@@ -38,10 +45,14 @@ def prediction_rows(plan: CallPlan, model: str, ledger: Ledger) -> list[dict[str
         )
     failures = ledger.failures([key for key in keys if key not in outcomes])
     prompt_hashes = ledger.prompt_hashes(keys)
+    in_thoughts = _answers_in_thoughts(outcomes.values())
     rows: list[dict[str, Any]] = []
     for call in calls:
         outcome, failure = outcomes.get(call.call_key), failures.get(call.call_key)
         if outcome is not None:
+            if in_thoughts and _thought_alone(outcome):
+                extra = {**(outcome.extra or {}), ANSWER_IN: "thoughts"}
+                outcome = replace(outcome, raw_output=outcome.reasoning, extra=extra)
             ended = to_row(outcome)
             del ended["reasoning"]  # stays in the ledger
         elif failure is not None and failure.final:
@@ -76,3 +87,12 @@ def prediction_rows(plan: CallPlan, model: str, ledger: Ledger) -> list[dict[str
             }
         )
     return rows
+
+
+def _answers_in_thoughts(outcomes: Iterable[Outcome]) -> bool:
+    ended = [one for one in outcomes if one.no_answer is None and one.finish_reason != "length"]
+    return bool(ended) and all(map(_thought_alone, ended))
+
+
+def _thought_alone(outcome: Outcome) -> bool:
+    return not (outcome.raw_output or "").strip() and bool((outcome.reasoning or "").strip())

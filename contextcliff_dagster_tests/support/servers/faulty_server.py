@@ -140,6 +140,9 @@ async def behave(what: str, key: str, writer: asyncio.StreamWriter) -> None:
             + ANSWER[len(STREAM) :]
             + usage(PROMPT_TOKENS)
         )
+    elif what == "reasoning_answer":
+        answer = chunk(None, reasoning_content="937915") + chunk(None, "stop")
+        writer.write(STREAM + answer + usage(PROMPT_TOKENS) + DONE)
     elif what == "reasoning_told":
         thought = usage(PROMPT_TOKENS, 7, completion_tokens_details={"reasoning_tokens": 5})
         writer.write(ANSWER + thought + DONE)

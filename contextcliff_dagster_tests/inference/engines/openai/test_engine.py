@@ -350,6 +350,16 @@ def test_a_setting_that_changes_answers_is_part_of_the_identity(
     assert (changed == declared_identity(openai_entry(url))) is same
 
 
+def test_an_answer_that_is_sent_as_a_thought_is_found_where_all_are(tmp_path: Path) -> None:
+    alone = LedgerSample(1, 3)
+    _, rows, _ = run(tmp_path, ["reasoning_answer"] * 3, alone, 3)
+    assert [row["raw_output"] for row in rows] == ["937915"] * 3
+    assert {row["extra"] for row in rows} == {'{"answer_in": "thoughts"}'}
+    _, mixed, _ = run(tmp_path / "mixed", ["reasoning_answer", "ok", "ok"], alone, 3)
+    assert [row["raw_output"] for row in mixed].count("") == 1
+    assert all(row["extra"] is None for row in mixed)
+
+
 def test_over_http_the_reference_model_says_what_it_says_in_process(tmp_path: Path) -> None:
     from contextcliff_dagster_tests.support.records.calls import reference_entry
 
