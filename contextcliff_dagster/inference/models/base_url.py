@@ -68,6 +68,7 @@ def request_headers(
         )
 
     headers = {name: secret(var, f"header {name}") for name, var in entry.headers_env.items()}
+    headers |= entry.extra_headers
     if entry.api_key_env:
         headers.setdefault("Authorization", f"Bearer {secret(entry.api_key_env, 'its key')}")
     return headers

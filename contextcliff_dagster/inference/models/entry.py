@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Annotated, Any, Literal
@@ -19,6 +20,12 @@ from contextcliff_dagster.inference.models.vllm_options import Amount, Count, Vl
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._/:@+-]*$", max_length=120)]
 _EnvName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 _HeaderName = Annotated[str, Field(pattern=r"^[A-Za-z0-9!#$%&'*+.^_`|~-]+$")]
+SET_BY_RECIPE = frozenset(
+    "model messages prompt stream stream_options temperature top_p top_k min_p seed n max_tokens "
+    "max_completion_tokens response_format continue_final_message add_generation_prompt cache_salt "
+    "cache_prompt reasoning_effort chat_template_kwargs".split()
+)
+_SECRET = re.compile(r"auth|api[-_]?key|token|secret|cookie|password", re.IGNORECASE)
 _MOST_TOKENS, _MOST_SECONDS, _MOST_A_MINUTE = 1 << 32, 7 * 86_400, 1e9
 """Four billion tokens, a week, and a rate that is as good as none."""
 
@@ -63,6 +70,24 @@ class ModelEntry(Strict):
         default_factory=dict,
         description="Further headers, from environment variables",
         examples=[{"X-Team": "MY_TEAM"}],
+    )
+    extra_headers: dict[_HeaderName, str] = Field(
+        default_factory=dict,
+        description="Further headers that are no secret; part of the serving identity",
+        examples=[{"X-Tier": "batch"}],
+    )
+    extra_body: dict[str, Any] = Field(
+        default_factory=dict,
+        description="Further keys of each request; part of the serving identity",
+        examples=[{"provider": {"order": ["a"]}}],
+    )
+    reasoning_effort: str | None = Field(
+        default=None, description="Of models that think, sent as it is", examples=["low"]
+    )
+    chat_template_kwargs: dict[str, Any] | None = Field(
+        default=None,
+        description="Options of the server's chat template",
+        examples=[{"enable_thinking": False}],
     )
     revision: str | None = Field(
         default=None,
@@ -195,7 +220,23 @@ class ModelEntry(Strict):
         *first, last = map(repr, names)
         raise ValueError(f"should be {', '.join(first)} or {last}, not {value!r}")
 
-    _finite = pydantic.field_validator("rope_scaling")(finite)
+    _finite = pydantic.field_validator("rope_scaling", "extra_body", "chat_template_kwargs")(finite)
+
+    @pydantic.field_validator("extra_body")
+    @classmethod
+    def _not_ours(cls, given: dict[str, Any]) -> dict[str, Any]:
+        if taken := sorted(given.keys() & SET_BY_RECIPE):
+            raise ValueError(
+                f"{taken[0]} is set by the study's prompt, or by a key of its own here"
+            )
+        return given
+
+    @pydantic.field_validator("extra_headers")
+    @classmethod
+    def _no_secret(cls, given: dict[str, str]) -> dict[str, str]:
+        if taken := [name for name in given if _SECRET.search(name)]:
+            raise ValueError(f"{taken[0]} looks like a secret; put it into `headers_env`")
+        return given
 
     @pydantic.model_validator(mode="after")
     def _belongs_together(self) -> ModelEntry:
@@ -212,6 +253,8 @@ class ModelEntry(Strict):
             )
         elif engine.needs_weights and not self.weights:
             wrong = "needs `weights`, a path on this machine"
+        elif not engine.remote and self.asked_besides | self.extra_headers:
+            wrong = "takes no further keys or headers of requests; use engine 'openai'"
         for name in (*engine.ignores, *(() if engine.compresses else ("kv",))):
             if not wrong and getattr(self, name) != type(self).model_fields[name].default:
                 what = f"`{name}` block" if name in ("vllm", "kv") else f"`{name}`"
@@ -224,6 +267,13 @@ class ModelEntry(Strict):
     def spec(self) -> EngineSpec:
         """The engine's row in the table of engines."""
         return engine_spec(self.engine)
+
+    @property
+    def asked_besides(self) -> dict[str, Any]:
+        """What each request has besides what the recipe asks."""
+        effort, options = self.reasoning_effort, self.chat_template_kwargs
+        named = {"reasoning_effort": effort, "chat_template_kwargs": options}
+        return {**self.extra_body, **{key: value for key, value in named.items() if value}}
 
     @property
     def gpus_wanted(self) -> Gpus:

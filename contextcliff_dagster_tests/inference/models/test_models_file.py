@@ -95,6 +95,13 @@ ENTRY = "models:\n  m:\n    engine: openai\n    base_url: http://x/v1\n"
         ),
         (ENTRY + "    headers_env: {X Key: NAME}\n", 5, "name of a header"),
         (ENTRY + "    weights: /models/m\n", 2, "'openai' takes no `weights`"),
+        (
+            ENTRY + "    extra_body: {temperature: 1}\n",
+            5,
+            "temperature is set by the study's prompt",
+        ),
+        (ENTRY + "    extra_headers: {X-Api-Key: k}\n", 5, "looks like a secret.*headers_env"),
+        ("models:\n  m: {engine: reference, reasoning_effort: low}\n", 2, "use engine 'openai'"),
         *(
             (f"models:\n  m: {{engine: {engine}, {name}: {value}}}\n", 2, f"takes no `{name}`")
             for engine, name, value in (

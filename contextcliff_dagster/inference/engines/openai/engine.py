@@ -75,11 +75,13 @@ def declared_openai_identity(entry: ModelEntry) -> dict[str, Any]:
         "kv_cache_dtype": entry.kv_cache_dtype,
         "rope_scaling": entry.rope_scaling,
         "declared_window_tokens": entry.window_tokens,
-        # Only where they are not as usual: these two change what is answered.
+        # Only where they are not as usual: these change what is answered.
         "temperature": "omitted" if entry.quirks.temperature == "omit" else None,
         "top_k": "omitted" if entry.quirks.top_k == "omit" else None,
         "seed": "omitted" if entry.quirks.seed == "omit" else None,
         "prefill": entry.quirks.prefill if entry.quirks.prefill == "last_message" else None,
+        "request": entry.asked_besides or None,
+        "headers": entry.extra_headers or None,
         "revision": entry.revision or None,
         # Where it is not known which weights are behind the address, the address is all there is
         # to tell two servers apart.
@@ -117,7 +119,8 @@ class OpenAIEngine:
         """Make the client, and ask the server what it serves and what it is."""
         entry = self._entry
         headers = request_headers(entry, f"Model {entry.name!r}", EngineError)
-        self._secrets += [value.removeprefix("Bearer ") for value in headers.values()]
+        secret = [value for name, value in headers.items() if name not in entry.extra_headers]
+        self._secrets += [value.removeprefix("Bearer ") for value in secret]
         has_key = "authorization" in map(str.lower, headers)
         if has_key and urlsplit(self._base_url).username is not None:
             raise EngineError(

@@ -79,7 +79,7 @@ def encoded(prompt: Prompt, body: Callable[[Prompt], Any]) -> list[bytes]:
 
 def _body(entry: ModelEntry, prompt: Prompt, decoding: Decoding) -> dict[str, Any]:
     quirks = entry.quirks
-    body: dict[str, Any] = {"model": entry.model_id, "stream": True}
+    body: dict[str, Any] = {**entry.asked_besides, "model": entry.model_id, "stream": True}
     if quirks.stream_usage == "send":
         body["stream_options"] = {"include_usage": True}
     if quirks.temperature == "send":

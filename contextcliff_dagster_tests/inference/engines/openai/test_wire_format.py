@@ -11,9 +11,12 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from contextcliff_dagster.contracts import EngineError
 from contextcliff_dagster.inference.engines.base import Decoding, Timing
+from contextcliff_dagster.inference.engines.openai.engine import declared_openai_identity
 from contextcliff_dagster.inference.engines.openai.http_client import EventReader
 from contextcliff_dagster.inference.engines.openai.wire_format import read_delta, request
+from contextcliff_dagster.inference.models.base_url import request_headers
 from contextcliff_dagster.inference.requests.recipe import Recipe
 from contextcliff_dagster.inference.requests.shared_document import MARK, SharedText, shared_text
 from contextcliff_dagster_tests.support.records.calls import openai_entry
@@ -45,6 +48,24 @@ def test_a_document_encoded_once_gives_the_same_request_and_hash(
         else:
             assert (path, body["messages"]) == ("/chat/completions", plain.as_dicts())
             assert ("continue_final_message" in body) == (recipe.mode == "chat_prefill")
+
+
+def test_further_keys_are_in_the_request_and_in_the_identity_and_nothing_else_changes() -> None:
+    asked = {
+        "extra_body": {"provider": {"order": ["a"]}},
+        "reasoning_effort": "low",
+        "chat_template_kwargs": {"enable_thinking": False},
+    }
+    plain, more = (openai_entry("http://127.0.0.1:9/v1", **keys) for keys in ({}, asked))
+    prompt = RECIPES[0].render("a document", "a question?")
+    bodies = [json.loads(b"".join(request(one, prompt, Decoding(8))[1])) for one in (plain, more)]
+    sent = {**asked["extra_body"], **{k: v for k, v in asked.items() if k != "extra_body"}}
+    assert bodies[1] == bodies[0] | sent
+    before, after = map(declared_openai_identity, (plain, more))
+    assert after == before | {"request": sent}
+    tiered = openai_entry("http://127.0.0.1:9/v1", extra_headers={"X-Tier": "batch"})
+    assert declared_openai_identity(tiered) == before | {"headers": {"X-Tier": "batch"}}
+    assert request_headers(tiered, "It", EngineError)["X-Tier"] == "batch"
 
 
 def test_two_questions_over_one_document_have_the_hashes_of_their_own() -> None:
