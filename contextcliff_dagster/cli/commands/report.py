@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from textwrap import shorten
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -28,6 +29,10 @@ if TYPE_CHECKING:
     from contextcliff_dagster.defs.run import Profiled
     from contextcliff_dagster.inference.telemetry.progress import RunSummary
     from contextcliff_dagster.studies import Study
+
+
+_WORDS = 160
+"""Characters of what a server says of a call without an answer."""
 
 
 @click.command()
@@ -199,8 +204,10 @@ def spent_lines(
             "output limit; what is kept of them is scored."
         )
     if failed := total("transport_errors"):
+        words = next((one.words for one in reversed(summaries) if one.words), "")
+        why = f" ({shorten(words, _WORDS)})" if words else ""
         lines.append(
-            f"{count(failed, 'call')} got no answer (transport errors); "
+            f"{count(failed, 'call')} got no answer{why}; "
             f"`contextcliff profile {study}` tries again."
         )
     for name, noun, why in (

@@ -36,8 +36,9 @@ def lost_keys(ledger: Ledger, files: Iterable[Path]) -> set[str]:
                 rows = file.read(columns=["call_key", "no_answer"])
         except (pa.ArrowException, OSError):
             continue
-        # Calls that a run gave up are asked again by the next one anyway.
-        given_up = pc.equal(rows["no_answer"], "transport_error").fill_null(False)
+        # Calls without an answer are asked again anyway, and were not paid for.
+        unpaid = pa.array(["transport_error", "context_overflow"])
+        given_up = pc.is_in(rows["no_answer"], unpaid)
         keys.update(rows["call_key"].filter(pc.invert(given_up)).to_pylist())
     return keys - ledger.answered(keys)
 

@@ -135,12 +135,20 @@ class TransportError(TransientError):
 class RejectedError(Exception):
     """The server refused this one request for good (400, 413, 422).
 
-    ``overflow``: because the prompt is longer than the window.
+    ``overflow``: because the prompt is longer than the window; ``quota``: because it asks for more
+    than the account may at once.
     """
 
-    def __init__(self, message: str, *, status: int | None = None, overflow: bool = False) -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        status: int | None = None,
+        overflow: bool = False,
+        quota: bool = False,
+    ) -> None:
         super().__init__(message)
-        self.status, self.overflow = status, overflow
+        self.status, self.overflow, self.quota = status, overflow, quota
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ from contextcliff_dagster.inference.engines.base import (
 )
 from contextcliff_dagster.inference.engines.session import EngineSession
 from contextcliff_dagster.inference.execution.rate_limiter import RateLimiter
+from contextcliff_dagster.inference.execution.refusals import REFUSED
 from contextcliff_dagster.inference.execution.single_request import (
     Answer,
     ask,
@@ -188,7 +189,8 @@ class CallSender:
                 outcome = unanswered(own, str(error), attempts=attempts.sent)
                 await self._kept(call, attempt_id, span, outcome, Spend())
                 return None
-            failure = Failure("rejected", str(error), status=error.status, final=True)
+            kind = "quota" if error.quota else REFUSED
+            failure = Failure(kind, str(error), status=error.status, final=True)
         except BaseException as error:
             # Cancelled, refused for good, or a bug: the call did not fail for good.
             kind = "interrupted" if isinstance(error, asyncio.CancelledError) else "engine"
@@ -242,7 +244,10 @@ class CallSender:
     async def _failed(self, sending: _Sending, attempt_id: int, failure: Failure) -> None:
         release = failure.final
         try:
-            if failure.status != 429 or failure.final:  # being asked to slow down is no breakdown
+            # Being asked to slow down is no breakdown, nor are prompts that do not fit.
+            total = self._counters.total
+            refused = failure.kind in (REFUSED, "quota") and total.answered + total.cached
+            if not refused and (failure.status != 429 or failure.final):
                 self._breaker.failure(self._scope.model, failure.message)
         except EngineError:
             release = True
@@ -251,6 +256,7 @@ class CallSender:
             noted = self._note_failure(sending, attempt_id, failure, release=release)
             await asyncio.wrap_future(noted)
             if failure.final:
+                self._counters.total.words = failure.message
                 self._ended(sending.call, "failed", None)
 
     def _note_failure(

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from contextcliff_dagster.contracts import StoreError
+from contextcliff_dagster.inference.execution.refusals import beyond_a_limit, refusals_of
 from contextcliff_dagster.inference.ledger.campaigns import recorded_identity
 from contextcliff_dagster.inference.ledger.ledger import Ledger
 from contextcliff_dagster.inference.ledger.result_rows import to_row
@@ -46,6 +47,8 @@ def prediction_rows(plan: CallPlan, model: str, ledger: Ledger) -> list[dict[str
     failures = ledger.failures([key for key in keys if key not in outcomes])
     prompt_hashes = ledger.prompt_hashes(keys)
     in_thoughts = _answers_in_thoughts(outcomes.values())
+    seen = refusals_of(ledger, study, campaign, model) if failures else {}
+    too_long = {one.call_key for one in beyond_a_limit(calls, outcomes, failures, seen)}
     rows: list[dict[str, Any]] = []
     for call in calls:
         outcome, failure = outcomes.get(call.call_key), failures.get(call.call_key)
@@ -57,7 +60,7 @@ def prediction_rows(plan: CallPlan, model: str, ledger: Ledger) -> list[dict[str
             del ended["reasoning"]  # stays in the ledger
         elif failure is not None and failure.final:
             ended = {
-                "no_answer": "transport_error",
+                "no_answer": "context_overflow" if call.call_key in too_long else "transport_error",
                 "attempts": failure.attempts,
                 "error": f"{failure.kind}: {failure.message}",
                 "finished_at": failure.at,

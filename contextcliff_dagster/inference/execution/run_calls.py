@@ -16,6 +16,7 @@ from contextcliff_dagster.contracts import BudgetError, ContextCliffError, Engin
 from contextcliff_dagster.inference.engines.session import EngineSession
 from contextcliff_dagster.inference.execution.call_sender import CallEvents, CallSender
 from contextcliff_dagster.inference.execution.interrupts import deferred_interrupts
+from contextcliff_dagster.inference.execution.refusals import beyond_a_limit
 from contextcliff_dagster.inference.execution.run_control import RunControl
 from contextcliff_dagster.inference.ledger.ledger import Ledger, Scope
 from contextcliff_dagster.inference.requests.call_plan import PlannedCall
@@ -141,6 +142,11 @@ class CallRunner:
         for key, outcome in have.items():
             self._ended(self._calls[key], "cached", outcome)
         unanswered = [call for key, call in self._calls.items() if key not in have]
+        refused = beyond_a_limit(
+            self._calls.values(), have, self._ledger.failures([one.call_key for one in unanswered])
+        )
+        asked_again = {call.call_key for call in refused[1:]}
+        unanswered = [call for call in unanswered if call.call_key not in asked_again]
         if self._control.order == "blocks":
             scope = self._scope
             seed = int(stable_hash([scope.study, scope.campaign, scope.model]), 16)
@@ -159,6 +165,12 @@ class CallRunner:
                 await self._work_through()
                 if self._held and not self._todo and not self._halt.is_set():
                     await self._look_at_others()
+                if refused and not self._todo and not self._held:
+                    fits = bool(self._ledger.answered([refused[0].call_key]))
+                    for call in [] if fits else refused[1:]:
+                        self._ended(call, "failed", None)
+                    self._todo.extend(refused[1:] if fits else [])
+                    refused = []
         if alarm is not None:
             alarm.cancel()
         await asyncio.wrap_future(self._ledger.submit(lambda db: None))  # what was noted unwaited

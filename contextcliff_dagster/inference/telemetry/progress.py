@@ -53,7 +53,8 @@ class RunSummary:
     answers that were cut, because the server does not keep to the output limit.
     ``reasoning_tokens`` are part of ``completion_tokens``; ``reasoned_out``: answers that are
     empty, because reasoning used up the output limit. ``concurrency``: how many requests the server
-    took at once in the end (0: none was sent). ``stopped``: ended on request.
+    took at once in the end (0: none was sent). ``stopped``: ended on request. ``words``: of the
+    last call that got no answer, why.
     """
 
     planned: int
@@ -81,6 +82,7 @@ class RunSummary:
     cost_usd: float = 0.0
     seconds: float = 0.0
     stopped: bool = False
+    words: str = ""
 
     @property
     def tokens_per_s(self) -> float | None:
@@ -98,6 +100,7 @@ class RunSummary:
                 "orphans_usd": max(self.orphans_usd, other.orphans_usd),
                 "concurrency": other.concurrency or self.concurrency,
                 "stopped": self.stopped or other.stopped,
+                "words": other.words or self.words,
             }
         )
 

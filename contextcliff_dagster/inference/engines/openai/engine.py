@@ -259,7 +259,7 @@ class OpenAIEngine:
         Whatever goes wrong after the finish reason costs the usage, not the answer.
         """
         assert self._endpoint is not None, "start() comes first"
-        finish_reason, chunks, bound = None, 0, decoding.schema is not None
+        finish_reason, chunks, began, bound = None, 0, False, decoding.schema is not None
         asked = request(self._entry, prompt, decoding, self.dialect.name)
         most = MOST_OF_A_REPLY + decoding.max_output_tokens * _BYTES_A_TOKEN
         now = asyncio.get_running_loop().time
@@ -274,12 +274,13 @@ class OpenAIEngine:
                         continue  # a sign of life, or nothing that belongs to an answer
                     chunk = read_json(bytes(event))
                     if reported := read_error(chunk):
-                        raise self._errors.in_stream(reported)
+                        raise self._errors.in_stream(reported, sent=began)
                     chunks += 1
                     if delta := read_delta(chunk, (time.perf_counter() - started) * 1000):
                         if isinstance(event, Whole):
                             ended = delta.finish_reason or (UNKNOWN_FINISH if delta.text else None)
                             delta = replace(delta, whole=True, finish_reason=ended)
+                        began = began or bool(delta.text or delta.reasoning)
                         if delta.finish_reason:
                             finish_reason = delta.finish_reason
                             limit.reschedule(min(limit.when() or 0.0, now() + LAST_SECONDS))

@@ -29,6 +29,14 @@ _OVERFLOW_SIGNS = (
     "too many tokens",
     "longer than the maximum model length",
 )
+_PASSES = re.compile(
+    r"overload|busy|time ?out|timed out|try again|rate|temporar|unavailable|internal|capacity|gpu"
+)
+"""What servers say of errors that may pass."""
+_TOO_MUCH_AT_ONCE = re.compile(
+    r"limit:? ([\d,]+)\b.{0,40}?(?:requested|used):? ([\d,]+)", re.DOTALL
+)
+_RATES = ("rate_limit", "tokens per", "requests per", "tpm", "quota")
 _SCHEMA_SIGNS = ("response_format", "json_schema", "json schema", "guided", "grammar")
 _MOST_OF_A_MESSAGE = 4_000
 _REFUSED_FOR_ALL = {
@@ -116,14 +124,19 @@ class ErrorMapper:
             kind, message = "bad_answer", f"the answer could not be read ({name}: {reason})"
         return TransportError(kind, message, maybe_paid=True)
 
-    def in_stream(self, reported: Any) -> Exception:
-        """An error that the server reports after it has begun to answer with status 200."""
+    def in_stream(self, reported: Any, *, sent: bool = True) -> Exception:
+        """An error that the server reports after it has begun to answer with status 200.
+
+        ``sent``: a part of the answer has come.
+        """
         detail = reported if isinstance(reported, dict) else {"message": reported}
         message, lower = self._message(detail, _shown(detail))
         if any(sign in lower for sign in _OVERFLOW_SIGNS):
             return RejectedError(message, overflow=True)
         if "insufficient_quota" in lower:
             return self._quota(message)
+        if not sent and not _PASSES.search(lower):
+            return RejectedError(message)
         return TransportError(
             "stream_error", f"the server broke off with an error: {message}", maybe_paid=True
         )
@@ -160,6 +173,13 @@ class ErrorMapper:
         described = f"status {reason}"
         if status == 402 or "insufficient_quota" in lower:
             return self._quota(described)
+        if status in (400, 413, 429) and (limit := _too_much_at_once(lower)):
+            return RejectedError(
+                f"{described} (the account may use {limit} tokens a minute, fewer than this prompt "
+                "has: ask for a higher limit, or measure shorter documents)",
+                status=status,
+                quota=True,
+            )
         if 300 <= status < 400:
             target = self._redact(reply.headers.get("location", "nowhere"))
             return EngineError(
@@ -170,7 +190,8 @@ class ErrorMapper:
             return EngineError(f"{where}: {_KEY_WANTED.format(reason)}")
         if status in _REFUSED_FOR_ALL:
             return EngineError(f"{where}: {_REFUSED_FOR_ALL[status].format(reason)}")
-        if status in {408, 409, 425, 429} or status >= 500:
+        limited = status == 413 and any(sign in lower for sign in _RATES)
+        if limited or status in {408, 409, 425, 429} or status >= 500:
             return TransportError(
                 f"http_{status}",
                 described,
@@ -205,6 +226,15 @@ def _shown(value: Any) -> str:
     except RecursionError:
         text = "nested too deep to be shown"
     return text[:_MOST_OF_A_MESSAGE]
+
+
+def _too_much_at_once(message: str) -> str | None:
+    """The limit of a rate that the request alone exceeds, where the refusal gives both."""
+    if not any(sign in message for sign in _RATES):
+        return None
+    found = _TOO_MUCH_AT_ONCE.search(message)
+    limit, asked = (int(number.replace(",", "")) for number in found.groups()) if found else (0, 0)
+    return f"{limit:,}" if asked > limit > 0 else None
 
 
 def _names_schema(error: Mapping[str, Any], message: str) -> bool:

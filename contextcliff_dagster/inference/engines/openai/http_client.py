@@ -39,13 +39,14 @@ class Reply:
     data: bytes
 
     def json(self) -> dict[str, Any]:
-        """The body's JSON object; {} where it is none."""
+        """The body's JSON object, or the first of a list (Gemini's errors); {} where it is none."""
         import orjson
 
         try:
             body = orjson.loads(self.data)
         except orjson.JSONDecodeError:
             return {}
+        body = body[0] if isinstance(body, list) and body else body
         return body if isinstance(body, dict) else {}
 
 
