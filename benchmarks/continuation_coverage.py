@@ -26,7 +26,7 @@ import pandas as pd
 
 from contextcliff_dagster.analysis.records.settings import AnalysisSettings
 from contextcliff_dagster.experiments.continuation.analysis.model import analyse_model
-from contextcliff_dagster_tests.experiments.continuation.simulated_study import (
+from contextcliff_dagster_tests.support.simulated_study import (
     SimulatedStudy,
     Spoiled,
     mean_score,

@@ -43,7 +43,7 @@ from contextcliff_dagster.analysis.records.settings import AnalysisSettings
 from contextcliff_dagster.experiments.continuation.analysis.model import analyse_model
 from contextcliff_dagster.experiments.continuation.analysis.planning import passages_needed
 from contextcliff_dagster.experiments.continuation.results import ContinuationResult
-from contextcliff_dagster_tests.experiments.continuation.simulated_study import SimulatedStudy
+from contextcliff_dagster_tests.support.simulated_study import SimulatedStudy
 
 SIZES = SimulatedStudy().sizes
 TESTS = 2 * len(SIZES)

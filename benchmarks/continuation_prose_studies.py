@@ -23,7 +23,7 @@ from contextcliff_dagster.experiments.continuation.prose.language import languag
 from contextcliff_dagster.experiments.continuation.prose.metrics import ProseMetrics, metrics_of
 from contextcliff_dagster.experiments.continuation.prose.words import Prose, read_prose
 from contextcliff_dagster.experiments.continuation.scoring import score_rows
-from contextcliff_dagster_tests.experiments.continuation.simulated_study import (
+from contextcliff_dagster_tests.support.simulated_study import (
     SimulatedStudy,
     Spoiled,
 )

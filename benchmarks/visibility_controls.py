@@ -39,7 +39,7 @@ from contextcliff_dagster.experiments.visibility.landscape.table import (
 from contextcliff_dagster.experiments.visibility.section import VisibilitySection
 from contextcliff_dagster.experiments.visibility.tasks.catalogue import load_data, task_named
 from contextcliff_dagster.store import Store
-from contextcliff_dagster_tests.experiments.visibility.controls.tabulated_runs import Tabulated
+from contextcliff_dagster_tests.support.tabulated_runs import Tabulated
 
 AgentName = Literal["uses", "ignores"]
 _AGENTS = {"uses": uses_what_it_sees, "ignores": ignores_everything}

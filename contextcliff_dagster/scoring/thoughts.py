@@ -27,8 +27,8 @@ def without_thoughts(text: str, tags: Sequence[str] = ()) -> tuple[str, bool]:
     Args:
         tags: further names of tags that thoughts stand in.
 
-    >>> without_thoughts("<think>7 or 9</think>9"), without_thoughts("I see it. </think> 9")
-    (('9', False), (' 9', False))
+    >>> without_thoughts("<think>7 or 9</think>9"), without_thoughts("I see. </think> 9")
+    ((' 9', False), (' 9', False))
     """
     text = _STRIPPED.sub("", _SOLUTION.sub("", text), count=1)
     opening, closing = _patterns(tuple(tags))

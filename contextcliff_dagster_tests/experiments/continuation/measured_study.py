@@ -15,7 +15,7 @@ from contextcliff_dagster.experiments.continuation.noise import Authors
 from contextcliff_dagster.experiments.continuation.results import ContinuationResult
 from contextcliff_dagster.experiments.continuation.tables import METRICS
 from contextcliff_dagster_tests.experiments.continuation.prose import passages
-from contextcliff_dagster_tests.experiments.continuation.simulated_study import SimulatedStudy
+from contextcliff_dagster_tests.support.simulated_study import SimulatedStudy
 
 QUICK = AnalysisSettings(resamples=200)
 STUDY = SimulatedStudy(sizes=(512, 1024, 2048, 4096), passages=8, rounds=3)

@@ -200,7 +200,7 @@ class ErrorMapper:
                 status=status,
                 retry_after_s=retry_after_s(reply.headers),
             )
-        if status == 413 or any(sign in lower for sign in _OVERFLOW_SIGNS):
+        if any(sign in lower for sign in _OVERFLOW_SIGNS):
             return RejectedError(described, status=status, overflow=True)
         if "could not finish the message" in lower:
             described += "; raise `prompt: max_output_tokens` of the study"

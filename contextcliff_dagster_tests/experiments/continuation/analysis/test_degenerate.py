@@ -15,7 +15,7 @@ from contextcliff_dagster.contracts import ContextCliffError
 from contextcliff_dagster.contracts.results import to_json
 from contextcliff_dagster.experiments.continuation.analysis.model import analyse_model
 from contextcliff_dagster.experiments.continuation.results import ContinuationResult
-from contextcliff_dagster_tests.experiments.continuation.simulated_study import SimulatedStudy
+from contextcliff_dagster_tests.support.simulated_study import SimulatedStudy
 
 QUICK = AnalysisSettings(resamples=200)
 STUDY = SimulatedStudy(sizes=(512, 1024, 2048), passages=10, rounds=3)

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from contextcliff_dagster.contracts.results import to_json
 from contextcliff_dagster.experiments.continuation.analysis.model import analyse_model
 from contextcliff_dagster_tests.experiments.continuation.analysis.test_degenerate import QUICK
-from contextcliff_dagster_tests.experiments.continuation.simulated_study import (
+from contextcliff_dagster_tests.support.examples import examples
+from contextcliff_dagster_tests.support.simulated_study import (
     SimulatedStudy,
     Spoiled,
 )
-from contextcliff_dagster_tests.support.examples import examples
 
 PLANTED = SimulatedStudy(share=0.5, from_size=16384)
 

@@ -33,7 +33,7 @@ from contextcliff_dagster_tests.experiments.continuation.measured_study import (
     measured_result,
     measured_rows,
 )
-from contextcliff_dagster_tests.experiments.continuation.simulated_study import SimulatedStudy
+from contextcliff_dagster_tests.support.simulated_study import SimulatedStudy
 
 HOSTILE = "q4|<script>alert(1)</script> [x](http://example.invalid)"
 

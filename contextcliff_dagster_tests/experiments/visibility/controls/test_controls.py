@@ -26,7 +26,7 @@ from contextcliff_dagster.experiments.visibility.tasks.bundled import BUNDLED
 from contextcliff_dagster.experiments.visibility.tasks.catalogue import task_named
 from contextcliff_dagster.experiments.visibility.tasks.parameters import Number
 from contextcliff_dagster.experiments.visibility.tasks.task import Task
-from contextcliff_dagster_tests.experiments.visibility.controls.tabulated_runs import Tabulated
+from contextcliff_dagster_tests.support.tabulated_runs import Tabulated
 
 
 def _state(task: Task, steps: int = 4) -> RunState:
