@@ -32,7 +32,7 @@ _MOST = {
     **dict.fromkeys(("replicate", "attempt_id"), 2**62),
     **dict.fromkeys(("maybe_paid", "final"), 1),
 }
-_NO_ANSWER = (None, "context_overflow", "invalid_truncated")
+_NO_ANSWER = (None, "context_overflow", "invalid_truncated", "content_filter")
 
 Tables = Mapping[str, "pa.Table"]
 

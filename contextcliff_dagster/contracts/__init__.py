@@ -33,7 +33,9 @@ from contextcliff_dagster.contracts.tables import (
     TABLES,
 )
 from contextcliff_dagster.contracts.values import (
+    ANSWER_IN,
     DROPS,
+    NO_ANSWERS,
     RESULT_VERSION,
     SCHEMA_VERSION,
     UNSCORED_TAGS,
@@ -49,6 +51,7 @@ from contextcliff_dagster.contracts.values import (
 
 __all__ = [
     "ANSWERS",
+    "ANSWER_IN",
     "ATTENTION_PREDICTIONS",
     "ATTENTION_RECORDS",
     "CONTROL_PREDICTIONS",
@@ -59,6 +62,7 @@ __all__ = [
     "EXAMPLES",
     "LENGTH_MAP",
     "MANIFEST_EXAMPLES",
+    "NO_ANSWERS",
     "PREDICTIONS",
     "RESULT_VERSION",
     "SCHEMA_VERSION",

@@ -37,7 +37,7 @@ DROPS = (Verdict.CLIFF, Verdict.GRADUAL_DECLINE, Verdict.DECLINE, Verdict.DIP)
 class FailureTag(enum.StrEnum):
     """Why a call did not earn a full score; the first that fits, in this order.
 
-    The last three are no answers: they are in no mean and are counted apart.
+    The last four are no answers: they are in no mean and are counted apart.
     """
 
     EMPTY = "empty"
@@ -50,11 +50,27 @@ class FailureTag(enum.StrEnum):
     CONTEXT_OVERFLOW = "context_overflow"
     TRANSPORT_ERROR = "transport_error"
     INVALID_TRUNCATED = "invalid_truncated"
+    CONTENT_FILTER = "content_filter"
 
 
 UNSCORED_TAGS: frozenset[FailureTag] = frozenset(
-    {FailureTag.CONTEXT_OVERFLOW, FailureTag.TRANSPORT_ERROR, FailureTag.INVALID_TRUNCATED}
+    {
+        FailureTag.CONTEXT_OVERFLOW,
+        FailureTag.TRANSPORT_ERROR,
+        FailureTag.INVALID_TRUNCATED,
+        FailureTag.CONTENT_FILTER,
+    }
 )
+
+ANSWER_IN = "answer_in"
+"""Key of a call's ``extra``: what stands in the place of the answer, if none does where answers
+are: `thoughts`, which hold it, or the keys of `NO_ANSWERS`."""
+NO_ANSWERS = {
+    "refusal": FailureTag.REFUSAL,
+    "tool_calls": FailureTag.SCHEMA_VIOLATION,
+    "another_choice": FailureTag.SCHEMA_VIOLATION,
+}
+"""What a reply may hold in the place of an answer -> how it failed."""
 
 PrimaryScore = Literal["em", "f1", "contained"]
 PromptMode = Literal["chat", "chat_prefill", "completion"]

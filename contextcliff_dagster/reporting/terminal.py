@@ -148,6 +148,7 @@ def _missing(cliffs: Cliffs) -> list[str]:
         "did not fit the window": cliffs.missing.context_overflow,
         "were cut by the server": cliffs.missing.invalid_truncated,
         "failed on the way": cliffs.missing.transport_error,
+        "were withheld by a content filter": cliffs.missing.content_filter,
     }
     missing = sum(why.values())
     if not missing:

@@ -7,13 +7,16 @@ answers keep their name as tag, and null in every score and in `failed`.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any
 
 from contextcliff_dagster.contracts import (
+    ANSWER_IN,
     EVAL_RECORDS,
+    NO_ANSWERS,
     UNSCORED_TAGS,
     Example,
     FailureTag,
@@ -119,18 +122,25 @@ def score_rows(
             output_schema=rules.output_schema,
             thought_tags=rules.thought_tags,
         )
+        instead = _instead(row.get("extra"))
         scores = (rules.scorer_of(example) or judge)(parsed, example.answers)
+        if instead:
+            scores = scores._replace(em=0.0, f1=0.0, contained=0.0)
         right = scores.contained if rules.primary == "contained" else scores.em
         failed = right == 0.0 or parsed.text is None
         tag: FailureTag | None = None
         if failed:
-            tag = tag_failure(
-                parsed,
-                example,
-                document=partial(haystack, example.document_id),
-                finish_reason=_finish_reason(row, rules.max_output_tokens),
-                asks_schema=rules.output_schema is not None,
-                holds_accepted=scores.contained > 0.0,
+            tag = (
+                NO_ANSWERS[instead]
+                if instead
+                else tag_failure(
+                    parsed,
+                    example,
+                    document=partial(haystack, example.document_id),
+                    finish_reason=_finish_reason(row, rules.max_output_tokens),
+                    asks_schema=rules.output_schema is not None,
+                    holds_accepted=scores.contained > 0.0,
+                )
             )
         record |= scores._asdict() | {
             "parsed_answer": parsed.text,
@@ -140,6 +150,12 @@ def score_rows(
         }
         records.append(record)
     return records
+
+
+def _instead(extra: str | None) -> str | None:
+    """What the reply holds in the place of an answer."""
+    held = json.loads(extra).get(ANSWER_IN) if extra else None
+    return held if held in NO_ANSWERS else None
 
 
 def _label(value: Any) -> str | None:

@@ -22,7 +22,7 @@ from functools import lru_cache
 from typing import Any
 
 from contextcliff_dagster.contracts import StudyError
-from contextcliff_dagster.scoring.thoughts import without_thoughts
+from contextcliff_dagster.thoughts import without_thoughts
 
 _END_MARKERS = (
     *("<|end|>", "<|eot_id|>", "<|im_end|>", "<|endoftext|>", "<|end_of_text|>", "<|eom_id|>"),

@@ -66,6 +66,7 @@ class Missing:
     context_overflow: Annotated[Count, "longer than the model accepts: never sent"]
     invalid_truncated: Annotated[Count, "the server saw fewer tokens than were sent"]
     transport_error: Annotated[Count, "no answer after all attempts"]
+    content_filter: Annotated[Count, "withheld by the serving's content filter"] = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

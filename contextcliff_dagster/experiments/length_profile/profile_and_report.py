@@ -45,12 +45,6 @@ if TYPE_CHECKING:
     from contextcliff_dagster.sampling.manifest import Manifest
 
 
-_IN_THOUGHTS = (
-    "The server sends the answers as thoughts (`reasoning_content`) and leaves their own place "
-    "empty: they are taken from there."
-)
-
-
 def profile_campaign(
     run: StudyRun, records: pd.DataFrame, guests: Mapping[str, Experiment]
 ) -> list[ModelProfile]:
@@ -64,7 +58,7 @@ def profile_campaign(
     """
     from contextcliff_dagster.analysis.profile.context import ProfileContext
     from contextcliff_dagster.analysis.profile.model_profile import profile_model
-    from contextcliff_dagster.inference.execution.prediction_rows import ANSWER_IN
+    from contextcliff_dagster.experiments.length_profile.serving_notes import serving_notes
     from contextcliff_dagster.inference.ledger.campaigns import recorded_identity
     from contextcliff_dagster.inference.models.models_file import load_models
     from contextcliff_dagster.scoring.truncation import COLUMNS, truncations, unchecked
@@ -101,7 +95,7 @@ def profile_campaign(
             warnings=[
                 *(f"{clause[:1].upper()}{clause[1:]}." for clause in account.get("cautions", ())),
                 *(line for one in cut for line in unchecked(one)),
-                *([_IN_THOUGHTS] if own["extra"].str.contains(ANSWER_IN, na=False).any() else []),
+                *serving_notes(own, manifest.bins),
             ],
             per_bin=int(own.groupby("bin")["example_id"].nunique().max()),
             looks=looks_before(run, model, own.loc[own["score"].notna(), "example_id"].nunique()),

@@ -13,6 +13,7 @@ from contextcliff_dagster.experiments.common.measurement import EVERYTHING, writ
 from contextcliff_dagster.experiments.common.record_tables import RecordsAtOnce, table_files
 from contextcliff_dagster.experiments.common.records import scoring_rules
 from contextcliff_dagster.experiments.length_profile.profile_files import models_outdated
+from contextcliff_dagster.inference.execution.refusals import limits_of
 from contextcliff_dagster.scoring import SCORER_VERSION
 from contextcliff_dagster.scoring.scorers import AUTO, BUILT_IN
 from contextcliff_dagster.store import read_table, write_table
@@ -143,17 +144,29 @@ def _renew_predictions(
     Of models that are not of the run, too: the ledger may have more or other answers of theirs to
     this sample. ``kept``: records whose predictions all belong. Returns whether any was written.
     """
-    changed = models_outdated(run)
+    changed, fresh, unsettled = models_outdated(run), set[str](), set[str]()
     measured = {
         model for records in kept.values() for model in records["model"].unique().to_pylist()
     }
     for path in _predictions_of(run):
         if path in kept:
             continue
-        for row in read_table(path, PREDICTIONS, ["model", *_PLACE]).to_pylist():
-            measured.add(row["model"])
+        columns = ["model", "no_answer", "raw_output", *_PLACE]
+        for row in read_table(path, PREDICTIONS, columns).to_pylist():
+            fresh.add(row["model"])
+            if row["no_answer"] == "transport_error" or not (row["raw_output"] or "").strip():
+                unsettled.add(row["model"])
             if not scoring.belongs(row):
                 changed.add(row["model"])
+    measured |= fresh
+    # A limit may show in the calls of several bins alone, the first of them written before.
+    for records in kept.values():
+        if not {"empty", "transport_error"}.isdisjoint(records["failure"].unique().to_pylist()):
+            unsettled |= fresh.intersection(records["model"].unique().to_pylist())
+    for model in unsettled - changed:
+        limits = limits_of(run.ledger, run.study.name, run.campaign, model)
+        if limits.refused or limits.mute:
+            changed.add(model)
     for model in changed & measured:
         for bin in run.study.bin_keys:
             write_predictions(run, experiment, model, bin)

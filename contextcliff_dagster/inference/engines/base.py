@@ -6,7 +6,7 @@ import operator
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
 from contextcliff_dagster.contracts import EngineError
 from contextcliff_dagster.inference.models.identity import Identity
@@ -21,6 +21,12 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
+REFUSED: Final = "rejected"
+"""Kind of a refusal for reasons of the server's own."""
+UNKNOWN_FINISH = "unknown"
+"""The finish reason of an answer that has ended, where the server gives none that is a text."""
+WHO_ANSWERED = ("model", "provider", "system_fingerprint")
+"""Keys of a reply, and of a call's ``extra``, that say which server and which weights answered."""
 MOST_TOKENS = 1 << 40
 """A larger count of tokens is no count."""
 
@@ -78,7 +84,8 @@ class Delta:
     ``timing`` comes with the last pieces, where the engine measures it, so that calls that waited
     inside the engine are not taken for slow ones. ``whole``: the answer came in one piece, so the
     time to its first token is not known. ``extra``: what the engine measures next to the answer,
-    JSON scalars by name; kept with the answer, of each name the latest.
+    JSON scalars by name; kept with the answer, of each name the latest. ``instead``: what came in
+    the place of an answer (`contracts.ANSWER_IN`), and its text.
     """
 
     text: str = ""
@@ -89,6 +96,7 @@ class Delta:
     timing: Timing | None = None
     whole: bool = False
     extra: Mapping[str, Scalar] | None = None
+    instead: tuple[str, str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,8 +143,8 @@ class TransportError(TransientError):
 class RejectedError(Exception):
     """The server refused this one request for good (400, 413, 422).
 
-    ``overflow``: because the prompt is longer than the window; ``quota``: because it asks for more
-    than the account may at once.
+    ``why``: ``context_overflow``, the prompt is longer than the window; ``quota``, it asks for more
+    than the account may at once; ``content_filter``; ``rejected``, for reasons of its own.
     """
 
     def __init__(
@@ -144,11 +152,10 @@ class RejectedError(Exception):
         message: str,
         *,
         status: int | None = None,
-        overflow: bool = False,
-        quota: bool = False,
+        why: Literal["context_overflow", "content_filter", "quota", "rejected"] = REFUSED,
     ) -> None:
         super().__init__(message)
-        self.status, self.overflow, self.quota = status, overflow, quota
+        self.status, self.why = status, why
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,12 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from typing import Any
 
 from contextcliff_dagster.contracts import EngineError
 from contextcliff_dagster.inference.engines.base import (
+    REFUSED,
+    WHO_ANSWERED,
     Decoding,
     PromptCount,
     RejectedError,
@@ -23,7 +26,6 @@ from contextcliff_dagster.inference.engines.base import (
 )
 from contextcliff_dagster.inference.engines.session import EngineSession
 from contextcliff_dagster.inference.execution.rate_limiter import RateLimiter
-from contextcliff_dagster.inference.execution.refusals import REFUSED
 from contextcliff_dagster.inference.execution.single_request import (
     Answer,
     ask,
@@ -48,9 +50,9 @@ from contextcliff_dagster.inference.telemetry.progress import CallCounters
 from contextcliff_dagster.inference.telemetry.tracing import RequestSpan, Trace
 from contextcliff_dagster.retry import AttemptBudget, Backoff, Breaker
 
-REASONED_OUT_AT_ONCE = 5
-"""After so many first answers that are empty, because reasoning used up the output limit, no more
-of them are bought."""
+REASONED_OUT = (5, 8)
+"""Where reasoning used up the output limit in so many of so many first answers, no more of them are
+bought."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +97,7 @@ class CallSender:
         self._scope, self._budget = scope, budget
         self._counters, self._trace = events.counters, events.trace
         self._ended, self._held = events.ended, events.held
+        self._pinned: dict[str, Any] = {}
         self._halt = asyncio.Event()
         self._backoff = Backoff(attempts=entry.max_attempts, deadline_s=entry.longest_call_s)
         self._breaker = Breaker(max(entry.breaker_failures, 2 * entry.concurrency))
@@ -106,6 +109,20 @@ class CallSender:
         """Send nothing more."""
         self._halt.set()
         self.limiter.close()
+
+    def require_same(self, outcome: Outcome) -> None:
+        """Raises EngineError: the entry pins who answers, and another one than before did."""
+        told = outcome.extra or {}
+        who = {name: told[name] for name in WHO_ANSWERED if name in told}
+        if not self._entry.pin or not who:
+            return
+        self._pinned = self._pinned or who
+        if who != self._pinned:
+            raise EngineError(
+                f"Model {self._scope.model!r} is pinned, but {who} answered after {self._pinned}; "
+                "make its server answer from one place, or begin anew with `contextcliff campaign "
+                f"new {self._scope.study}`."
+            )
 
     async def take(self, call: PlannedCall) -> None:
         """Bring ``call`` to its end, unless another process is at it or the run is halted."""
@@ -185,12 +202,11 @@ class CallSender:
             final = wait_s is None
             failure = Failure(error.kind, str(error), error.maybe_paid, error.status, final)
         except RejectedError as error:
-            if error.overflow:
-                outcome = unanswered(own, str(error), attempts=attempts.sent)
+            if error.why in ("context_overflow", "content_filter"):
+                outcome = unanswered(own, str(error), error.why, attempts=attempts.sent)
                 await self._kept(call, attempt_id, span, outcome, Spend())
                 return None
-            kind = "quota" if error.quota else REFUSED
-            failure = Failure(kind, str(error), status=error.status, final=True)
+            failure = Failure(error.why, str(error), status=error.status, final=True)
         except BaseException as error:
             # Cancelled, refused for good, or a bug: the call did not fail for good.
             kind = "interrupted" if isinstance(error, asyncio.CancelledError) else "engine"
@@ -206,13 +222,15 @@ class CallSender:
             total.usage_too_large += answer.usage is not None and is_too_large(answer.usage, size)
             total.overlong += answer.overlong
             await self._kept(call, attempt_id, span, outcome, charge(outcome, size, price))
-            if REASONED_OUT_AT_ONCE <= total.reasoned_out == total.answered:
+            if total.reasoned_out >= REASONED_OUT[0] and total.answered <= REASONED_OUT[1]:
                 raise EngineError(
                     f"Model {self._scope.model!r} used up its output limit of "
-                    f"{recipe.max_output_tokens} tokens by reasoning and answered nothing, in all "
-                    f"of the first {REASONED_OUT_AT_ONCE} calls; raise `prompt: max_output_tokens` "
-                    "of the study, and run the same command again."
+                    f"{recipe.max_output_tokens} tokens by reasoning and answered nothing, in "
+                    f"{total.reasoned_out} of the first {total.answered} calls; raise `prompt: "
+                    "max_output_tokens` of the study (to 4096, say), and run the same command "
+                    "again."
                 )
+            self.require_same(outcome)
             return None
         span.failed(failure)
         await self._failed(sending, attempt_id, failure)

@@ -7,26 +7,31 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from contextcliff_dagster.contracts import StoreError
-from contextcliff_dagster.inference.execution.refusals import beyond_a_limit, refusals_of
+from contextcliff_dagster.contracts import ANSWER_IN, StoreError
+from contextcliff_dagster.inference.execution.refusals import Limits, is_said, limits_of
 from contextcliff_dagster.inference.ledger.campaigns import recorded_identity
 from contextcliff_dagster.inference.ledger.ledger import Ledger
 from contextcliff_dagster.inference.ledger.result_rows import to_row
 from contextcliff_dagster.inference.requests.call_plan import CallPlan
 from contextcliff_dagster.inference.requests.outcome import Outcome
 
-ANSWER_IN = "answer_in"
-"""Key of ``extra``: where the server put the answer, if not where answers are."""
+MUTE = "the server answers nothing to prompts of this length"
 _EVIDENCE = ("level", "evidence_position", "inter_evidence_tokens")
 
 
 def prediction_rows(plan: CallPlan, model: str, ledger: Ledger) -> list[dict[str, Any]]:
     """Return rows of the table `contracts.PREDICTIONS` for the planned calls that have ended.
 
-    In the order of the plan. Where every reply that ended by itself has thoughts and no answer, the
-    server sends the answers as thoughts, and ``extra`` says so (`ANSWER_IN`). A call that a run
-    gave up is a row with ``no_answer`` transport_error (a later run tries it again); a call that
-    was never made, or interrupted, has no row.
+    In the order of the plan. A call that a run gave up is a row with ``no_answer`` transport_error
+    (a later run tries it again); a call that was never made, or interrupted, has no row. What the
+    calls show together goes before what each says of itself:
+
+    - Where every reply that ended by itself has thoughts and no answer, the server sends the
+      answers as thoughts, and ``extra`` says so (`ANSWER_IN`).
+    - Where it read less than was sent of documents that it has read in whole, its usage counts new
+      tokens alone, and the prompt's is not known.
+    - Prompts beyond a limit that shows in the refusals or in empty answers (`limits_of`) did not
+      fit.
 
     Raises:
         StoreError: outputs were pruned: an output that is gone is never taken for an empty one.
@@ -47,20 +52,32 @@ def prediction_rows(plan: CallPlan, model: str, ledger: Ledger) -> list[dict[str
     failures = ledger.failures([key for key in keys if key not in outcomes])
     prompt_hashes = ledger.prompt_hashes(keys)
     in_thoughts = _answers_in_thoughts(outcomes.values())
-    seen = refusals_of(ledger, study, campaign, model) if failures else {}
-    too_long = {one.call_key for one in beyond_a_limit(calls, outcomes, failures, seen)}
-    rows: list[dict[str, Any]] = []
+    # What is beyond a limit shows in the calls of all bins, and only where some got no answer.
+    some = failures or not all(map(_is_said, outcomes.values()))
+    limits = limits_of(ledger, study, campaign, model) if some else Limits()
+    # Of these documents a prompt was read in whole: less is no cut, but what was new of it.
+    whole = {
+        call.example.document_id
+        for call in calls
+        if (one := outcomes.get(call.call_key)) and one.no_answer is None and one.prompt_tokens
+    }
+    too_long, rows = "context_overflow", []
     for call in calls:
         outcome, failure = outcomes.get(call.call_key), failures.get(call.call_key)
         if outcome is not None:
-            if in_thoughts and _thought_alone(outcome):
+            cut = outcome.no_answer == "invalid_truncated"
+            if cut and outcome.raw_output is not None and call.example.document_id in whole:
+                outcome = replace(outcome, no_answer=None, prompt_tokens=None, error=None)
+            if call.call_key in limits.mute:
+                outcome = replace(outcome, no_answer="context_overflow", error=MUTE)
+            elif in_thoughts and _thought_alone(outcome):
                 extra = {**(outcome.extra or {}), ANSWER_IN: "thoughts"}
                 outcome = replace(outcome, raw_output=outcome.reasoning, extra=extra)
             ended = to_row(outcome)
             del ended["reasoning"]  # stays in the ledger
         elif failure is not None and failure.final:
             ended = {
-                "no_answer": "context_overflow" if call.call_key in too_long else "transport_error",
+                "no_answer": too_long if call.call_key in limits.refused else "transport_error",
                 "attempts": failure.attempts,
                 "error": f"{failure.kind}: {failure.message}",
                 "finished_at": failure.at,
@@ -95,6 +112,11 @@ def prediction_rows(plan: CallPlan, model: str, ledger: Ledger) -> list[dict[str
 def _answers_in_thoughts(outcomes: Iterable[Outcome]) -> bool:
     ended = [one for one in outcomes if one.no_answer is None and one.finish_reason != "length"]
     return bool(ended) and all(map(_thought_alone, ended))
+
+
+def _is_said(outcome: Outcome) -> bool:
+    said = outcome.raw_output, outcome.reasoning, outcome.finish_reason
+    return outcome.no_answer is not None or is_said(*said)
 
 
 def _thought_alone(outcome: Outcome) -> bool:

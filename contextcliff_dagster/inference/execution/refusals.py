@@ -1,66 +1,88 @@
-"""Refusals that begin at a length: a limit of the server's on the prompt, whatever it says.
+"""Limits on the length of prompts that show in what became of calls, whatever the server says.
 
-Where the same words (numbers apart) refuse at least `LEAST` requests, none of them shorter than one
-that was answered, the prompts did not fit. That is never for good: a later run asks the shortest of
-them again, and the others where it is answered.
+Where the same words (numbers apart) refuse at least `LEAST_REFUSED` requests, none of them shorter
+than one that was answered, the prompts did not fit. That is never for good: a later run asks the
+shortest of them again, and the others where it is answered. Where from one length on nothing is
+answered, the prompts did not fit either, though the server took them.
 """
 
 from __future__ import annotations
 
 import re
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import Any
 
+from contextcliff_dagster.inference.engines.base import REFUSED
 from contextcliff_dagster.inference.ledger.ledger import Ledger
-from contextcliff_dagster.inference.requests.call_plan import PlannedCall
-from contextcliff_dagster.inference.requests.outcome import Failure, Outcome
 
-LEAST = 3
-REFUSED = "rejected"
-"""Kind of a failure whose request the server refused, for reasons of its own."""
-
-
-def same_words(message: str) -> str:
-    """What a refusal says, without its numbers."""
-    return re.sub(r"\d[\d.,]*", "#", message)
-
-
-def beyond_a_limit(
-    calls: Iterable[PlannedCall],
-    outcomes: Mapping[str, Outcome],
-    failures: Mapping[str, Failure],
-    seen: Mapping[str, int] | None = None,
-) -> list[PlannedCall]:
-    """The calls that were refused by their length, shortest first.
-
-    Args:
-        outcomes, failures: of the calls; the latter of those without an outcome.
-        seen: words (`same_words`) -> requests of the model that they refused; those of ``calls``
-            alone by default.
-    """
-    refused: defaultdict[str, list[PlannedCall]] = defaultdict(list)
-    answered = 0
-    for call in calls:
-        outcome, failure = outcomes.get(call.call_key), failures.get(call.call_key)
-        if outcome is not None and outcome.no_answer is None:
-            answered = max(answered, call.length_tokens)
-        elif outcome is None and failure and failure.final and failure.kind == REFUSED:
-            refused[same_words(failure.message)].append(call)
-    found = [
-        call
-        for words, of_words in refused.items()
-        if (len(of_words) if seen is None else seen.get(words, 0)) >= LEAST
-        and min(call.length_tokens for call in of_words) > answered
-        for call in of_words
-    ]
-    return sorted(found, key=lambda call: call.length_tokens)
+LEAST_REFUSED, LEAST_MUTE = 3, 5
+MUTE_SHARE = 0.95
+"""Of the prompts beyond a limit so many get no word, and of the shorter ones so many get some."""
+_SLACK = 0.95
+"""Sizes are bounds by our own count: prompts as long as this share of one another may change
+places in the server's count."""
+_END = re.compile(r"<[|/][^<>]{1,24}>|<e[no][ds][^<>]{0,16}>")
+"""Signs of an end that servers leave in the text."""
+_OF_CALLS = "a.study = ? AND a.campaign = ? AND a.model = ?"
 
 
-def refusals_of(ledger: Ledger, study: str, campaign: str, model: str) -> Counter[str]:
-    """Words (`same_words`) -> calls of a model that they refused for good in a campaign."""
-    rows = ledger.read(
-        "SELECT DISTINCT f.call_key, f.message FROM failures f JOIN attempts a USING (attempt_id)"
-        " WHERE a.study = ? AND a.campaign = ? AND a.model = ? AND f.kind = ? AND f.final = 1",
-        (study, campaign, model, REFUSED),
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Keys of the calls that did not fit: ``refused``, the shortest first, and ``mute``."""
+
+    refused: tuple[str, ...] = ()
+    mute: frozenset[str] = frozenset()
+
+
+def limits_of(ledger: Ledger, study: str, campaign: str, model: str) -> Limits:
+    """What the calls of a model in a campaign show together."""
+    scope = (study, campaign, model)
+    answers = ledger.read(
+        "SELECT max(a.reserved_tokens), r.call_key, substr(r.raw_output, 1, 64),"
+        " substr(r.reasoning, 1, 64), r.finish_reason FROM results r"
+        f" JOIN attempts a ON a.call_key = r.call_key WHERE {_OF_CALLS}"
+        " AND r.no_answer IS NULL AND r.pruned_at IS NULL GROUP BY r.call_key",
+        scope,
     )
-    return Counter(same_words(words) for words in dict(rows).values())
+    refusals = ledger.read(
+        "SELECT f.call_key, f.message, a.reserved_tokens FROM failures f"
+        f" JOIN attempts a ON a.attempt_id = f.attempt_id WHERE {_OF_CALLS}"
+        " AND f.kind = ? AND f.final = 1 AND NOT EXISTS"
+        " (SELECT 1 FROM results r WHERE r.call_key = f.call_key) ORDER BY f.attempt_id",
+        (*scope, REFUSED),
+    )
+    by_words: defaultdict[str, list[tuple[int, str]]] = defaultdict(list)
+    for key, (message, size) in {key: rest for key, *rest in refusals}.items():
+        by_words[re.sub(r"\d[\d.,]*", "#", message)].append((size, key))
+    answered = max((size for size, *_ in answers), default=0)
+    refused = sorted(
+        one
+        for of_words in by_words.values()
+        if len(of_words) >= LEAST_REFUSED and min(of_words)[0] > _SLACK * answered
+        for one in of_words
+    )
+    sized = sorted((size, key, not is_said(*said)) for size, key, *said in answers)
+    return Limits(tuple(key for _, key in refused), frozenset(_beyond(sized)))
+
+
+def is_said(text: str | None, reasoning: str | None, finish_reason: str | None) -> bool:
+    """Whether a model said anything, or was at it when its output ended."""
+    return bool(reasoning) or finish_reason == "length" or bool(_END.sub("", text or "").strip())
+
+
+def _beyond(sized: list[tuple[Any, str, bool]]) -> list[str]:
+    """Keys of the calls without a word, where they begin at a length; ``sized`` in its order."""
+    mute = [is_mute for *_, is_mute in sized]
+    below = 0
+    for place, is_mute in enumerate(mute):
+        above = sum(mute[place:]) if is_mute else 0
+        if (
+            is_mute
+            and min(place, len(mute) - place) >= LEAST_MUTE
+            and below <= (1 - MUTE_SHARE) * place
+            and above >= MUTE_SHARE * (len(mute) - place)
+        ):
+            return [key for _, key, silent in sized[place:] if silent]
+        below += is_mute
+    return []

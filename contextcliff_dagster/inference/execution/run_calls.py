@@ -16,7 +16,7 @@ from contextcliff_dagster.contracts import BudgetError, ContextCliffError, Engin
 from contextcliff_dagster.inference.engines.session import EngineSession
 from contextcliff_dagster.inference.execution.call_sender import CallEvents, CallSender
 from contextcliff_dagster.inference.execution.interrupts import deferred_interrupts
-from contextcliff_dagster.inference.execution.refusals import beyond_a_limit
+from contextcliff_dagster.inference.execution.refusals import limits_of
 from contextcliff_dagster.inference.execution.run_control import RunControl
 from contextcliff_dagster.inference.ledger.ledger import Ledger, Scope
 from contextcliff_dagster.inference.requests.call_plan import PlannedCall
@@ -140,15 +140,15 @@ class CallRunner:
     async def _run(self) -> RunSummary:
         have = self._ledger.outcomes(self._calls)
         for key, outcome in have.items():
+            self._sender.require_same(outcome)
             self._ended(self._calls[key], "cached", outcome)
         unanswered = [call for key, call in self._calls.items() if key not in have]
-        refused = beyond_a_limit(
-            self._calls.values(), have, self._ledger.failures([one.call_key for one in unanswered])
-        )
-        asked_again = {call.call_key for call in refused[1:]}
-        unanswered = [call for call in unanswered if call.call_key not in asked_again]
+        scope = self._scope
+        limits = limits_of(self._ledger, scope.study, scope.campaign, scope.model)
+        refused = [self._calls[key] for key in limits.refused if key in self._calls]
+        asked_later = {call.call_key for call in refused[1:]}
+        unanswered = [call for call in unanswered if call.call_key not in asked_later]
         if self._control.order == "blocks":
-            scope = self._scope
             seed = int(stable_hash([scope.study, scope.campaign, scope.model]), 16)
             unanswered = in_blocks(unanswered, seed)
         self._todo.extend(unanswered)
@@ -176,7 +176,6 @@ class CallRunner:
         await asyncio.wrap_future(self._ledger.submit(lambda db: None))  # what was noted unwaited
         if self._fatal is not None:
             raise self._fatal
-        scope = self._scope
         orphans = self._ledger.orphans(scope.study, scope.campaign, scope.model)
         return replace(
             self._counters.total,

@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
+import re
 import time
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 
-from contextcliff_dagster.inference.engines.base import Decoding, Engine, PromptCount, Timing, Usage
+from contextcliff_dagster.contracts import ANSWER_IN
+from contextcliff_dagster.inference.engines.base import (
+    Decoding,
+    Engine,
+    PromptCount,
+    Timing,
+    TransportError,
+    Usage,
+)
 from contextcliff_dagster.inference.execution.usage_check import (
     CallSize,
     is_too_large,
     was_truncated,
+    whole_prompt,
 )
 from contextcliff_dagster.inference.models.models_file import Price
 from contextcliff_dagster.inference.requests.outcome import (
+    NoAnswer,
     Outcome,
     Scalar,
     measurements,
@@ -33,6 +44,10 @@ REASONED_OUT = (
     "reasoning used up the output limit before the answer began; raise `prompt: max_output_tokens` "
     "of the study"
 )
+_FILTERED = re.compile(
+    r"content_?filter|safety|prohibited_content|blocklist|recitation|spii|guardrail", re.IGNORECASE
+)
+"""Finish reasons of a filter: OpenAI's and Azure's, Gemini's, Bedrock's."""
 
 
 @dataclass(slots=True)
@@ -80,6 +95,7 @@ async def ask(engine: Engine, prompt: Prompt, decoding: Decoding) -> Answer:
     room, room_to_think = limit + MORE_CHARS, limit + MORE_REASONING
     started = time.perf_counter()
     answer = Answer(started, ended=started)
+    instead: dict[str, str] = {}
     async with aclosing(engine.stream(prompt, decoding)) as stream:  # type: ignore[type-var]
         async for delta in stream:
             answer.ended = delta.at or time.perf_counter()
@@ -92,15 +108,40 @@ async def ask(engine: Engine, prompt: Prompt, decoding: Decoding) -> Answer:
             answer.finish_reason = delta.finish_reason or answer.finish_reason
             answer.usage = delta.usage or answer.usage
             answer.timing = delta.timing or answer.timing
+            if delta.instead is not None:
+                kind, piece = delta.instead
+                instead[kind] = (instead.get(kind, "") + piece)[:room]
             if delta.extra is not None:
                 answer.extra |= measurements(delta.extra) or {}
             if room < 0 or room_to_think < 0:
                 # Asked for again it would come again: what is paid for is kept, and marked.
                 answer.overlong, answer.finish_reason = True, "length"
                 break
-    answer.text = "".join(text)[: limit + MORE_CHARS]
+    answer.text = _whole("".join(text)[: limit + MORE_CHARS], answer.finish_reason)
+    if instead and not answer.text.strip():
+        kind, answer.text = next(iter(instead.items()))
+        answer.extra[ANSWER_IN] = kind
     answer.reasoning = "".join(reasoning)[: limit + MORE_REASONING]
     return answer
+
+
+def _whole(text: str, finish_reason: str | None) -> str:
+    """``text`` with its surrogate pairs joined; one that the output limit cut goes.
+
+    Raises:
+        TransportError: it has halves of pairs, which no model writes.
+    """
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        if finish_reason == "length" and "\ud800" <= text[-1] <= "\udbff":
+            text = text[:-1]
+        try:
+            return text.encode("utf-16", "surrogatepass").decode("utf-16")
+        except UnicodeDecodeError:
+            broken = "the answer's text came damaged: half a character"
+            raise TransportError("damaged", broken, maybe_paid=True) from None
+    return text
 
 
 def judge(
@@ -115,14 +156,16 @@ def judge(
     usage = answer.usage or Usage()
     if is_too_large(usage, size):
         usage = Usage()
+    usage = whole_prompt(usage, own)
     truncated = was_truncated(own, usage.prompt_tokens)
+    filtered = bool(_FILTERED.match(answer.finish_reason or ""))
     cost = None
     if price and usage.prompt_tokens is not None and usage.completion_tokens is not None:
         cost = price.cost_usd(
             usage.prompt_tokens, usage.completion_tokens, usage.cached_tokens or 0
         )
     outcome = Outcome(
-        no_answer="invalid_truncated" if truncated else None,
+        no_answer="invalid_truncated" if truncated else "content_filter" if filtered else None,
         raw_output=valid_text(answer.text),
         reasoning=valid_text(answer.reasoning) or None,
         finish_reason=answer.finish_reason and valid_text(answer.finish_reason),
@@ -142,6 +185,8 @@ def judge(
     )
     if truncated and own:
         error = f"the server read {usage.prompt_tokens} prompt tokens where {own.tokens} were sent"
+    elif filtered:
+        error = f"the content filter stopped the answer ({answer.finish_reason})"
     elif outcome.reasoned_out:
         error = REASONED_OUT
     elif answer.overlong:
@@ -151,10 +196,12 @@ def judge(
     return replace(outcome, error=error)
 
 
-def unanswered(own: PromptCount | None, why: str, *, attempts: int) -> Outcome:
-    """The outcome of a call whose prompt is longer than the model takes."""
+def unanswered(
+    own: PromptCount | None, why: str, no_answer: NoAnswer = "context_overflow", *, attempts: int
+) -> Outcome:
+    """The outcome of a call whose prompt is longer than the model takes, or withheld from it."""
     return Outcome(
-        no_answer="context_overflow",
+        no_answer=no_answer,
         own_prompt_tokens=own.tokens if own else None,
         attempts=attempts,
         error=valid_text(why),

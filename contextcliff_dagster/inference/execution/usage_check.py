@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from contextcliff_dagster.inference.engines.base import PromptCount, Usage
 from contextcliff_dagster.inference.models.models_file import Price
@@ -14,6 +14,7 @@ from contextcliff_dagster.inference.spending.budget import Spend, prompt_tokens_
 TRUNCATION_SHARE = 0.02
 TRUNCATION_TOKENS = 8
 """Slack where our count is of the texts alone: they may merge with the template's tokens."""
+TEMPLATE_TOKENS = 256
 CHARS_A_TOKEN = 16
 """Of a whole text no tokenizer makes fewer tokens: English has four to five characters a token."""
 MOST_TIMES = 10
@@ -65,6 +66,17 @@ def was_truncated(own: PromptCount | None, server_tokens: int | None) -> bool | 
     if own is None or server_tokens is None:
         return None
     return server_tokens < least_seen(own)
+
+
+def whole_prompt(usage: Usage, own: PromptCount | None) -> Usage:
+    """``usage`` with the cached tokens in the prompt's, where the server counts them apart: without
+    them it saw too little, and with them what was sent."""
+    read, cached = usage.prompt_tokens, usage.cached_tokens
+    if own is None or not cached or not was_truncated(own, read):
+        return usage
+    total = (read or 0) + cached
+    most = own.tokens * (1 + TRUNCATION_SHARE) + TEMPLATE_TOKENS
+    return replace(usage, prompt_tokens=total) if least_seen(own) <= total <= most else usage
 
 
 def is_too_large(usage: Usage, size: CallSize) -> bool:

@@ -89,6 +89,10 @@ class ModelEntry(Strict):
         description="Options of the server's chat template",
         examples=[{"enable_thinking": False}],
     )
+    pin: bool = Field(
+        default=False,
+        description="Refuse answers of another model, provider or fingerprint than the first",
+    )
     revision: str | None = Field(
         default=None,
         description="Which weights; of an endpoint, its address is then no part of the "

@@ -9,9 +9,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Literal
 
+from contextcliff_dagster.thoughts import without_thoughts
+
 Scalar = str | int | float | bool | None
 """What JSON has without brackets."""
-NoAnswer = Literal["context_overflow", "invalid_truncated"]
+NoAnswer = Literal["context_overflow", "invalid_truncated", "content_filter"]
 
 
 def utc_now() -> str:
@@ -80,12 +82,10 @@ class Outcome:
     @property
     def reasoned_out(self) -> bool:
         """Nothing was answered: the limit of the output was used up by reasoning."""
-        return (
-            self.no_answer is None
-            and self.finish_reason == "length"
-            and not (self.raw_output or "").strip()
-            and bool(self.reasoning or self.reasoning_tokens)
-        )
+        if self.no_answer is not None or self.finish_reason != "length":
+            return False
+        answer, unended = without_thoughts(self.raw_output or "")
+        return unended or (not answer.strip() and bool(self.reasoning or self.reasoning_tokens))
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,6 +64,7 @@ class RunSummary:
     answered: int = 0
     context_overflow: int = 0
     invalid_truncated: int = 0
+    content_filter: int = 0
     transport_errors: int = 0
     retries: int = 0
     orphans: int = 0
@@ -139,6 +140,7 @@ class CallCounters:
             total.answered += outcome.no_answer is None
             total.context_overflow += outcome.no_answer == "context_overflow"
             total.invalid_truncated += outcome.no_answer == "invalid_truncated"
+            total.content_filter += outcome.no_answer == "content_filter"
             total.prompt_tokens += outcome.prompt_tokens or 0
             total.cached_tokens += outcome.cached_tokens or 0
             total.completion_tokens += outcome.completion_tokens or 0
@@ -154,10 +156,14 @@ class CallCounters:
     def progress(self, concurrency: int) -> Progress:
         """A snapshot; time left by document tokens, which is what calls take their time for."""
         total, done = self.total, self._tokens_done
-        unsuccessful = total.context_overflow + total.invalid_truncated + total.transport_errors
+        unsuccessful = total.context_overflow + total.invalid_truncated + total.content_filter
         return Progress(
             planned=total.planned,
-            done=total.cached + total.by_others + total.answered + unsuccessful,
+            done=total.cached
+            + total.by_others
+            + total.answered
+            + unsuccessful
+            + total.transport_errors,
             cached=total.cached,
             in_flight=self.in_flight,
             waiting=self.waiting,

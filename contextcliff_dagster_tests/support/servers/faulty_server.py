@@ -63,7 +63,8 @@ ERRORS = {
     "403": (403, "no access", ""),
     "404": (404, "The model does not exist", "model_not_found"),
     "quota": (429, "You exceeded your current quota", "insufficient_quota"),
-    "400": (400, "the prompt offends us", "content_policy"),
+    "400": (400, "nothing is to be done with this", ""),
+    "filter": (400, "the prompt offends us", "content_policy"),
     "429_tokens": (429, "Too many tokens, please wait before trying again.", "throttled"),
     "400_overflow": (
         400,
@@ -83,7 +84,7 @@ ERRORS = {
     "400_top_k": (400, "Unrecognized request argument supplied: top_k", ""),
     "400_a_quote": (
         400,
-        "Content policy: 'it must be hot; what is the mean daily temperature in the cabin of a van"
+        "No answer to 'it must be hot; what is the mean daily temperature in the cabin of a van"
         " parked in the sun, and is that allowed'",
         "",
     ),

@@ -57,6 +57,7 @@ def missing_sentences(missing: Missing, n: int) -> list[str]:
         "longer than the window, not sent": missing.context_overflow,
         "cut by the server": missing.invalid_truncated,
         "failed after all attempts": missing.transport_error,
+        "withheld by a content filter": missing.content_filter,
     }
     lost = sum(why.values())
     if not lost:

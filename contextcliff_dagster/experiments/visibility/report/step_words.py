@@ -53,7 +53,7 @@ def _unused(before: Sequence[RecordedStep], one: RecordedStep) -> str:
     """A step that the model did not choose."""
     if one.step.unparsable:
         why = "the reply could not be read"
-    elif one.failure in ("context_overflow", "invalid_truncated"):
+    elif one.failure in ("context_overflow", "invalid_truncated", "content_filter"):
         why = f"there is no answer ({one.failure.replace('_', ' ')})"
     elif one.step.proposed is None:
         why = "there is no reply"

@@ -16,6 +16,8 @@ from urllib.parse import urlsplit
 
 from contextcliff_dagster.contracts import EngineError
 from contextcliff_dagster.inference.engines.base import (
+    UNKNOWN_FINISH,
+    WHO_ANSWERED,
     Decoding,
     Delta,
     Embeddings,
@@ -24,6 +26,7 @@ from contextcliff_dagster.inference.engines.base import (
 )
 from contextcliff_dagster.inference.engines.openai.error_mapping import ErrorMapper
 from contextcliff_dagster.inference.engines.openai.http_client import (
+    DONE,
     MOST_OF_A_REPLY,
     Endpoint,
     StatusError,
@@ -36,7 +39,6 @@ from contextcliff_dagster.inference.engines.openai.token_counting import (
     find_server_count,
 )
 from contextcliff_dagster.inference.engines.openai.wire_format import (
-    UNKNOWN_FINISH,
     read_delta,
     read_embeddings,
     read_error,
@@ -260,6 +262,7 @@ class OpenAIEngine:
         """
         assert self._endpoint is not None, "start() comes first"
         finish_reason, chunks, began, bound = None, 0, False, decoding.schema is not None
+        who: dict[str, Any] = {}
         asked = request(self._entry, prompt, decoding, self.dialect.name)
         most = MOST_OF_A_REPLY + decoding.max_output_tokens * _BYTES_A_TOKEN
         now = asyncio.get_running_loop().time
@@ -270,17 +273,24 @@ class OpenAIEngine:
                 aclosing(self._endpoint.events(*asked, most)) as events,
             ):
                 async for event in events:
+                    if event == DONE and began and not finish_reason:
+                        finish_reason = UNKNOWN_FINISH
+                        yield Delta(finish_reason=finish_reason)
                     if event.lstrip()[:1] != b"{":
                         continue  # a sign of life, or nothing that belongs to an answer
                     chunk = read_json(bytes(event))
                     if reported := read_error(chunk):
                         raise self._errors.in_stream(reported, sent=began)
                     chunks += 1
+                    told = {name: chunk[name] for name in WHO_ANSWERED if chunk.get(name)}
+                    if told and told != who:
+                        who = {**who, **told}
+                        yield Delta(extra=self._without_secrets(who))
                     if delta := read_delta(chunk, (time.perf_counter() - started) * 1000):
                         if isinstance(event, Whole):
                             ended = delta.finish_reason or (UNKNOWN_FINISH if delta.text else None)
                             delta = replace(delta, whole=True, finish_reason=ended)
-                        began = began or bool(delta.text or delta.reasoning)
+                        began = began or bool(delta.text or delta.reasoning or delta.instead)
                         if delta.finish_reason:
                             finish_reason = delta.finish_reason
                             limit.reschedule(min(limit.when() or 0.0, now() + LAST_SECONDS))

@@ -6,7 +6,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Literal
 
 from contextcliff_dagster.contracts import EngineError
 from contextcliff_dagster.inference.engines.base import RejectedError, TransportError
@@ -28,6 +28,10 @@ _OVERFLOW_SIGNS = (
     "prompt is too long",
     "too many tokens",
     "longer than the maximum model length",
+)
+_FILTER = re.compile(
+    r"content[_ -]?filter|content[_ -](?:management[_ -])?policy|responsible ?_?ai|guardrail"
+    r"|safety (?:system|filter|setting)|blocked by|prohibited_content|requires moderation"
 )
 _PASSES = re.compile(
     r"overload|busy|time ?out|timed out|try again|rate|temporar|unavailable|internal|capacity|gpu"
@@ -131,8 +135,8 @@ class ErrorMapper:
         """
         detail = reported if isinstance(reported, dict) else {"message": reported}
         message, lower = self._message(detail, _shown(detail))
-        if any(sign in lower for sign in _OVERFLOW_SIGNS):
-            return RejectedError(message, overflow=True)
+        if why := _known_refusal(lower):
+            return RejectedError(message, why=why)
         if "insufficient_quota" in lower:
             return self._quota(message)
         if not sent and not _PASSES.search(lower):
@@ -178,8 +182,10 @@ class ErrorMapper:
                 f"{described} (the account may use {limit} tokens a minute, fewer than this prompt "
                 "has: ask for a higher limit, or measure shorter documents)",
                 status=status,
-                quota=True,
+                why="quota",
             )
+        if (why := _known_refusal(lower)) == "content_filter" and 400 <= status < 500:
+            return RejectedError(described, status=status, why=why)
         if 300 <= status < 400:
             target = self._redact(reply.headers.get("location", "nowhere"))
             return EngineError(
@@ -200,8 +206,8 @@ class ErrorMapper:
                 status=status,
                 retry_after_s=retry_after_s(reply.headers),
             )
-        if any(sign in lower for sign in _OVERFLOW_SIGNS):
-            return RejectedError(described, status=status, overflow=True)
+        if why:
+            return RejectedError(described, status=status, why=why)
         if "could not finish the message" in lower:
             described += "; raise `prompt: max_output_tokens` of the study"
         elif constrained and _names_schema(detail, lower):
@@ -226,6 +232,13 @@ def _shown(value: Any) -> str:
     except RecursionError:
         text = "nested too deep to be shown"
     return text[:_MOST_OF_A_MESSAGE]
+
+
+def _known_refusal(message: str) -> Literal["content_filter", "context_overflow"] | None:
+    """Why a request is refused, where the words are known; a filter comes first."""
+    if _FILTER.search(message):
+        return "content_filter"
+    return "context_overflow" if any(sign in message for sign in _OVERFLOW_SIGNS) else None
 
 
 def _too_much_at_once(message: str) -> str | None:

@@ -26,6 +26,7 @@ _MOST_OF_AN_ERROR = 64 * 1024
 MOST_OF_A_REPLY = 16 << 20
 """Bytes of a reply, decompressed, where nothing that was asked for makes it longer."""
 _REST_BYTES, _REST_SECONDS = 64 * 1024, 1.0
+DONE = b"[DONE]"
 _BLANK = b"\xef\xbb\xbf \t\r\n"
 _WRITE_BYTES = 256 * 1024
 
@@ -149,7 +150,7 @@ class Endpoint:
     ) -> AsyncGenerator[bytes, None]:
         """POST ``parts``, one after the other, and yield the data of each server-sent event.
 
-        Ends where the stream ends, or with the event ``[DONE]``, which is not yielded. An answer
+        Ends where the stream ends, or with the event `DONE`. An answer
         that is one JSON object, whatever it is declared as, is one event, a `Whole`; what else
         comes without the form of events yields nothing. ``most``: bytes of it, decompressed.
         """
@@ -174,10 +175,10 @@ class Endpoint:
                         yield Whole(data)
                         return
                 for event in reader.feed(piece):
-                    if event == b"[DONE]":
+                    yield event
+                    if event == DONE:
                         await _read_rest(response)
                         return
-                    yield event
             for event in reader.end():
                 yield event
 

@@ -68,7 +68,7 @@ class ServerCount:
             return await _count(self._way, self._entry, prompt, self._ask)
         except Exception as raised:
             error = self._probes.errors.sort(raised)
-        if isinstance(error, RejectedError) and error.overflow:
+        if isinstance(error, RejectedError) and error.why == "context_overflow":
             return None
         raise error
 

@@ -10,10 +10,12 @@ from contextlib import suppress
 from typing import Any
 
 from contextcliff_dagster.inference.engines.base import (
+    UNKNOWN_FINISH,
     Decoding,
     Delta,
     Embeddings,
     Timing,
+    TransportError,
     Usage,
     token_count,
 )
@@ -101,17 +103,14 @@ def goes_on(entry: ModelEntry, prompt: Prompt) -> bool:
     return prompt.mode == "chat_prefill" and entry.quirks.prefill == "continue_final_message"
 
 
-UNKNOWN_FINISH = "unknown"
-"""The finish reason of an answer that has ended, where the server gives none that is a text."""
 _MOST_OF_A_REASON = 64
 
 
 def read_json(data: bytes) -> Any:
-    """The JSON value in ``data``; NaN, halves of surrogate pairs and bytes that are no UTF-8 cost
-    no answer.
+    """The JSON value in ``data``; NaN and halves of surrogate pairs cost no answer.
 
     Raises:
-        json.JSONDecodeError: it is none.
+        json.JSONDecodeError: it is none, or no UTF-8.
     """
     import orjson
 
@@ -119,21 +118,24 @@ def read_json(data: bytes) -> Any:
         return orjson.loads(data)
     except orjson.JSONDecodeError as error:
         try:
-            return json.loads(data.decode("utf-8", "replace"))
+            return json.loads(data.decode())
         except (ValueError, RecursionError):
             raise error from None
 
 
 def read_delta(chunk: dict[str, Any], within_ms: float = math.inf) -> Delta | None:
-    """What a chunk of either interface brings, None for nothing; any field may be missing, or of
-    another type than it should be, which is as if it were missing.
+    """What a chunk of either interface brings, None for nothing; any field but the text may be
+    missing, or of another type than it should be, which is as if it were missing.
 
     ``within_ms``: how long ago the request was sent. No time that the server reports can be longer.
+
+    Raises:
+        TransportError: the text is none.
     """
     text = reasoning = ""
-    finish_reason = None
+    finish_reason = instead = None
     choices = chunk.get("choices")
-    if isinstance(choices, list) and choices and isinstance(choice := choices[0], dict):
+    if isinstance(choices, list) and (choice := _first_choice(choices)):
         if (finish_reason := choice.get("finish_reason")) is not None:
             finish_reason = _finish_reason(finish_reason)
         piece = choice.get("delta") or choice.get("message")  # the latter in whole answers
@@ -143,13 +145,16 @@ def read_delta(chunk: dict[str, Any], within_ms: float = math.inf) -> Delta | No
                 for name in ("reasoning", "reasoning_content"):
                     if isinstance(thinking := piece.get(name), str) and thinking:
                         reasoning = thinking
-        elif isinstance(given := choice.get("text"), str):
-            text = given
+            instead = _instead(piece)
+        else:
+            text, _ = _texts(choice.get("text"))
+        if text and _is_another(choice):
+            text, instead = "", ("another_choice", text)
     usage = _usage(chunk["usage"]) if "usage" in chunk else None
     timing = _timing(chunk["metrics"], within_ms) if "metrics" in chunk else None
-    if not (text or reasoning or finish_reason or usage or timing):
+    if not (text or reasoning or instead or finish_reason or usage or timing):
         return None
-    return Delta(text, reasoning, finish_reason, usage, timing=timing)
+    return Delta(text, reasoning, finish_reason, usage, timing=timing, instead=instead)
 
 
 def _finish_reason(value: Any) -> str | None:
@@ -162,10 +167,34 @@ def _texts(content: Any) -> tuple[str, str]:
     """Answer and thoughts of a ``content``: mostly a text, of some models a list of parts."""
     if isinstance(content, str):
         return content, ""
+    if content is not None and not isinstance(content, list):
+        kind = type(content).__name__
+        raise TransportError("damaged", f"the answer's text was a {kind}", maybe_paid=True)
     parts = _parts(content)
     thoughts = [part.get("thinking") for part in parts]
     texts = [t if isinstance(t, str) else _text_of(_parts(t)) for t in thoughts]
     return _text_of(parts), "".join(texts)
+
+
+def _first_choice(choices: list[Any]) -> dict[str, Any] | None:
+    """The first choice that is one: of a request for one answer."""
+    return next((choice for choice in choices if isinstance(choice, dict)), None)
+
+
+def _is_another(choice: dict[str, Any]) -> bool:
+    number = choice.get("index")
+    return type(number) is int and number > 0
+
+
+def _instead(piece: dict[str, Any]) -> tuple[str, str] | None:
+    """What stands in the place of an answer: a refusal, or tools to call, as JSON."""
+    import orjson
+
+    if isinstance(refusal := piece.get("refusal"), str) and refusal:
+        return "refusal", refusal
+    if calls := piece.get("tool_calls") or piece.get("function_call"):
+        return "tool_calls", orjson.dumps(calls).decode()
+    return None
 
 
 def _parts(content: Any) -> list[dict[str, Any]]:
@@ -215,10 +244,13 @@ def _usage(usage: Any) -> Usage | None:
     total = token_count(usage.get("total_tokens"))
     if prompt is None and completion is None:
         return None
-    # Some leave the reasoning out of what they call completion, and bill it all the same.
-    if total is not None and prompt is not None and completion is not None:
-        left_out = total - prompt - completion
-        if left_out > 0:
+    if prompt is not None and completion is not None:
+        left_out = (total or 0) - prompt - completion
+        # Some leave what they have cached out of the prompt, and others the reasoning out of what
+        # they call completion, and bill it all the same.
+        if cached and (cached > prompt or cached == left_out):
+            prompt += cached
+        elif left_out > 0:
             thought = max(thought or 0, left_out)
             completion += left_out
     return Usage(prompt, completion, cached, thought)

@@ -143,7 +143,7 @@ class VllmEngine(NoEmbeddings):
             raise RejectedError(
                 f"{len(ids)} prompt tokens and up to {decoding.max_output_tokens} of output exceed "
                 f"the window of {window}",
-                overflow=True,
+                why="context_overflow",
             )
         loop = asyncio.get_running_loop()
         pieces: asyncio.Queue[tuple[Any, float]] = asyncio.Queue()

@@ -148,7 +148,7 @@ def test_a_prompt_beyond_the_window_is_refused_and_never_cut() -> None:
     async def work(engine: LlamaCppEngine) -> None:
         with pytest.raises(RejectedError) as refusal:
             await ask(engine, prompt, Decoding(4))
-        assert refusal.value.overflow
+        assert refusal.value.why == "context_overflow"
         assert engine.window_tokens == 256
 
     with_engine(work, window_tokens=256)

@@ -146,9 +146,9 @@ def test_a_throttled_call_is_asked_again_whatever_it_says_of_tokens(tmp_path: Pa
     assert rows[0]["no_answer"] is None
 
 
-def test_a_refused_request_is_recorded_and_not_sent_again_in_this_run(tmp_path: Path) -> None:
-    summary, rows, sent = run(tmp_path, ["400"])
-    assert (len(sent), summary.transport_errors, rows[0]["no_answer"]) == (1, 1, "transport_error")
+def test_what_a_content_filter_refuses_is_recorded_and_not_sent_again(tmp_path: Path) -> None:
+    summary, rows, sent = run(tmp_path, ["filter"])
+    assert (len(sent), summary.content_filter, rows[0]["no_answer"]) == (1, 1, "content_filter")
     assert "offends" in rows[0]["error"]
 
 
@@ -354,10 +354,10 @@ def test_an_answer_that_is_sent_as_a_thought_is_found_where_all_are(tmp_path: Pa
     alone = LedgerSample(1, 3)
     _, rows, _ = run(tmp_path, ["reasoning_answer"] * 3, alone, 3)
     assert [row["raw_output"] for row in rows] == ["937915"] * 3
-    assert {row["extra"] for row in rows} == {'{"answer_in": "thoughts"}'}
+    assert {row["extra"] for row in rows} == {'{"answer_in": "thoughts", "model": "m"}'}
     _, mixed, _ = run(tmp_path / "mixed", ["reasoning_answer", "ok", "ok"], alone, 3)
     assert [row["raw_output"] for row in mixed].count("") == 1
-    assert all(row["extra"] is None for row in mixed)
+    assert not any("answer_in" in row["extra"] for row in mixed)
 
 
 def test_over_http_the_reference_model_says_what_it_says_in_process(tmp_path: Path) -> None:
