@@ -231,7 +231,7 @@ class Cliffs(ResultHead):
     safe_cap_reason: Annotated[str, "what the cap means, or why there is none"]
     verdict_note: Annotated[str | None, "a sentence that qualifies the verdict"] = None
     score_doubt: Annotated[
-        str | None, "why the score may judge how the model speaks, not what it says"
+        str | None, "why the score may judge how a model speaks, or more than one model"
     ] = None
     cap_basis: Annotated[
         Literal["shown", "baseline"] | None,

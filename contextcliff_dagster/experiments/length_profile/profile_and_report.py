@@ -58,7 +58,10 @@ def profile_campaign(
     """
     from contextcliff_dagster.analysis.profile.context import ProfileContext
     from contextcliff_dagster.analysis.profile.model_profile import profile_model
-    from contextcliff_dagster.experiments.length_profile.serving_notes import serving_notes
+    from contextcliff_dagster.experiments.length_profile.serving_notes import (
+        mixtures,
+        serving_notes,
+    )
     from contextcliff_dagster.inference.ledger.campaigns import recorded_identity
     from contextcliff_dagster.inference.models.models_file import load_models
     from contextcliff_dagster.scoring.truncation import COLUMNS, truncations, unchecked
@@ -79,6 +82,8 @@ def profile_campaign(
         made = provenance(study, manifest, own, fields)
         folder = store.profile_dir(study.name, campaign, model)
         added = {name: guest.contribution(run, model) for name, guest in guests.items()}
+        mixed = mixtures(own, manifest.bins)
+        fingerprints = [note] if (note := mixed.pop("system_fingerprint", None)) else []
         cut = truncations(record_rows(own[list(COLUMNS)]))
         context = ProfileContext(
             model=model,
@@ -95,7 +100,8 @@ def profile_campaign(
             warnings=[
                 *(f"{clause[:1].upper()}{clause[1:]}." for clause in account.get("cautions", ())),
                 *(line for one in cut for line in unchecked(one)),
-                *serving_notes(own, manifest.bins),
+                *fingerprints,
+                *serving_notes(own),
             ],
             per_bin=int(own.groupby("bin")["example_id"].nunique().max()),
             looks=looks_before(run, model, own.loc[own["score"].notna(), "example_id"].nunique()),
@@ -107,6 +113,8 @@ def profile_campaign(
         if profile.cliffs.verdict is Verdict.INSUFFICIENT_DATA and _runs(run, context.identity):
             reason = f"{profile.cliffs.safe_cap_reason} Measuring still runs."
             profile = replace(profile, cliffs=replace(profile.cliffs, safe_cap_reason=reason))
+        if doubts := [*mixed.values(), *filter(None, [profile.cliffs.score_doubt])]:
+            profile = replace(profile, cliffs=replace(profile.cliffs, score_doubt=" ".join(doubts)))
         write_result(folder / "metrics.json", profile.metrics)
         write_result(folder / "cliffs.json", profile.cliffs)
         profiles.append(profile)

@@ -27,20 +27,31 @@ _IN_THOUGHTS = (
 _NOUNS = dict(zip(WHO_ANSWERED, ("model", "provider", "system fingerprint"), strict=True))
 
 
-def serving_notes(own: pd.DataFrame, bins: Sequence[LengthBin]) -> list[str]:
-    """What the records of one model say about its server.
+def mixtures(own: pd.DataFrame, bins: Sequence[LengthBin]) -> dict[str, str]:
+    """Of `WHO_ANSWERED` each of which more than one answered, as a sentence.
 
     Args:
-        own: rows with columns of ``EVAL_RECORDS``: ``extra``, ``finish_reason``, ``failure``,
-            ``error``, ``length_tokens``, ``bin`` and ``score``.
+        own: rows of one model with columns of ``EVAL_RECORDS``: ``extra``, ``bin`` and ``score``.
         bins: of the sample, in order of length.
     """
-    told = own["extra"].dropna()
-    extras = pd.DataFrame([json.loads(one) for one in told], index=told.index)
+    extras = _extras(own)
+    found = {
+        name: _mixture(own, noun, extras[name].dropna(), bins)
+        for name, noun in _NOUNS.items()
+        if name in extras
+    }
+    return {name: sentence for name, sentence in found.items() if sentence}
+
+
+def serving_notes(own: pd.DataFrame) -> list[str]:
+    """What else the records of one model say about its server.
+
+    Args:
+        own: as above, with ``finish_reason``, ``failure``, ``error`` and ``length_tokens``.
+    """
+    extras = _extras(own)
     in_thoughts = ANSWER_IN in extras and extras[ANSWER_IN].eq("thoughts").any()
     notes = [_IN_THOUGHTS] if in_thoughts else []
-    for name in extras.columns.intersection(list(WHO_ANSWERED)):
-        notes += _mixture(own, _NOUNS[name], extras[name], bins)
     if unknown := int((own["finish_reason"] == UNKNOWN_FINISH).sum()):
         notes.append(
             f"{unknown:,} of {len(own):,} answers ended without a finish reason: whether the "
@@ -55,20 +66,23 @@ def serving_notes(own: pd.DataFrame, bins: Sequence[LengthBin]) -> list[str]:
     return notes
 
 
-def _mixture(
-    own: pd.DataFrame, noun: str, names: pd.Series[Any], bins: Sequence[LengthBin]
-) -> list[str]:
+def _extras(own: pd.DataFrame) -> pd.DataFrame:
+    told = own["extra"].dropna()
+    return pd.DataFrame([json.loads(one) for one in told], index=told.index)
+
+
+def _mixture(own: pd.DataFrame, noun: str, names: pd.Series[Any], bins: Sequence[LengthBin]) -> str:
     """That more than one of them answered, with their scores where each has enough answers."""
     answers = names.value_counts()
     if len(answers) < 2:
-        return []
+        return ""
     shown = [name for name, count in answers.items() if count >= LEAST_OF_EACH]
     curves = [_curve(own.loc[names.index[names == name]], str(name), bins) for name in shown]
     who = ", ".join(f"{name} ({count:,})" for name, count in answers.head(5).items())
-    note = f"More than one {noun} answered under this name: {who}. One number is of them all."
+    note = f"More than one {noun} answered: {who}. The number is of them all, so of none."
     if len(shown) > 1 and noun != "system fingerprint":
         note += f" Mean score by length bin, short to long: {'; '.join(curves)}."
-    return [note]
+    return note
 
 
 def _curve(rows: pd.DataFrame, name: str, bins: Sequence[LengthBin]) -> str:

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from contextcliff_dagster.sampling.tokenizers.tokenizers import open_tokenizer
 from contextcliff_dagster_tests.support.servers.faulty_server import (
     DONE,
     STREAM,
@@ -26,7 +27,9 @@ from contextcliff_dagster_tests.support.servers.faulty_server import (
 )
 
 FALLS_AT, LIMIT = 2_000, 3_000
-CHARACTERS_A_TOKEN = 4
+TOKENIZER = "tiktoken:o200k_base"
+"""The model's own, to which the server adds `TEMPLATE` tokens."""
+TEMPLATE = 8
 WORDS = "river station ledger harbour window captain garden cotton copper signal market".split()
 THOUGHTS = "The code is asked for. 11111 is another. So it is this one."
 
@@ -38,7 +41,7 @@ def questions(path: Path, documents: int = 72) -> Path:
         for number in range(documents):
             sentences = [
                 "The {} keeps the {} near the {}.".format(*draw.sample(WORDS, 3))
-                for _ in range(int(25 * 20 ** (number / (documents - 1))))
+                for _ in range(int(28 * 20 ** (number / (documents - 1))))
             ]
             code = str(draw.randrange(20_000, 99_999))
             place = draw.randrange(len(sentences))
@@ -239,7 +242,7 @@ class StrangeServer:
         writer.close()
 
     def _asked(self, text: str) -> Asked:
-        tokens = len(text) // CHARACTERS_A_TOKEN
+        tokens = open_tokenizer(TOKENIZER).count(text) + TEMPLATE
         one = Asked(text, tokens, "", self._seen[text], self.asked)
         self.asked += 1
         self._seen[text] += 1
