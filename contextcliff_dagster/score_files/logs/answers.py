@@ -8,6 +8,8 @@ from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from contextcliff_dagster.contracts import FailureTag
+
 if TYPE_CHECKING:
     from contextcliff_dagster.sampling.tokenizers.tokenizers import Tokenizer
 
@@ -60,6 +62,8 @@ class Answer:
         document: the document's name where the log has one.
         length: what the log says of the length; ``Log.length_kind`` says what it counts.
         error: why there is no answer, as the end of "3 ...".
+        failure: which of the tags of missing answers that is, where it is one; the answer then
+            counts as missing at its length.
         finished_at: when it came, ISO 8601.
     """
 
@@ -76,6 +80,7 @@ class Answer:
     prompt_tokens: float | None = None
     completion_tokens: float | None = None
     error: str | None = None
+    failure: FailureTag | None = None
     finished_at: str | None = None
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from contextcliff_dagster.contracts import ScoreFileError
 from contextcliff_dagster.score_files.logs.answers import Answer, Log, LogOptions
-from contextcliff_dagster.score_files.logs.lengths import Lengths, digest
+from contextcliff_dagster.score_files.logs.lengths import Lengths, answers_first, digest
 from contextcliff_dagster.score_files.records import ScoreRecords, moments
 from contextcliff_dagster.scoring.containment import (
     MOST_CHARACTERS,
@@ -29,7 +29,9 @@ if TYPE_CHECKING:
 _NO_LENGTH = "without a length"
 _NO_SCORE = "without a score"
 _MANY_LEFT_OUT = 0.05
-_OBJECTS = ("error", "variant", "example", "document", "digest", "of_prompt", "finished_at")
+_OBJECTS = (
+    "error", "failure", "variant", "example", "document", "digest", "of_prompt", "finished_at",
+)  # fmt: skip
 _NUMBERS = ("length", "prompt_tokens", "completion_tokens", "em", "f1", "contained")
 
 
@@ -70,8 +72,9 @@ def collect(log: Log, options: LogOptions) -> ScoreRecords:
     left_out = Counter(reason for reason in reasons[seen] if reason)
     if not used.any():
         raise UnusableLogError(_nothing(log, left_out))
-    score = _of_scale(log, name, values[used], options.scale)
-    frame = _frame(log, table[used].reset_index(drop=True), score)
+    kept = used | (seen & (table["failure"].notna() & table["length"].notna()).to_numpy())
+    score = _of_scale(log, name, np.where(used, values, np.nan)[kept], options.scale)
+    frame = _frame(log, table[kept].reset_index(drop=True), score)
     of_prompt = lengths.rule != "documents" and bool(table["of_prompt"].any())
     notes = _notes(log, frame, lengths, of_prompt, name if scored_here else None)
     logged = lengths.rule == "logged"
@@ -99,17 +102,17 @@ def _tables(
     objects: list[list[Any]] = [[] for _ in _OBJECTS]
     numbers = [array("d") for _ in _NUMBERS]  # a third of the memory that lists of floats take
     scores: dict[str, array[float]] = {}
-    for row, answer in enumerate(log.answers):
+    for row, answer in enumerate(answers_first(log.answers)):
         text = None if answer.text is None else digest(answer.text)
         of_prompt = answer.of_prompt and answer.document is None and text is not None
         document = answer.document or text
-        kind = (answer.error or "", answer.variant, answer.example)
+        kind = (answer.error or "", answer.failure, answer.variant, answer.example)
         named = (*kind, document, text, of_prompt, answer.finished_at)
         short = 0 < len(answer.text or "") <= MOST_CHARACTERS
         if len(copied) < MOST_QUESTIONS and answer.accepted and short:
             held = any(map(Haystack(answer.text or "").holds, answer.accepted))
             copied.append((answer.accepted[0], held))
-        length = None if answer.error else lengths.of(answer, text)
+        length = None if answer.error and not answer.failure else lengths.of(answer, text)
         tokens = (length, answer.prompt_tokens, answer.completion_tokens)
         for column, value in zip(objects, named, strict=True):
             column.append(value)
@@ -200,6 +203,8 @@ def _frame(log: Log, used: pd.DataFrame, score: Floats) -> pd.DataFrame:
     import pandas as pd
 
     frame = pd.DataFrame({"length_tokens": used["length"], "score": score})
+    if used["failure"].notna().any():
+        frame["failure"] = used["failure"]
     if used["document"].notna().any():
         frame["document_id"] = used["document"]
     if used["example"].notna().any():
@@ -246,6 +251,7 @@ _LOGGED = {
 
 
 def _used(log: Log, frame: pd.DataFrame, left_out: Counter[str]) -> str:
+    frame = frame[frame["score"].notna()]
     used, answers = len(frame), len(frame) + left_out.total()
     sentence = f"{log.path.name} is a log of {log.tool}: {used:,} of {answers:,} answers used"
     if left_out:

@@ -14,7 +14,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from contextcliff_dagster.contracts import ScoreFileError
+from contextcliff_dagster.contracts import FailureTag, ScoreFileError
 from contextcliff_dagster.score_files.logs.answers import (
     Answer,
     Log,
@@ -36,6 +36,11 @@ _HEADER, _START = "header.json", "_journal/start.json"
 _LETTERS = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0}
 _WORDS = {"yes": 1.0, "true": 1.0, "no": 0.0, "false": 0.0}
 _ATTACHMENT = "attachment://"
+_NO_ANSWER = {
+    "model_length": (FailureTag.CONTEXT_OVERFLOW, "longer than the model accepts"),
+    "content_filter": (FailureTag.TRANSPORT_ERROR, "withheld by a content filter"),
+}
+"""Reasons to stop with which the text is the server's, or a piece of an answer."""
 _CLASS = re.compile(r"[A-Za-z_][\w.]{0,60}(?:Error|Exception|Timeout)\b")
 _RAISED = re.compile(rf"^{_CLASS.pattern}(?=:|\s*$)", re.MULTILINE)
 
@@ -125,11 +130,11 @@ def _answer(sample: Mapping[str, Any]) -> Answer:
     prompt = _prompt(sample)
     document = longest_text(metadata)
     inside = document is not None and document in prompt
-    # Of the last call: what was read from or written to a cache is counted apart.
-    counts = ("input_tokens", "input_tokens_cache_read", "input_tokens_cache_write")
-    tokens = sum(number(usage.get(name)) or 0.0 for name in counts) or None
-    error = sample.get("error")
-    invalid = "declared invalid" if sample.get("invalidation") else None
+    tokens = _prompt_tokens(usage)
+    error = "declared invalid" if sample.get("invalidation") else None
+    if raised := sample.get("error"):
+        error = f"with an error{_class_of(raised)}"
+    failure, stopped = _NO_ANSWER.get(str(_choice(output).get("stop_reason")), (None, None))
     return Answer(
         example=name_of(sample.get("id")),
         scores=dict(_scores(sample)),
@@ -141,9 +146,24 @@ def _answer(sample: Mapping[str, Any]) -> Answer:
         length=tokens,
         prompt_tokens=tokens,
         completion_tokens=number(usage.get("output_tokens")),
-        error=f"with an error{_class_of(error)}" if error else invalid,
+        error=error or stopped,
+        failure=None if error else failure,
         finished_at=name_of(sample.get("completed_at")),
     )
+
+
+def _prompt_tokens(usage: Mapping[str, Any]) -> float | None:
+    """All tokens of the last call's prompt, those of a cache included.
+
+    Versions and providers differ in whether ``input_tokens`` holds the latter: the total shows it,
+    and more than all cannot come from a cache.
+    """
+    names = ("input_tokens", "output_tokens", "total_tokens")
+    given, written, total = (number(usage.get(name)) or 0.0 for name in names)
+    kinds = ("read", "write")
+    cached = sum(number(usage.get(f"input_tokens_cache_{kind}")) or 0.0 for kind in kinds)
+    apart = cached > given or 2 * (total - given - written) > cached
+    return (given + cached * apart) or None
 
 
 def _class_of(error: Any) -> str:
@@ -157,9 +177,12 @@ def _class_of(error: Any) -> str:
 def _completion(output: Mapping[str, Any]) -> str | None:
     if isinstance(completion := output.get("completion"), str):
         return completion
+    return chat_text([_choice(output).get("message")])
+
+
+def _choice(output: Mapping[str, Any]) -> Mapping[str, Any]:
     choices = output.get("choices")
-    first = choices[0] if isinstance(choices, list) and choices else {}
-    return chat_text([first.get("message")]) if isinstance(first, dict) else None
+    return mapping(choices[0]) if isinstance(choices, list) and choices else {}
 
 
 def _prompt(sample: Mapping[str, Any]) -> str:

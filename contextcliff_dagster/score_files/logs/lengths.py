@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,6 +25,17 @@ if TYPE_CHECKING:
 def digest(text: str) -> str:
     """The document's name: SHA-256 of its bytes."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def answers_first(answers: Iterator[Answer]) -> Iterator[Answer]:
+    """The same, an answer at the head: missing ones often lack what shows how length is known."""
+    begun = []
+    for answer in answers:
+        begun.append(answer)
+        if answer.failure is None:
+            break
+    yield from reversed(begun)
+    yield from answers
 
 
 class Lengths:

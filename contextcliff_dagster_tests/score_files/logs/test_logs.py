@@ -9,7 +9,10 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from contextcliff_dagster.contracts import UNSCORED_TAGS
 from contextcliff_dagster.score_files import (
     LogOptions,
     ScoreFileError,
@@ -17,6 +20,7 @@ from contextcliff_dagster.score_files import (
     pooled,
     read_log,
 )
+from contextcliff_dagster.score_files.logs import inspect_ai
 from contextcliff_dagster_tests.support.files.log_files import (
     deflated,
     inspect_head,
@@ -144,6 +148,63 @@ def test_what_could_not_be_used_is_counted_in_one_line(tmp_path: Path) -> None:
         "a.eval is a log of inspect_ai: 3 of 6 answers used, left out: 1 with an error, "
         "1 without a length, 1 without a score" in records.notes[0]
     )
+
+
+@given(
+    fresh=st.integers(1, 10**6),
+    read_again=st.integers(0, 10**6),
+    put_away=st.integers(0, 10**6),
+    written=st.integers(0, 10**4),
+)
+def test_a_prompt_is_as_long_whether_or_not_the_input_counts_what_came_from_a_cache(
+    fresh: int, read_again: int, put_away: int, written: int
+) -> None:
+    whole = fresh + read_again + put_away
+    usage = {
+        "input_tokens_cache_read": read_again,
+        "input_tokens_cache_write": put_away,
+        "output_tokens": written,
+        "total_tokens": whole + written,
+    }
+    for counted in (fresh, whole):  # since 0.3.185, and OpenAI's before
+        assert length_of({**usage, "input_tokens": counted}) == whole
+
+
+def test_what_is_more_than_the_input_is_no_part_of_it() -> None:
+    usage = {"input_tokens": 10, "output_tokens": 2, "input_tokens_cache_read": 50}
+    assert length_of({**usage, "total_tokens": 12}) == 60  # a proxy leaves it out of the total
+
+
+def length_of(usage: dict[str, int]) -> float | None:
+    return inspect_ai._answer(inspect_sample(1, output={"completion": "", "usage": usage})).length
+
+
+@pytest.mark.parametrize("reason", ["model_length", "content_filter"])
+@pytest.mark.parametrize("at", [0, 4, 7])
+@pytest.mark.parametrize("counted", [False, True])
+def test_no_answer_is_neither_right_nor_wrong(
+    reason: str, at: int, counted: bool, tmp_path: Path
+) -> None:
+    tokenizer = {"tokenizer": "tiktoken:o200k_base"} if counted else {}
+    samples = [inspect_sample(n) for n in range(1, 9)]
+    there = read(write_inspect_json(tmp_path / "there.json", samples), **tokenizer)
+    text = "This model's maximum context length is 8192 tokens"
+    samples[at]["output"] = {"choices": [{"message": {"content": text}, "stop_reason": reason}]}
+    records = read(write_inspect_json(tmp_path / "missing.json", samples), **tokenizer)
+    scored = records.frame[records.frame["score"].notna()].reset_index(drop=True)
+    wanted = there.frame.drop(index=at).reset_index(drop=True)
+    pd.testing.assert_frame_equal(
+        scored[["length_tokens", "score"]], wanted[["length_tokens", "score"]]
+    )
+    words = {"model_length": "longer than the model accepts"}.get(
+        reason, "withheld by a content filter"
+    )
+    assert f"7 of 8 answers used, left out: 1 {words}" in said(records)
+    if counted:  # then its length is known, too
+        (missing,) = records.frame[records.frame["score"].isna()].itertuples()
+        assert missing.length_tokens == there.frame["length_tokens"][at]
+        assert missing.failure in UNSCORED_TAGS
+        assert (missing.failure == "context_overflow") == (reason == "model_length")
 
 
 @pytest.mark.parametrize(

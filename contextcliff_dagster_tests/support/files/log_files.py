@@ -90,6 +90,7 @@ def inspect_sample(number: int, epoch: int = 1, **more: Any) -> Json:
                 "input_tokens": 10 * number,
                 "input_tokens_cache_read": 5,
                 "output_tokens": 2,
+                "total_tokens": 10 * number + 7,
             },
         },
         "scores": {"exact": {"value": "C" if number < 5 else "I"}},
