@@ -9,7 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from contextcliff_dagster.contracts import EVAL_RECORDS
+from contextcliff_dagster.contracts import EVAL_RECORDS, Verdict
 from contextcliff_dagster.defs.in_process import LocalRuns
 from contextcliff_dagster.experiments.common.study_run import StudyRun
 from contextcliff_dagster.experiments.lookup import (
@@ -57,8 +57,9 @@ class Prepared:
 class Profiled:
     """A measured study. ``calls`` is empty where nothing but files was rebuilt.
 
-    ``cliffs``: of the length profile, one a model. ``sections``: what the report says of the other
-    experiments of the study. ``notes``: those of the report: who is left out of it, and why.
+    ``cliffs``: of the length profile, one a model. ``sections``: wrong answers of models at the
+    floor, and what the report says of the other experiments of the study. ``notes``: those of the
+    report: who is left out of it, and why.
     ``unchecked``: answers of the measured models in the whole campaign whose prompts could not be
     checked for a silent cut, as the report counts them; None where there is no length profile.
     """
@@ -269,6 +270,7 @@ def read_profiled(
         StoreError: there are none.
     """
     from contextcliff_dagster.experiments.common.record_tables import read_record_table
+    from contextcliff_dagster.experiments.length_profile.floor_answers import floor_sections
     from contextcliff_dagster.experiments.length_profile.profile_files import (
         read_cliffs,
         read_notes,
@@ -282,9 +284,10 @@ def read_profiled(
     files = ReportFiles(page, machine, html, folder / "report.png" if study.has_corpus else None)
     cliffs = read_cliffs(study, store, campaign) if study.has_corpus else []
     sections: Sequence[Section] = ()
-    if any(one.name != "length_profile" for one in partitioned(study)):
+    others = any(one.name != "length_profile" for one in partitioned(study))
+    if others or any(result.verdict is Verdict.FLOOR for result in cliffs):
         with StudyRun.open(study, store, campaign, to_read=True) as run:
-            sections = study_sections(run)
+            sections = [*floor_sections(run, cliffs), *(study_sections(run) if others else ())]
     unchecked = None
     if study.has_corpus and calls:
         table = read_record_table(EVAL_RECORDS, study, store, campaign)

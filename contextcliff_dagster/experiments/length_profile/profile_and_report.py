@@ -22,6 +22,7 @@ from contextcliff_dagster.experiments.length_profile.earlier_versions import (
     replaced,
     replaced_note,
 )
+from contextcliff_dagster.experiments.length_profile.floor_answers import floor_sections
 from contextcliff_dagster.experiments.length_profile.profile_files import (
     looks_before,
     notes_on,
@@ -143,6 +144,7 @@ def report_campaign(run: StudyRun, sections: Sequence[Section] = ()) -> ReportFi
     cliffs = read_cliffs(study, store, campaign)
     profiled = [result.model for result in cliffs]
     records = read_records(study, store, campaign)
+    at_floor = floor_sections(run, cliffs, with_answers=run.with_answers)
     return write_report(
         cliffs,
         records,
@@ -154,7 +156,7 @@ def report_campaign(run: StudyRun, sections: Sequence[Section] = ()) -> ReportFi
             *notes_on(run, profiled),
             *notes_on_files(study, store, manifest.header["corpus"].get("account", {})),
         ],
-        sections=[*policy_sections(kv_families(run, cliffs, records)), *sections],
+        sections=[*at_floor, *policy_sections(kv_families(run, cliffs, records)), *sections],
         evidence=_evidence(run, cliffs, records),
     )
 
