@@ -10,6 +10,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from contextcliff_dagster.cli.data_sets import corpus_kind, named_corpus, with_questions, with_tasks
+from contextcliff_dagster.cli.errors import say
 from contextcliff_dagster.cli.measuring.options import PRIMARY_SCORES
 from contextcliff_dagster.cli.options import DEFAULT_STUDY, TASK_ALIASES, StudyOptions
 from contextcliff_dagster.contracts import CorpusError, StudyError
@@ -31,20 +32,21 @@ _QUESTIONS_PER_DOCUMENT = 5
 questions on each. Those of one document count together in every interval."""
 
 
-_LOOKED_AT = 120
-"""Questions, the first of the data, that decide what kind of answers they have."""
+LOOKED_AT = 120
+"""Questions, the first of the data: they decide what kind of answers these have."""
 _ROOM_TO_EXPLAIN = 256
 """Output tokens: whoever explains first reaches the answer."""
 _DOCUMENTS_PER_BIN = 6
 """One more than a bin needs: some files turn out empty, or the same as another."""
 
 
-def over_data(options: StudyOptions) -> Study:
+def over_data(options: StudyOptions, *, tell: bool = True) -> Study:
     """The base study's bins and sampling over what ``options.data`` or ``dataset`` names.
 
     Lengths are counted with the first model's own tokenizer where models.yaml names it. Scoring is
     token-F1, which equals exact match for one-word answers and shows a slow loss for longer ones;
-    for verbatim recall whether the words are in the reply.
+    for verbatim recall whether the words are in the reply. ``tell``: a note says what kind of
+    answers was found, and what follows from it.
 
     Raises:
         ContextCliffError: the options contradict each other, or it is not clear what the path is.
@@ -113,7 +115,8 @@ def over_data(options: StudyOptions) -> Study:
         if kept:
             changes |= {"prompt": kept.prompt.model_dump(), "scoring": kept.scoring.model_dump()}
         elif tokenizer != "reference":
-            changes |= _asked(source.kind, corpus, base, recall=recall)
+            tell = tell and options.prompt is None and not options.score
+            changes |= _asked(source.kind, corpus, base, recall=recall, tell=tell)
         else:
             changes["scoring"] = _SCORING.get(source.kind, {"primary": "f1"})
     study = with_questions(base.changed(**changes), most if most != usual else None)
@@ -137,10 +140,16 @@ def _kept(name: str) -> Study | None:
     return load_study(path) if path.is_file() else None
 
 
-def _asked(kind: str, corpus: Mapping[str, Any], base: Study, *, recall: bool) -> dict[str, Any]:
+def _asked(
+    kind: str, corpus: Mapping[str, Any], base: Study, *, recall: bool, tell: bool
+) -> dict[str, Any]:
     """``prompt`` and ``scoring``: what is asked for, and how it is judged, by the answers' type."""
     from contextcliff_dagster.corpora.registry import open_corpus
-    from contextcliff_dagster.scoring.answer_types import instruction_of, study_type
+    from contextcliff_dagster.scoring.answer_types import (
+        NAMED_AND_SCORED,
+        instruction_of,
+        study_type,
+    )
     from contextcliff_dagster.scoring.published_rules import RULE
 
     prompt = {**base.prompt.model_dump(), "max_output_tokens": 96 if recall else 64}
@@ -151,16 +160,23 @@ def _asked(kind: str, corpus: Mapping[str, Any], base: Study, *, recall: bool) -
     texts: dict[str, str] = {}
     examples = []
     with suppress(CorpusError):  # the sentence comes with the sample
-        for entry in islice(open_corpus(kind, options).entries(), _LOOKED_AT):
+        for entry in islice(open_corpus(kind, options).entries(), LOOKED_AT):
             if RULE in entry.example.metadata:
                 return {"prompt": prompt, "scoring": scoring}
             examples.append(entry.example)
             texts[entry.example.document_id] = entry.document.text
     if not examples:
         return {"prompt": prompt, "scoring": scoring}
-    found, labels = study_type(examples, texts.__getitem__)
+    found, labels, why = study_type(examples, texts.__getitem__)
+    instruction, (name, how) = instruction_of(found, labels), NAMED_AND_SCORED[found]
+    if tell:
+        say(
+            f"Note: the accepted answers are {name} ({why}). The prompt ends with {instruction!r} "
+            f"Replies are scored {how}. `prompt: template` and `scoring` of a study override this "
+            "(--prompt, --score)."
+        )
     scoring = {"primary": "f1" if found == "free" else "em", "scorer": "typed"}
-    template = f"{{document}}\n\n{{question}}\n{instruction_of(found, labels)}"
+    template = f"{{document}}\n\n{{question}}\n{instruction}"
     return {
         "prompt": {**prompt, "template": template, "max_output_tokens": _ROOM_TO_EXPLAIN},
         "scoring": {**scoring, "labels": labels} if labels else scoring,

@@ -11,7 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from statistics import median
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 from contextcliff_dagster.contracts import Example
 from contextcliff_dagster.scoring.normalize import normalize_answer, word_count
@@ -41,6 +41,26 @@ INSTRUCTIONS: Final[dict[AnswerType, str]] = {
     "free": "Answer briefly.",
 }
 """What the prompt of a new study says after the question."""
+
+NAMED_AND_SCORED: Final[dict[AnswerType, tuple[str, str]]] = {
+    "choice": ("letters of options", "by the letter"),
+    "yes_no": ("yes or no", "by yes or no"),
+    "number": ("numbers", "by value and unit"),
+    "date": ("dates", "by the day"),
+    "list": ("lists", "by all their items"),
+    "label": ("labels", "by the label"),
+    "span": ("a few words each", "by these words"),
+    "free": ("free text", "by the share of its words (token F1)"),
+}
+"""How a person would call each type, and what decides whether a reply is right."""
+
+
+class StudyType(NamedTuple):
+    """The type of a study's answers, its labels where it is ``label``, and what shows the type."""
+
+    kind: AnswerType
+    labels: list[str]
+    why: str
 
 
 def answer_type(answers: Sequence[str]) -> AnswerType | None:
@@ -94,10 +114,8 @@ def labels_of(examples: Sequence[Example]) -> list[str]:
     return [spelled[name] for name, _ in times.most_common()] if few and "" not in spelled else []
 
 
-def study_type(
-    examples: Sequence[Example], document_text: Callable[[str], str]
-) -> tuple[AnswerType, list[str]]:
-    """The type of a study's answers, and its labels where it is ``label``.
+def study_type(examples: Sequence[Example], document_text: Callable[[str], str]) -> StudyType:
+    """The type of a study's answers.
 
     Args:
         document_text: of a document id; asked for a sample of the questions at most.
@@ -112,15 +130,16 @@ def study_type(
     )
     for kind, count in types.most_common(1):
         if kind is not None and count >= MOST * len(examples):
-            return kind, []
+            return StudyType(kind, [], f"{count:,} of {len(examples):,}")
     if labels := labels_of(examples):
-        return "label", labels
+        return StudyType("label", labels, f"{len(labels)} in {len(examples):,}")
     some = examples[:: max(len(examples) // _LOOKED_UP, 1)][:_LOOKED_UP]
     missing, asked = not_in_text(some, document_text)
     words = [word_count(example.answers[0]) for example in some if example.answers]
+    why = f"{asked - len(missing)} of {asked} stand in the documents word for word"
     if asked and len(missing) <= (1.0 - VERBATIM) * asked and median(words) <= SPAN_WORDS:
-        return "span", []
-    return "free", []
+        return StudyType("span", [], why)
+    return StudyType("free", [], why)
 
 
 def instruction_of(kind: AnswerType, labels: Sequence[str]) -> str:

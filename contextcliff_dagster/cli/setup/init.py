@@ -32,7 +32,7 @@ from contextcliff_dagster.cli.setup.study_file import (
     with_defaults,
     written,
 )
-from contextcliff_dagster.cli.setup.trial import tried
+from contextcliff_dagster.cli.setup.trial import ask_shortest, tried
 from contextcliff_dagster.contracts import StudyError
 
 if TYPE_CHECKING:
@@ -74,8 +74,11 @@ def init(
     """Set up a measurement: an endpoint in models.yaml, and a study of your documents.
 
     On a terminal it asks; elsewhere, or with --yes, it takes options and defaults. Both files are
-    written at the end, after one small call has shown that the model answers.
+    written after one small call has shown that the model answers. Three calls more show its replies
+    to questions on short documents.
     """
+    from contextcliff_dagster.studies import load_study
+
     asking = can_ask() and not yes
     wishes = StudyWishes(data, questions, tolerance, name)
     if name is not None:
@@ -106,12 +109,16 @@ def init(
     if models_file:
         say(f"Wrote model {entry.name} into {models_file}.")
     say(f"Wrote study {study.name} into {study_file}.")
+    asked = []
+    if trial is not None:
+        asked = ask_shortest(load_study(study_file), trial.entry, endpoint.timeout)
     value = {
         "model": entry.name,
         "models_file": None if models_file is None else str(models_file),
         "study": study.name,
         "study_file": str(study_file),
         "window_tokens": trial.window_tokens if trial else entry.window_tokens,
+        "asked": asked,
         "next": command,
     }
     print_either(value, f"Measure it with\n\n    {command}\n", as_json=as_json)

@@ -220,7 +220,8 @@ def _asked_data(wishes: StudyWishes) -> StudyWishes:
         say("There is no table of questions (columns document, question, answers) with it.")
         say("  recall: questions of verbatim recall, made from the texts (copying, not reasoning)")
         wishes = replace(wishes, questions=ask("A table of questions, or recall", "recall"))
-    study = over_data(StudyOptions(study=None, data=wishes.data, questions=wishes.questions))
+    options = StudyOptions(study=None, data=wishes.data, questions=wishes.questions)
+    study = over_data(options, tell=False)  # `new_study` tells it
     if (documents := _documents(study)) is not None:
         say(f"  {documents:,} documents, {study.bins.count} bins of length.")
     return wishes

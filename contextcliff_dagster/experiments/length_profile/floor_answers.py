@@ -47,7 +47,7 @@ def floor_sections(
             texts = (row["question"], " | ".join(row["accepted"] or ()), row["answer"])
             rows.append((row["length_tokens"], *map(shown, texts)))
         more = f"contextcliff answers {run.study.name} --campaign {run.campaign} --wrong"
-        title = ["What ", Code(result.model), " answered to the shortest documents"]
+        title = ("What ", Code(result.model), " answered to the shortest documents")
         blocks: list[Block] = [Paragraph(["All wrong answers: ", Code(more)])]
         if rows and with_answers:
             blocks.insert(0, DataTable(_HEAD, rows))

@@ -4,9 +4,10 @@ models: by the engine that measures, so that keys, limits and errors are treated
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from contextcliff_dagster.contracts import EngineError
@@ -59,6 +60,19 @@ async def try_model(entry: ModelEntry, within_s: float) -> Trial:
             quirks = entry.quirks.model_dump() | dict([error.quirk])
             entry = entry.model_copy(update={"quirks": Quirks(**quirks)})
     return await _tried(entry, within_s)
+
+
+async def ask_prompts(
+    entry: ModelEntry, prompts: Sequence[Prompt], max_output_tokens: int, within_s: float
+) -> list[Answer]:
+    """The answers of ``entry`` to a few prompts, one after the other.
+
+    Raises:
+        EngineError: as `try_model`.
+    """
+    decoding = Decoding(max_output_tokens)
+    async with _started(entry, within_s) as engine:
+        return [await retry(partial(ask, engine, p, decoding), QUESTIONS) for p in prompts]
 
 
 async def listed_models(entry: ModelEntry, within_s: float) -> list[dict[str, Any]]:

@@ -89,6 +89,41 @@ def test_the_next_command_measures(here: Path, url: str) -> None:
     assert "report.html" in measured.out
 
 
+def test_three_short_questions_show_replies_and_scores_before_anything_is_measured(
+    here: Path,
+) -> None:
+    log = here.parent / "log"
+    options = {"kind": "vllm", "window": 100_000, "log": str(log)}
+    with on_a_thread(DialectServer(options).handle) as url:
+        done = call("init", "--base-url", url, "--data", DATA, "--json")
+        calls = log.read_text().count("/chat/completions")
+        silent = call("init", "--base-url", url, "--model-id", "served", "--data", DATA,
+                      "--no-call", "--name", "other", "--json")  # fmt: skip
+        assert log.read_text().count("/chat/completions") == calls
+    assert (
+        "answers are numbers (12 of 12). The prompt ends with 'Answer with the number" in done.err
+    )
+    assert "3 calls more" in done.err
+    assert calls == 1 + 3
+    asked = json.loads(done.out)["asked"]
+    assert [one["accepted"] for one in asked] == [["7002"], ["7000"], ["7001"]]  # the shortest
+    for one in asked:
+        assert (one["reply"], one["score"]) == ("937915", 0)
+        assert f"score 0; accepted: {one['accepted'][0]}" in done.err
+    assert "none of them counts as right" in done.err
+    assert json.loads(silent.out)["asked"] == []
+
+
+def test_questions_that_get_no_answer_leave_the_study_as_it_is(here: Path) -> None:
+    # The first call fits the window, and no document does.
+    with on_a_thread(DialectServer({"kind": "vllm", "window": 200}).handle) as url:
+        done = call("init", "--base-url", url, "--data", DATA, "--json")
+    assert done.code == 0, done.err
+    assert "Note: no answers to them" in done.err
+    assert json.loads(done.out)["asked"] == []
+    assert files(here) == {"models.yaml", "vertrage.yaml"}
+
+
 def test_what_is_missing_is_one_sentence(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     running = [LocalServer("http://127.0.0.1:11434/v1", "ollama", "Ollama", ("m",))]
 
