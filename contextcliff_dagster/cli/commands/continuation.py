@@ -150,11 +150,11 @@ def _models(
         with served_model(server, max_context(keys)) as (entry, tokenizer):
             yield [entry], tokenizer
         return
-    for option in ("api_password", "model_name", "embedding_model"):
-        if getattr(server, option) is not None:
+    for name in ("api_password", "model_name", "embedding_model", "set_keys"):
+        if getattr(server, name):
+            option = name.removesuffix("_keys").replace("_", "-")
             raise click.UsageError(
-                f"--{option.replace('_', '-')} goes with --api-url; models.yaml and a study's file "
-                "have keys for it."
+                f"--{option} goes with --api-url; models.yaml and a study's file have keys for it."
             )
     from contextcliff_dagster.inference.models.models_file import get_model, load_models
 

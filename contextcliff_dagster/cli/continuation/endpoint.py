@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import json
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +18,7 @@ from urllib.parse import urlsplit
 import click
 
 from contextcliff_dagster.cli.options import together
+from contextcliff_dagster.cli.setup.endpoint_options import EndpointOptions, set_option
 from contextcliff_dagster.contracts import EngineError, StudyError
 from contextcliff_dagster.sampling.tokenizers.hub import hub_file, is_repository
 
@@ -56,6 +59,7 @@ _OPTIONS = together(
         help="The server's model of embeddings, for the coherence of sentences (default: the small "
         "encoder of the extra `embeddings`, else none).",
     ),
+    set_option,
 )
 
 
@@ -68,6 +72,7 @@ class ServerOptions:
     model_name: str | None = None
     tokenizer_model: str | None = None
     embedding_model: str | None = None
+    set_keys: Mapping[str, Any] = field(default_factory=dict)
 
     def embeddings(self, entry: ModelEntry) -> Mapping[str, Any]:
         """The key `embeddings` of a study that measures ``entry``, the server's model."""
@@ -166,11 +171,10 @@ def _entry(
     """The entry, and whether the server counts tokens."""
     from contextcliff_dagster.cli.setup.address_and_key import plain_address
     from contextcliff_dagster.cli.setup.endpoint import entry_of
-    from contextcliff_dagster.cli.setup.endpoint_options import EndpointOptions
     from contextcliff_dagster.inference.models.new_entry import NewEntry
 
     url = plain_address(str(options.api_url))
-    given = EndpointOptions(base_url=url, api_key_env=variable)
+    given = EndpointOptions(base_url=url, api_key_env=variable, set_keys=options.set_keys)
     name = options.model_name
     served = _asked(entry_of(given, "server", name or "?").checked())
     if name is None:
@@ -188,6 +192,9 @@ def _entry(
             "lower --max-context, or start the server with a larger window."
         )
     plain = re.sub(r"[^A-Za-z0-9._/:@+-]+", "-", name).strip("-./:@+_")[:70] or "model"
+    if options.set_keys:  # asked otherwise it is another model
+        written = json.dumps(options.set_keys, sort_keys=True, default=str)
+        plain += f"-{hashlib.sha256(written.encode()).hexdigest()[:6]}"
     own = entry_of(given, f"{plain}@{urlsplit(url).netloc}"[:120], name)
     fields = {**own.fields, **({"window_tokens": window} if window else {})}
     if options.tokenizer:

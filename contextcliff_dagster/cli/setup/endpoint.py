@@ -155,13 +155,25 @@ def chosen_model(options: EndpointOptions, *, asking: bool) -> EndpointOptions:
 
 def same_entry(options: EndpointOptions) -> ModelEntry | None:
     """The entry of models.yaml for this model at this address, if there is one."""
-    from contextcliff_dagster.inference.models.new_entry import known_models
+    from contextcliff_dagster.inference.models.new_entry import NewEntry, known_models
 
     given = (options.base_url, options.model_id, options.api_key_env)
     for entry in known_models().values():
         if (entry.base_url, entry.model_id, entry.api_key_env) == given:
-            return entry if options.window_tokens in (None, entry.window_tokens) else None
+            asked = _with_keys(entry.model_dump(exclude_unset=True), options)
+            same = NewEntry(entry.name, asked).checked() == entry
+            return entry if same and options.window_tokens in (None, entry.window_tokens) else None
     return None
+
+
+def _with_keys(fields: dict[str, Any], options: EndpointOptions) -> dict[str, Any]:
+    """The fields of an entry with those of `--set`; of a section the keys that it names."""
+    changed = dict(fields)
+    for key, value in options.set_keys.items():
+        if isinstance(old := fields.get(key), dict) and isinstance(value, dict):
+            value = {**old, **value}
+        changed[key] = value
+    return changed
 
 
 def _listed_model(options: EndpointOptions, *, asking: bool) -> str:
@@ -244,7 +256,7 @@ def entry_of(options: EndpointOptions, name: str, model_id: str) -> NewEntry:
             "price: {input_usd_per_mtok: 1.0, output_usd_per_mtok: 4.0}   # for the cost estimate"
         )
     notes = [f"{preset.title}. {preset.note}".strip()] if preset else []
-    return NewEntry(name, given, comments, notes, hints)
+    return NewEntry(name, _with_keys(given, options), comments, notes, hints)
 
 
 def _openai_tokenizer(model_id: str) -> str | None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import click
@@ -23,12 +23,48 @@ class EndpointOptions:
     window_tokens: int | None = None
     no_call: bool = False
     timeout: float = 60.0
+    set_keys: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def named(self) -> bool:
         """Whether any of it says which endpoint is meant."""
         return (self.preset, self.base_url, self.model_id) != (None, None, None)
 
+
+_OWN_OPTION = ("name", "engine", "base_url", "model_id", "api_key_env", "window_tokens")
+
+
+def _keys(ctx: click.Context, param: click.Parameter, given: Sequence[str]) -> dict[str, Any]:
+    """``a.b=1`` and the like as an entry of models.yaml has them: ``{"a": {"b": 1}}``."""
+    import yaml
+
+    keys: dict[str, Any] = {}
+    for one in given:
+        path, _, text = one.partition("=")
+        *above, last = path.split(".")
+        inner = keys
+        try:
+            for name in above:
+                inner = inner.setdefault(name, {})
+            inner[last] = yaml.safe_load(text)
+        except (yaml.YAMLError, TypeError, AttributeError):
+            text = ""
+        if not text or not all((*above, last)):
+            raise click.BadParameter(f"{one!r} is no KEY=VALUE, as quirks.top_k=omit.", ctx, param)
+    if taken := [name for name in keys if name in _OWN_OPTION]:
+        raise click.BadParameter(f"{taken[0]} is decided by the other options.", ctx, param)
+    return keys
+
+
+set_option = click.option(
+    "--set",
+    "set_keys",
+    multiple=True,
+    callback=_keys,
+    metavar="KEY=VALUE",
+    help="Any other key of the model's entry (docs/models.md), as reasoning_effort=low, "
+    "quirks.top_k=omit or extra_body.top_n=3; repeat it.",
+)
 
 _OPTIONS = together(
     click.option(
@@ -52,6 +88,7 @@ _OPTIONS = together(
         metavar="N",
         help="Context window, where the server does not report it.",
     ),
+    set_option,
     click.option("--no-call", is_flag=True, help="Do not check the model with one small call."),
     click.option(
         "--timeout",

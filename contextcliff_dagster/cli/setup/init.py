@@ -157,6 +157,8 @@ def _model(
     entry = None
     if name is not None and not endpoint.named and (name in known_models() or not asking):
         entry = get_model(name, known_models())
+        if endpoint.set_keys:
+            raise StudyError(f"--set is for a new entry; edit that of {name} in models.yaml.")
     else:
         endpoint = chosen_model(chosen_endpoint(endpoint, asking=asking), asking=asking)
         if name is None and (entry := same_entry(endpoint)):

@@ -116,9 +116,8 @@ def _tables(
         tokens = (length, answer.prompt_tokens, answer.completion_tokens)
         for column, value in zip(objects, named, strict=True):
             column.append(value)
-        for values, number in zip(
-            numbers, (*tokens, *_scored_here(answer, options, log.own_rule)), strict=True
-        ):
+        measured = (*tokens, *_scored_here(answer, options, log.own_rule))
+        for values, number in zip(numbers, measured, strict=True):
             values.append(np.nan if number is None else number)
         for name, score in answer.scores.items():
             values = scores.setdefault(name, array("d"))

@@ -38,7 +38,7 @@ _WORDS = {"yes": 1.0, "true": 1.0, "no": 0.0, "false": 0.0}
 _ATTACHMENT = "attachment://"
 _NO_ANSWER = {
     "model_length": (FailureTag.CONTEXT_OVERFLOW, "longer than the model accepts"),
-    "content_filter": (FailureTag.TRANSPORT_ERROR, "withheld by a content filter"),
+    "content_filter": (FailureTag.CONTENT_FILTER, "withheld by a content filter"),
 }
 """Reasons to stop with which the text is the server's, or a piece of an answer."""
 _CLASS = re.compile(r"[A-Za-z_][\w.]{0,60}(?:Error|Exception|Timeout)\b")

@@ -98,6 +98,21 @@ def test_a_server_gives_model_window_and_tokenizer_and_its_key_is_kept_nowhere(
     assert "right" not in out
 
 
+def test_keys_of_an_entry_reach_the_model_at_an_address(here: Path, url: str, log: Path) -> None:
+    keys = ("--set", "quirks.seed=omit", "--set", "chat_template_kwargs.enable_thinking=false",
+            "--set", "extra_body={top_n: 3}", "--set", "reasoning_effort=low")  # fmt: skip
+    assert run("--api-url", url, "--model-id", "plain") == 0
+    assert run("--api-url", url, "--model-id", "set", "--top-k", "7", *keys) == 0
+    asked = [one["options"] for one in read_log(log) if one["path"].endswith("/completions")]
+    plain, changed = asked[:2], asked[2:]
+    assert [("seed" in one, "top_n" in one) for one in plain] == [(True, False)] * 2
+    assert [("seed" in one, one["top_k"], one["top_n"]) for one in changed] == [(False, 7, 3)] * 2
+    assert {one["reasoning_effort"] for one in changed} == {"low"}
+    # Asked otherwise it is another model: neither's answers are taken for the other's.
+    names = [load_studies()[name].models[0] for name in ("plain", "set")]
+    assert [load_models()[name].reasoning_effort for name in names] == [None, "low"]
+
+
 def test_a_model_of_embeddings_that_is_named_is_the_servers(
     here: Path, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -132,6 +147,13 @@ def test_a_dry_run_prices_and_keeps_nothing(
         (("--model", "nosuch"), "There is no model 'nosuch'"),
         (("--model", "writer-human", "--model-name", "m"), "--model-name goes with --api-url"),
         (("--model", "writer-human", "--embedding-model", "m"), "--embedding-model goes with"),
+        (("--model", "writer-human", "--set", "a=1"), "--set goes with --api-url"),
+        (("--api-url", "http://127.0.0.1:9", "--set", "seed"), "'seed' is no KEY=VALUE"),
+        (("--api-url", "http://127.0.0.1:9", "--set", "a.=1"), "'a.=1' is no KEY=VALUE"),
+        (("--api-url", "http://127.0.0.1:9", "--set", "a=1", "--set", "a.b=1"), "no KEY=VALUE"),
+        (("--api-url", "http://127.0.0.1:9", "--set", "a=[1"), "'a=[1' is no KEY=VALUE"),
+        (("--api-url", "http://127.0.0.1:9", "--set", "engine=vllm"), "engine is decided by"),
+        (("--api-url", "http://127.0.0.1:9", "--set", "quirks.top_k=7"), "quirks.top_k"),
         (("--model", "writer-human", "--max-tokens", "2k"), "or lower --max-tokens"),
         (("--model", "writer-human", "--max-context", "x"), "--max-context: 'x' is no number"),
         (("--model", "writer-human", "--max-context", "0"), "--max-context: '0' is no number"),

@@ -215,6 +215,29 @@ def test_a_taken_name_is_refused_and_the_same_again_is_not(here: Path, url: str)
     assert_one_sentence(call("init", "--model", "b", "--data", DATA, "--name", "Ü"), "letters")
 
 
+def test_any_other_key_of_the_entry_is_set_and_the_same_again_is_the_same_entry(
+    here: Path, url: str
+) -> None:
+    keys = ("--set", "quirks.top_k=omit", "--set", "reasoning_effort=low")
+    command = ("init", "--base-url", url, "--model-id", "served", "--data", DATA, "--no-call")
+    assert call(*command, *keys).code == 0
+    entry = load_models()["served"]
+    assert (entry.quirks.top_k, entry.quirks.seed, entry.reasoning_effort) == (
+        "omit",
+        "send",
+        "low",
+    )
+    again = call(*command, *keys)
+    assert "served. It is used as it is" in again.err
+    other = call(*command, "--set", "quirks.seed=omit")
+    assert other.code == 0, other.err
+    assert load_models()["served-server"].quirks.seed == "omit"
+    assert_one_sentence(call(*command[:1], "--model", "served", "--data", DATA, *keys), "--set is")
+    assert_one_sentence(
+        call(*command, "--set", "extra_body.seed=1"), "extra_body", "study's prompt"
+    )
+
+
 def test_init_again_takes_the_entry_that_is_there(here: Path, url: str) -> None:
     first = call("init", "--base-url", url, "--data", DATA, "--no-call", "--model-id", "served")
     assert first.code == 0, first.err

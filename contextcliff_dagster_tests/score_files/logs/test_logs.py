@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contextcliff_dagster.contracts import UNSCORED_TAGS
 from contextcliff_dagster.score_files import (
     LogOptions,
     ScoreFileError,
@@ -179,11 +178,17 @@ def length_of(usage: dict[str, int]) -> float | None:
     return inspect_ai._answer(inspect_sample(1, output={"completion": "", "usage": usage})).length
 
 
-@pytest.mark.parametrize("reason", ["model_length", "content_filter"])
+@pytest.mark.parametrize(
+    ("reason", "failure", "words"),
+    [
+        ("model_length", "context_overflow", "longer than the model accepts"),
+        ("content_filter", "content_filter", "withheld by a content filter"),
+    ],
+)
 @pytest.mark.parametrize("at", [0, 4, 7])
 @pytest.mark.parametrize("counted", [False, True])
 def test_no_answer_is_neither_right_nor_wrong(
-    reason: str, at: int, counted: bool, tmp_path: Path
+    reason: str, failure: str, words: str, at: int, counted: bool, tmp_path: Path
 ) -> None:
     tokenizer = {"tokenizer": "tiktoken:o200k_base"} if counted else {}
     samples = [inspect_sample(n) for n in range(1, 9)]
@@ -196,15 +201,11 @@ def test_no_answer_is_neither_right_nor_wrong(
     pd.testing.assert_frame_equal(
         scored[["length_tokens", "score"]], wanted[["length_tokens", "score"]]
     )
-    words = {"model_length": "longer than the model accepts"}.get(
-        reason, "withheld by a content filter"
-    )
     assert f"7 of 8 answers used, left out: 1 {words}" in said(records)
     if counted:  # then its length is known, too
         (missing,) = records.frame[records.frame["score"].isna()].itertuples()
         assert missing.length_tokens == there.frame["length_tokens"][at]
-        assert missing.failure in UNSCORED_TAGS
-        assert (missing.failure == "context_overflow") == (reason == "model_length")
+        assert missing.failure == failure
 
 
 @pytest.mark.parametrize(
