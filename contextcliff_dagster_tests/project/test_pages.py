@@ -33,6 +33,7 @@ SMALL_FILES = {
     "user_files",
     "freed_memory",
     "step_progress",
+    "thoughts",
     "web_guard",
 }
 """Layers that the README leaves to the tour."""
