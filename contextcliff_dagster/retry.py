@@ -20,8 +20,11 @@ class TransientError(Exception):
     """An error that another attempt may not meet.
 
     ``status`` is that of the HTTP answer, if any; ``retry_after_s`` are the seconds that the server
-    asks to wait. ``again`` False: it is met again, so there is no other attempt.
+    asks to wait. ``again`` False: it is met again, so there is no other attempt. ``loading``: the
+    server still loads its model, and says so.
     """
+
+    loading = False
 
     def __init__(
         self,
@@ -42,7 +45,8 @@ class Backoff:
     server asks for by Retry-After, at most ``longest_wait_s``.
 
     A call is given up after ``attempts`` errors, after ``slow_downs`` answers of 429 (no errors:
-    fewer requests at a time will do), or when requests and waits have taken ``deadline_s``.
+    fewer requests at a time will do), or when requests and waits have taken ``deadline_s``. While a
+    model loads, `LOADING_SECONDS` come on top.
     """
 
     attempts: int = 5
@@ -59,6 +63,8 @@ class Backoff:
         return asked + jitter
 
 
+LOADING_SECONDS, LOADING_WAIT_S = 900.0, 2.0
+"""Gigabytes of weights take minutes: so long a call waits, and asks again this often."""
 QUESTIONS = Backoff(attempts=3, slow_downs=2, longest_wait_s=5.0)
 """For small questions to a server, asked before or between calls."""
 
@@ -69,7 +75,7 @@ class AttemptBudget:
     def __init__(self, backoff: Backoff) -> None:
         self._backoff = backoff
         self.sent = self._errors = self._slow_downs = 0
-        self._taken_s = 0.0
+        self._taken_s = self._loading_s = 0.0
 
     @property
     def left_s(self) -> float:
@@ -78,6 +84,9 @@ class AttemptBudget:
 
     def wait_after(self, error: TransientError, took_s: float, rng: random.Random) -> float | None:
         """Return the seconds to wait after a request of ``took_s`` that failed; None to give up."""
+        if error.loading and self._loading_s < LOADING_SECONDS:
+            self._loading_s += took_s + LOADING_WAIT_S
+            return LOADING_WAIT_S
         slow_down = error.status == 429
         self._slow_downs += slow_down
         self._errors += not slow_down

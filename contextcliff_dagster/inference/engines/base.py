@@ -137,7 +137,7 @@ class TransportError(TransientError):
         retry_after_s: float | None = None,
     ) -> None:
         super().__init__(message, status=status, retry_after_s=retry_after_s, again=again)
-        self.kind, self.maybe_paid = kind, maybe_paid
+        self.kind, self.maybe_paid, self.loading = kind, maybe_paid, kind == "loading"
 
 
 class RejectedError(Exception):

@@ -262,10 +262,11 @@ class CallSender:
     async def _failed(self, sending: _Sending, attempt_id: int, failure: Failure) -> None:
         release = failure.final
         try:
-            # Being asked to slow down is no breakdown, nor are prompts that do not fit.
+            # Being asked to wait is no breakdown, nor are prompts that do not fit.
             total = self._counters.total
             refused = failure.kind in (REFUSED, "quota") and total.answered + total.cached
-            if not refused and (failure.status != 429 or failure.final):
+            asked_to_wait = failure.status == 429 or failure.kind == "loading"
+            if not refused and (not asked_to_wait or failure.final):
                 self._breaker.failure(self._scope.model, failure.message)
         except EngineError:
             release = True
