@@ -14,6 +14,8 @@ from contextcliff_dagster.experiments.length_profile.profile_and_report import (
     profile_campaign,
 )
 from contextcliff_dagster.inference.ledger.ledger import Ledger
+from contextcliff_dagster.inference.models import models_file
+from contextcliff_dagster.inference.models.models_file import load_models
 from contextcliff_dagster.store import Store
 from contextcliff_dagster.studies import Study
 
@@ -36,6 +38,23 @@ def test_answers_that_stand_in_the_document_are_copied() -> None:
 def test_what_takes_two_places_is_not_merely_copied() -> None:
     for known in ({"level": 2}, {"inter_evidence_tokens": 30}):
         assert _copied(manifest_of("There lies item {}.", **known)) == 0.0  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("verify", [True, False])
+def test_a_server_whose_certificate_is_not_checked_is_a_warning_of_the_report(
+    verify: bool, measured: Study, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entries = {
+        name: entry.model_copy(update={"verify": verify}) for name, entry in load_models().items()
+    }
+    monkeypatch.setattr(models_file, "load_models", lambda: entries)
+    with StudyRun.open(measured, store) as run:
+        records = read_records(measured, store, run.campaign)
+        profiles = profile_campaign(run, records, {})
+        assert profiles
+        for profile in profiles:
+            warned = any("certificate is not checked" in text for text in profile.cliffs.warnings)
+            assert warned is not verify
 
 
 def test_too_few_answers_say_whether_measuring_still_runs(

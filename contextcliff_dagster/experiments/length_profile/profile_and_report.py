@@ -46,6 +46,12 @@ if TYPE_CHECKING:
     from contextcliff_dagster.sampling.manifest import Manifest
 
 
+_UNVERIFIED = (
+    "The server's certificate is not checked (`verify: false` in models.yaml): another server may "
+    "have answered in its place."
+)
+
+
 def profile_campaign(
     run: StudyRun, records: pd.DataFrame, guests: Mapping[str, Experiment]
 ) -> list[ModelProfile]:
@@ -101,6 +107,7 @@ def profile_campaign(
             warnings=[
                 *(f"{clause[:1].upper()}{clause[1:]}." for clause in account.get("cautions", ())),
                 *(line for one in cut for line in unchecked(one)),
+                *([_UNVERIFIED] if model in entries and not entries[model].verify else []),
                 *fingerprints,
                 *serving_notes(own),
             ],

@@ -12,6 +12,11 @@ from contextcliff_dagster.contracts import EngineError, StudyError
 if TYPE_CHECKING:
     from contextcliff_dagster.inference.models.models_file import ModelEntry
 
+SET_BY_RECIPE = frozenset(
+    "model messages prompt stream stream_options temperature top_p top_k min_p seed n max_tokens "
+    "max_completion_tokens response_format continue_final_message add_generation_prompt cache_salt "
+    "cache_prompt reasoning_effort chat_template_kwargs".split()
+)
 _VARIABLE = re.compile(r"\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>[^}]*))?\}")
 
 

@@ -12,7 +12,7 @@ from pydantic import Field
 
 from contextcliff_dagster.contracts import EngineError
 from contextcliff_dagster.inference.devices.discovery import Gpus
-from contextcliff_dagster.inference.models.base_url import resolved
+from contextcliff_dagster.inference.models.base_url import SET_BY_RECIPE, resolved
 from contextcliff_dagster.inference.models.engine_table import EngineSpec, engine_names, engine_spec
 from contextcliff_dagster.inference.models.entry_parts import KvOptions, Price, Quirks, Strict
 from contextcliff_dagster.inference.models.vllm_options import Amount, Count, VllmOptions, finite
@@ -20,11 +20,6 @@ from contextcliff_dagster.inference.models.vllm_options import Amount, Count, Vl
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._/:@+-]*$", max_length=120)]
 _EnvName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 _HeaderName = Annotated[str, Field(pattern=r"^[A-Za-z0-9!#$%&'*+.^_`|~-]+$")]
-SET_BY_RECIPE = frozenset(
-    "model messages prompt stream stream_options temperature top_p top_k min_p seed n max_tokens "
-    "max_completion_tokens response_format continue_final_message add_generation_prompt cache_salt "
-    "cache_prompt reasoning_effort chat_template_kwargs".split()
-)
 _SECRET = re.compile(r"auth|api[-_]?key|token|secret|cookie|password", re.IGNORECASE)
 _MOST_TOKENS, _MOST_SECONDS, _MOST_A_MINUTE = 1 << 32, 7 * 86_400, 1e9
 """Four billion tokens, a week, and a rate that is as good as none."""
@@ -70,6 +65,15 @@ class ModelEntry(Strict):
         default_factory=dict,
         description="Further headers, from environment variables",
         examples=[{"X-Team": "MY_TEAM"}],
+    )
+    ca_bundle: str | None = Field(
+        default=None,
+        description="A file of the certificates to trust, in place of the system's; from this "
+        "file's folder",
+        examples=["our-ca.pem"],
+    )
+    verify: bool = Field(
+        default=True, description="false: any certificate is trusted, and reports warn of it"
     )
     extra_headers: dict[_HeaderName, str] = Field(
         default_factory=dict,

@@ -118,4 +118,7 @@ def _load_file(path: Path, stamp: tuple[int, int]) -> dict[str, ModelEntry]:
             place = path.parent / Path(weights).expanduser()
             if weights != place.name or place.exists():
                 entries[name] = entry.model_copy(update={"weights": str(place)})
+        if bundle := entry.ca_bundle:
+            bundle = str(path.parent / Path(bundle).expanduser())
+            entries[name] = entries[name].model_copy(update={"ca_bundle": bundle})
     return entries

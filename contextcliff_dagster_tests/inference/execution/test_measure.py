@@ -110,7 +110,7 @@ def test_importing_what_defs_import_loads_no_heavy_library() -> None:
     code = (
         "import sys; from contextcliff_dagster.inference.execution import (cost_estimate, measure,"
         "prediction_rows); from contextcliff_dagster.inference.ledger import campaigns;"
-        "print([m for m in ('aiohttp', 'numpy', 'pyarrow', 'tokenizers', 'starlette') "
+        "print([m for m in ('aiohttp', 'openai', 'numpy', 'pyarrow', 'tokenizers', 'starlette') "
         "if m in sys.modules])"
     )
     assert (

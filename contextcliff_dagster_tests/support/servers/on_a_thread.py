@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 import threading
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import Future
@@ -12,7 +13,7 @@ Handle = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
 @contextmanager
-def on_a_thread(handle: Handle, port: int = 0) -> Iterator[str]:
+def on_a_thread(handle: Handle, port: int = 0, tls: ssl.SSLContext | None = None) -> Iterator[str]:
     """Serve on a thread with an event loop of its own; yields the base URL.
 
     Requests that are still open at the end are cut off.
@@ -21,7 +22,7 @@ def on_a_thread(handle: Handle, port: int = 0) -> Iterator[str]:
 
     async def serve() -> None:
         ended = asyncio.Event()
-        server = await asyncio.start_server(handle, "127.0.0.1", port, limit=1 << 24)
+        server = await asyncio.start_server(handle, "127.0.0.1", port, limit=1 << 24, ssl=tls)
         bound = server.sockets[0].getsockname()[1]
         listening.set_result((asyncio.get_running_loop(), ended, bound))
         await ended.wait()
@@ -39,7 +40,7 @@ def on_a_thread(handle: Handle, port: int = 0) -> Iterator[str]:
     thread.start()
     loop, ended, bound = listening.result()
     try:
-        yield f"http://127.0.0.1:{bound}/v1"
+        yield f"http{'s' if tls else ''}://127.0.0.1:{bound}/v1"
     finally:
         loop.call_soon_threadsafe(ended.set)
         thread.join(30)

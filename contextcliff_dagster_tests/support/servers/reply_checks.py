@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import gzip
 import json
 import math
-import zlib
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from itertools import cycle
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
-from aiohttp import ClientPayloadError
+import httpx2
 
 from contextcliff_dagster.contracts import BudgetError, EngineError
 from contextcliff_dagster.inference.engines.base import Decoding, RejectedError, TransportError
 from contextcliff_dagster.inference.engines.openai.engine import OpenAIEngine
 from contextcliff_dagster.inference.engines.openai.http_client import Endpoint
+from contextcliff_dagster.inference.engines.openai.package_client import _raise_for_status
 from contextcliff_dagster.inference.execution.measure import measure
 from contextcliff_dagster.inference.execution.run_control import RunControl
 from contextcliff_dagster.inference.execution.single_request import Answer, ask, judge
@@ -53,27 +51,23 @@ class InProcess:
         self._size = size_of(call, self._prompt, None)
         self._case = Case(200, (), b"", None)
         endpoint = Endpoint.__new__(Endpoint)
-        endpoint._request = self._answered  # type: ignore[assignment, method-assign]
+        endpoint._response = self._answered  # type: ignore[assignment, method-assign]
         engine._endpoint = endpoint
 
     @asynccontextmanager
-    async def _answered(self, path: str, parts: Any, **_: Any) -> AsyncIterator[Any]:
-        headers = {name.lower(): value for name, value in self._case.headers}
-        body = self._case.body
+    async def _answered(self, path: str, parts: Any, **_: Any) -> AsyncIterator[httpx2.Response]:
+        case = self._case
 
         async def pieces() -> AsyncIterator[bytes]:
-            unpacked = body
-            if "content-encoding" in headers:
-                try:
-                    unpacked = gzip.decompress(body)
-                except (EOFError, zlib.error):
-                    raise ClientPayloadError from None
-            for at in range(0, len(unpacked), 700):
-                yield unpacked[at : at + 700]
+            for at in range(0, len(case.body), 700):
+                yield case.body[at : at + 700]
 
-        rest = pieces()
-        content = SimpleNamespace(iter_any=lambda: rest, at_eof=lambda: False)
-        yield SimpleNamespace(status=self._case.status, headers=headers, content=content)
+        headers = [
+            (name.encode("latin-1"), value.encode("latin-1")) for name, value in case.headers
+        ]
+        response = httpx2.Response(case.status, headers=headers, content=pieces())
+        await _raise_for_status(response)
+        yield response
 
     async def ends(self, case: Case) -> Outcome | Exception:
         """How the call ends: its outcome, or an error that is foreseen; asserts what must hold."""

@@ -79,7 +79,8 @@ def _candidates(base: str) -> list[str]:
 async def _asked(entry: ModelEntry, base: str, path: str, parts: Sequence[bytes]) -> Reply | None:
     """The reply there; None where none comes."""
     headers = request_headers(entry, f"Model {entry.name!r}", EngineError)
-    endpoint = Endpoint(base, headers, timeout_s=_SECONDS, connections=1)
+    trusted = entry.ca_bundle or entry.verify
+    endpoint = Endpoint(base, headers, timeout_s=_SECONDS, connections=1, verify=trusted)
     try:
         return await endpoint.ask(path, parts, within_s=_SECONDS)
     except (aiohttp.ClientError, OSError, OversizedError):

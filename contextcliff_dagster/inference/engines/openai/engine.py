@@ -139,7 +139,9 @@ class OpenAIEngine:
             timeout_s=entry.timeout_s,
             connections=entry.concurrency + 2,
             direct=self._own is not None,
+            verify=entry.ca_bundle or entry.verify,
         )
+        self._errors.proxy = self._endpoint.proxy
         listed = await self._ask_models() if entry.quirks.model_list == "send" else {}
         self._identifying = {n: listed[n] for n in _LISTED_FIELDS if listed.get(n) is not None}
         probes = self.probes = Probes(self._endpoint, self._errors)

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 from contextcliff_dagster.contracts import EngineError
 from contextcliff_dagster.inference.engines.base import RejectedError, TransportError
+from contextcliff_dagster.inference.engines.openai.connection_errors import (
+    connection_error,
+    cure,
+    is_of_proxy,
+)
 from contextcliff_dagster.inference.engines.openai.http_client import (
     OversizedError,
     Reply,
@@ -48,6 +52,9 @@ _REFUSED_FOR_ALL = {
     403: "access is refused ({}); ask for access to this model, or use another key.",
     404: "there is no such model or address ({}); correct `model_id` or `base_url` in models.yaml.",
 }
+_NOTHING_THERE = (
+    "nothing answers there ({}); correct `base_url` in models.yaml: it mostly ends in /v1."
+)
 _KEY_WANTED = (
     "the server asks for a key ({}); name the environment variable that holds it, with "
     "`api_key_env` in models.yaml."
@@ -88,6 +95,7 @@ class ErrorMapper:
         self._model, self._quirks = entry.name, entry.quirks
         self._has_key = bool(entry.api_key_env or entry.headers_env)
         self._endpoint, self._redact = endpoint, redact
+        self.proxy: str | None = None
 
     def sort(self, error: Exception, *, sent: bool = False, constrained: bool = False) -> Exception:
         """``sent``: the response had begun, so the model may have worked; ``constrained``: the
@@ -97,21 +105,11 @@ class ErrorMapper:
         if isinstance(error, (TransportError, RejectedError, EngineError)):
             return error
         if isinstance(error, StatusError):
+            if is_of_proxy(error.reply, self._endpoint, self.proxy):
+                return self.unreachable(TransportError("connect", str(error)))
             return self._status(error.reply, constrained)
-        if isinstance(error, aiohttp.InvalidURL):
-            return EngineError(
-                f"Model {self._model!r}: {self._endpoint} is no address; correct `base_url` in "
-                "models.yaml."
-            )
-        if isinstance(error, aiohttp.ConnectionTimeoutError):
-            return TransportError(
-                "connect", f"{self._endpoint} did not take the connection in time"
-            )
-        if isinstance(error, (aiohttp.ClientConnectorError, aiohttp.ClientHttpProxyError)):
-            number = getattr(getattr(error, "os_error", None), "errno", None) or 0
-            why = os.strerror(number) if number > 0 else error
-            message = self._redact(f"no connection to {self._endpoint}: {why}")
-            return TransportError("connect", message)
+        if unconnected := connection_error(error, self._model, self._endpoint, self.proxy):
+            return unconnected
         name = type(error).__name__
         if isinstance(error, json.JSONDecodeError):
             kind, message = "broken_json", "the server's answer was broken JSON"
@@ -160,8 +158,8 @@ class ErrorMapper:
     def unreachable(self, error: TransportError) -> EngineError:
         """The sentence for a server that does not even say what it serves."""
         return EngineError(
-            f"Model {self._model!r}: {self._endpoint} cannot be reached ({error}); start the "
-            "server, or correct `base_url` in models.yaml, and run the same command again."
+            f"Model {self._model!r}: {self._endpoint} cannot be reached ({error}); "
+            f"{cure(self._endpoint, self.proxy)}, and run the same command again."
         )
 
     def _status(self, reply: Reply, constrained: bool) -> Exception:
@@ -192,6 +190,10 @@ class ErrorMapper:
                 f"{where} sends on to another address ({status}: {target}); write the right one "
                 "into `base_url` in models.yaml."
             )
+        if status == 404 and "model" not in lower:
+            return EngineError(f"{where}: {_NOTHING_THERE.format(reason)}")
+        if status == 503 and "loading" in lower:
+            return TransportError("loading", described, status=status)
         if status == 401 and not self._has_key:
             return EngineError(f"{where}: {_KEY_WANTED.format(reason)}")
         if status in _REFUSED_FOR_ALL:

@@ -318,7 +318,7 @@ def test_a_hiccup_in_counting_costs_a_moment_and_no_call(
     [
         ("503", r"does not count prompts any more.*run the same command again"),
         ("400", r"cannot count a prompt.*another prompt mode, or name .*`tokenizer`"),
-        ("404", r"no such model or address"),
+        ("404", r"nothing answers there"),
     ],
 )
 def test_a_server_that_counts_no_more_ends_the_run_in_a_sentence(
