@@ -1,4 +1,4 @@
-"""The pictures of report.html in the documentation, of the shipped study: drawn where asked for.
+"""The pictures of the report in the documentation, page and terminal: drawn where asked for.
 
 CONTEXTCLIFF_SCREENSHOTS=docs/img python -m pytest -m browser contextcliff_dagster_tests/reporting
 """
@@ -6,6 +6,7 @@ CONTEXTCLIFF_SCREENSHOTS=docs/img python -m pytest -m browser contextcliff_dagst
 from __future__ import annotations
 
 import os
+from html import escape
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,14 @@ from contextcliff_dagster_tests.support.report_browser import ReportBrowser
 from contextcliff_dagster_tests.support.terminal import call
 
 FOLDER = "CONTEXTCLIFF_SCREENSHOTS"
-SCREEN = (1240, 980)
+SCREEN = (1240, 1060)
+TERMINAL = """<!doctype html><meta charset="utf-8">
+<style>body {{ margin: 0; padding: 24px 26px; background: #17191d; color: #f2f2f2 }}
+pre {{ margin: 0; width: 124ch; white-space: pre-wrap; font: 15px/1.4 monospace }}
+b {{ color: #6fbf5f; font-weight: normal }}</style>
+<pre><b>$</b> contextcliff report
+
+{text}</pre>"""
 
 
 @pytest.mark.browser
@@ -45,6 +53,16 @@ def test_pictures_of_the_reference_study(tmp_path: Path) -> None:
         browser.open(page, phone=True)
         browser.driver.save_screenshot(str(folder / "html-phone.png"))
         assert browser.complaints() == []
+
+        printed = call("report", "reference", "--store", str(tmp_path))
+        text = printed.out.replace(str(tmp_path), "data/store").strip()
+        terminal = tmp_path / "terminal.html"
+        terminal.write_text(TERMINAL.format(text=escape(text)), encoding="utf-8")
+        browser.open(terminal)
+        box = browser.run("return document.querySelector('pre').getBoundingClientRect().toJSON()")
+        size = round(box["width"] + 2 * box["x"]), round(box["height"] + 2 * box["y"])
+        browser.command("Emulation.setDeviceMetricsOverride", **_screen(*size))
+        browser.driver.save_screenshot(str(folder / "terminal.png"))
     finally:
         browser.close()
 
