@@ -107,10 +107,11 @@ _MOST_OF_A_REASON = 64
 
 
 def read_json(data: bytes) -> Any:
-    """The JSON value in ``data``; NaN and halves of surrogate pairs cost no answer.
+    """The JSON value in ``data``; NaN costs no answer, and bytes that are no UTF-8 are halves of
+    surrogate pairs, which damage the text that they stand in, and no other.
 
     Raises:
-        json.JSONDecodeError: it is none, or no UTF-8.
+        json.JSONDecodeError: it is none.
     """
     import orjson
 
@@ -118,7 +119,7 @@ def read_json(data: bytes) -> Any:
         return orjson.loads(data)
     except orjson.JSONDecodeError as error:
         try:
-            return json.loads(data.decode())
+            return json.loads(data.decode(errors="surrogateescape"))
         except (ValueError, RecursionError):
             raise error from None
 
@@ -148,7 +149,7 @@ def read_delta(chunk: dict[str, Any], within_ms: float = math.inf) -> Delta | No
             instead = _instead(piece)
         else:
             text, _ = _texts(choice.get("text"))
-        if text and _is_another(choice):
+        if text and choice is not choices[0]:
             text, instead = "", ("another_choice", text)
     usage = _usage(chunk["usage"]) if "usage" in chunk else None
     timing = _timing(chunk["metrics"], within_ms) if "metrics" in chunk else None
@@ -177,13 +178,8 @@ def _texts(content: Any) -> tuple[str, str]:
 
 
 def _first_choice(choices: list[Any]) -> dict[str, Any] | None:
-    """The first choice that is one: of a request for one answer."""
+    """The first that is one. What servers number them with says nothing: some begin with 1."""
     return next((choice for choice in choices if isinstance(choice, dict)), None)
-
-
-def _is_another(choice: dict[str, Any]) -> bool:
-    number = choice.get("index")
-    return type(number) is int and number > 0
 
 
 def _instead(piece: dict[str, Any]) -> tuple[str, str] | None:

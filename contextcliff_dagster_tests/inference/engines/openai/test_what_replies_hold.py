@@ -81,7 +81,7 @@ def test_a_text_of_another_type_is_no_answer(content: object) -> None:
         ([{"delta": {"content": None, "refusal": "no"}}], ("refusal", "no")),
         ([{"delta": {"tool_calls": [{"id": 1}]}}], ("tool_calls", '[{"id":1}]')),
         ([None, {"index": 1, "delta": {"content": "b"}}], ("another_choice", "b")),
-        ([{"index": 0, "delta": {"content": "a"}}], None),
+        ([{"index": 1, "delta": {"content": "a"}}], None),
     ],
 )
 def test_what_stands_in_the_place_of_an_answer_is_none(
