@@ -1,7 +1,7 @@
 """What stderr shows of a command that takes long, from its first second on.
 
-On a terminal a line that moves while the command itself writes nothing; elsewhere a line at the
-start and another every minute. A thread writes them: the imports of a command alone take seconds on
+On a terminal a line that moves while the command itself writes nothing; elsewhere a line a minute,
+from the first minute on. A thread writes them: the imports of a command alone take seconds on
 a busy machine.
 """
 
@@ -18,7 +18,8 @@ from typing import Any, TextIO, cast
 from contextcliff_dagster.step_progress import listened
 
 _FIRST_S, _TICK_S, _EVERY_S = 1.0, 0.5, 60.0
-"""After the start of the process; between two looks at a terminal; between two lines elsewhere."""
+"""After the start of the process, on a terminal; between two looks at it; between two lines
+elsewhere."""
 _SERVERS = {"serve", "ui"}
 """Commands that are not on their way to an end: what they say first is their sign of life."""
 _WIPE = b"\r\x1b[K"
@@ -129,7 +130,7 @@ class _SignOfLife:
         os.close(self._stderr)
 
     def _run(self) -> None:
-        wait_s = max(_FIRST_S - _age_s(), 0.0)
+        wait_s = max((_FIRST_S if self.terminal else self._every_s) - _age_s(), 0.0)
         while not self._ended.wait(wait_s):
             wait_s = _TICK_S if self.terminal else self._every_s
             with self._lock:

@@ -8,7 +8,7 @@ import re
 import select
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import IO
 
@@ -80,6 +80,14 @@ def test_off_a_terminal_lines_say_how_far_it_is(monkeypatch: pytest.MonkeyPatch)
         screen.rest()
         report_step("reading files", 4, 30)
         note_state("nobody listens")
+        assert screen.rest() == ""
+
+
+def test_off_a_terminal_nothing_is_said_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CONTEXTCLIFF_PROGRESS", "1e6")
+    with on(os.pipe(), monkeypatch) as screen:
+        with sign_of_life(["profile"]):
+            report_step("reading files", 3, 30)
         assert screen.rest() == ""
 
 
@@ -162,11 +170,8 @@ runpy.run_module("contextcliff_dagster.cli", run_name="__main__", alter_sys=True
 """
 
 
-@pytest.mark.parametrize("opened", [os.pipe, pty.openpty])
-def test_the_first_sign_comes_before_the_heavy_imports(
-    opened: Callable[[], tuple[int, int]],
-) -> None:
-    ours, theirs = opened()
+def test_on_a_terminal_the_first_sign_comes_before_the_heavy_imports() -> None:
+    ours, theirs = pty.openpty()
     process = subprocess.Popen(
         [sys.executable, "-c", BEFORE_IMPORTS, "prepare", "quick", "--json"],
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=theirs, text=True,
