@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 
 class ContextCliffError(Exception):
     """One sentence: what, where, what to do; the command line prints it and exits with code 2."""
@@ -16,7 +18,12 @@ class StudyError(ContextCliffError):
 
 
 class EngineError(ContextCliffError):
-    """An engine cannot start, be reached, or be trusted to answer further calls."""
+    """An engine cannot start, be reached, or be trusted to answer further calls.
+
+    ``measured``: what was measured before, as `profile_study` returns it, where it was anything.
+    """
+
+    measured: Any = None
 
 
 class BudgetError(ContextCliffError):

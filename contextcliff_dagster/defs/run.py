@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from contextcliff_dagster.contracts import EVAL_RECORDS, Verdict
+from contextcliff_dagster.contracts import EVAL_RECORDS, ContextCliffError, EngineError, Verdict
 from contextcliff_dagster.defs.in_process import LocalRuns
 from contextcliff_dagster.experiments.common.study_run import StudyRun
 from contextcliff_dagster.experiments.lookup import (
@@ -170,6 +170,8 @@ def profile_study(
         with_answers: whether questions and answers go into report.html.
 
     Raises:
+        EngineError: a model could not be asked to the end; what it answered is reported all the
+            same, and in ``measured`` of the error.
         ContextCliffError: one sentence; nothing measured is lost.
     """
     from contextcliff_dagster.defs.asset_specs import PREPARATION
@@ -184,7 +186,13 @@ def profile_study(
     # A frozen manifest needs no corpus: neither opened nor counted again.
     frozen = not study.has_corpus or preparation.find_frozen(study, store) is not None
     manifests = _make_documents(runs)
-    _materialize(runs, [*(() if frozen else PREPARATION), *manifests, "cost_estimate"], watch)
+    try:
+        _materialize(runs, [*(() if frozen else PREPARATION), *manifests, "cost_estimate"], watch)
+    except EngineError as error:
+        with suppress(ContextCliffError):  # nothing was answered
+            _materialize(runs, from_ledger_only=True)
+            error.measured = read_profiled(study, store, runs.campaign, watch.calls)
+        raise
     return read_profiled(study, store, runs.campaign, watch.calls)
 
 

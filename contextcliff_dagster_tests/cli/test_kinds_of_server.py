@@ -124,6 +124,16 @@ def test_more_than_one_server_behind_a_name_is_said(
     assert "Mean score by length bin" in first
 
 
+@kinds("ended")
+def test_what_was_answered_is_reported_whatever_ended_the_run(
+    kind: Any, tmp_path: Path, contextcliff_home: Path
+) -> None:
+    measured = profiled(kind, tmp_path, contextcliff_home, expected=2)
+    assert "Safe Cap" in measured.ended.out
+    assert len(measured.ended.sentences) == 1
+    assert measured.cliffs["missing"]["transport_error"] <= 8  # those in flight at the end
+
+
 @kinds("cut")
 def test_thoughts_that_the_output_limit_cuts_are_not_bought_to_the_end(
     kind: Any, tmp_path: Path, contextcliff_home: Path

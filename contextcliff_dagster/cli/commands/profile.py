@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -51,7 +53,7 @@ from contextcliff_dagster.cli.study_selection import (
     choose_study,
     keep_definition,
 )
-from contextcliff_dagster.contracts import BudgetError, StudyError
+from contextcliff_dagster.contracts import BudgetError, EngineError, StudyError
 from contextcliff_dagster.inference.spending.budget import Budget, with_day_limit
 from contextcliff_dagster.reporting.wording.number_format import count
 from contextcliff_dagster.store import Store
@@ -199,7 +201,11 @@ def profile(
                 "sampling ends as soon as the drop is located or excluded."
             )
         agree_on_cost(prepared, limit, yes=yes)
-        with ProgressBar() as bar, interruption_says(store, chosen, campaign):
+        with (
+            _showing_what_is_measured(store, as_json=as_json),
+            ProgressBar() as bar,
+            interruption_says(store, chosen, campaign),
+        ):
             if target is not None:
                 runs = LocalRuns.of(
                     prepared.study, store, campaign, instance, COMMAND_LINE, with_answers
@@ -221,6 +227,17 @@ def profile(
                 )
                 note_finished(store, asked, done.campaign, done.calls, with_answers)
     print_with_comparisons(done, pairs, store, as_json=as_json)
+
+
+@contextmanager
+def _showing_what_is_measured(store: Store, *, as_json: bool) -> Iterator[None]:
+    """An engine that fails in the middle ends the command, after the report of what it answered."""
+    try:
+        yield
+    except EngineError as error:
+        if error.measured is not None:
+            print_with_comparisons(error.measured, [], store, as_json=as_json)
+        raise
 
 
 @click.command()

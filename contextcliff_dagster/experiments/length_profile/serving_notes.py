@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +10,7 @@ import pandas as pd
 
 from contextcliff_dagster.contracts import ANSWER_IN
 from contextcliff_dagster.inference.engines.base import UNKNOWN_FINISH, WHO_ANSWERED
+from contextcliff_dagster.inference.execution.refusals import same_words
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -95,6 +95,6 @@ def _most_common(rows: pd.DataFrame) -> str:
     said = rows["error"].dropna()
     if said.empty:
         return ""
-    (words, _), *_ = Counter(re.sub(r"\d[\d.,]*", "#", one) for one in said).most_common(1)
-    first = next(one for one in said if re.sub(r"\d[\d.,]*", "#", one) == words)
+    (words, _), *_ = Counter(map(same_words, said)).most_common(1)
+    first = next(one for one in said if same_words(one) == words)
     return first if len(first) <= _MOST_WORDS else f"{first[:_MOST_WORDS]} ..."

@@ -265,7 +265,7 @@ class CallSender:
             # Being asked to wait is no breakdown, nor are prompts that do not fit.
             total = self._counters.total
             refused = failure.kind in (REFUSED, "quota") and total.answered + total.cached
-            asked_to_wait = failure.status == 429 or failure.kind == "loading"
+            asked_to_wait = failure.status in (429, 503, 529)
             if not refused and (not asked_to_wait or failure.final):
                 self._breaker.failure(self._scope.model, failure.message)
         except EngineError:

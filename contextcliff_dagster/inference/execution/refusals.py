@@ -48,13 +48,13 @@ def limits_of(ledger: Ledger, study: str, campaign: str, model: str) -> Limits:
     refusals = ledger.read(
         "SELECT f.call_key, f.message, a.reserved_tokens FROM failures f"
         f" JOIN attempts a ON a.attempt_id = f.attempt_id WHERE {_OF_CALLS}"
-        " AND f.kind = ? AND f.final = 1 AND NOT EXISTS"
+        " AND f.kind IN (?, 'http_500') AND f.final = 1 AND NOT EXISTS"
         " (SELECT 1 FROM results r WHERE r.call_key = f.call_key) ORDER BY f.attempt_id",
         (*scope, REFUSED),
     )
     by_words: defaultdict[str, list[tuple[int, str]]] = defaultdict(list)
     for key, (message, size) in {key: rest for key, *rest in refusals}.items():
-        by_words[re.sub(r"\d[\d.,]*", "#", message)].append((size, key))
+        by_words[same_words(message)].append((size, key))
     answered = max((size for size, *_ in answers), default=0)
     refused = sorted(
         one
@@ -64,6 +64,11 @@ def limits_of(ledger: Ledger, study: str, campaign: str, model: str) -> Limits:
     )
     sized = sorted((size, key, not is_said(*said)) for size, key, *said in answers)
     return Limits(tuple(key for _, key in refused), frozenset(_beyond(sized)))
+
+
+def same_words(message: str) -> str:
+    """What a refusal says, without its numbers and the ids of requests."""
+    return re.sub(r"\b(?=[\w-]*\d)[\w-]{8,}\b|\d[\d.,]*", "#", message)
 
 
 def is_said(text: str | None, reasoning: str | None, finish_reason: str | None) -> bool:

@@ -85,7 +85,7 @@ class Outcome:
         if self.no_answer is not None or self.finish_reason != "length":
             return False
         answer, unended = without_thoughts(self.raw_output or "")
-        return unended or (not answer.strip() and bool(self.reasoning or self.reasoning_tokens))
+        return unended or not answer.strip()
 
 
 @dataclass(frozen=True, slots=True)

@@ -143,6 +143,33 @@ LIMITED = {
     "validation": beyond(lambda n: told(422, {"detail": [{"msg": f"{n} is above {LIMIT}"}]})),
     "error in the body": beyond(lambda n: told(200, plain(f"sequence of {n} cannot be placed"))),
     "mute": lambda one: answer(one, "" if one.too_long else None),
+    "named parameter": beyond(
+        lambda n: told(
+            422,
+            plain(
+                f"`inputs` tokens + `max_new_tokens` must be <= 3000. Given: {n}",
+                param="max_tokens",
+            ),
+        )
+    ),
+    "base_resp": beyond(
+        lambda n: told(200, {"base_resp": {"status_code": 2013, "status_msg": f"{n} is too many"}})
+    ),
+    "message alone": beyond(lambda n: told(200, {"code": 400, "msg": f"{n} is too many"})),
+    "cannot generate": beyond(
+        lambda n: STREAM + event(plain(f"Unable to generate: {n} tokens do not fit in {LIMIT}"))
+    ),
+    "request ids": beyond(
+        lambda n: told(400, plain(f"Too long a text. Request id: 0{n:x}a7bc{n * 7919:x}"))
+    ),
+    "behind a gateway": beyond(
+        lambda n: told(
+            400, plain("Provider returned error", metadata={"raw": f"{n} is above {LIMIT}"})
+        )
+    ),
+    "status 500": beyond(
+        lambda n: told(500, plain(f"Prompt length ({n}) exceeds maximum input length ({LIMIT})"))
+    ),
 }
 """Kinds that take prompts of up to `LIMIT` tokens."""
 QUOTAS = {
@@ -171,9 +198,29 @@ FILTERS = {
     ),
     "withheld": lambda one: filtered(one, STREAM + chunk(None, "content_filter") + DONE),
     "gemini": lambda one: filtered(one, STREAM + chunk("The", "SAFETY") + DONE),
+    "moderation": lambda one: filtered(
+        one, told(403, plain("Input flagged", code=403, metadata={"reasons": ["violence"]}))
+    ),
 }
 SAME = {
     "plain": answer,
+    "busy": lambda one: (
+        answer(one)
+        if one.number % 4
+        else told(503, plain("Service is too busy. Please wait and try again in 0.01s"))
+    ),
+    "a rate": lambda one: (
+        answer(one)
+        if one.number % 4
+        else told(
+            429,
+            plain(
+                "Rate limit on tokens per min (TPM): Limit 6000, Used 6012, Requested 900. Please "
+                "try again in 0.01s",
+                code="rate_limit_exceeded",
+            ),
+        )
+    ),
     "cached apart": lambda one: answer(
         one,
         prompt_tokens=one.tokens - CACHED if one.tokens > CACHED else one.tokens,
@@ -208,6 +255,19 @@ INSTEAD = {
         else answer(one)
     ),
 }
+CREDITS = 40
+ENDED = {
+    "credits": lambda one: (
+        answer(one) if one.number < CREDITS else told(402, plain("Insufficient credits"))
+    ),
+    "billing": lambda one: (
+        answer(one)
+        if one.number < CREDITS
+        else told(400, plain("Your credit balance is too low to access the API"))
+    ),
+    "key": lambda one: answer(one) if one.number < CREDITS else told(401, plain("key expired")),
+}
+"""Kinds that answer `CREDITS` requests and then none."""
 KINDS: dict[str, dict[str, Kind]] = {
     "limited": LIMITED,
     "quota": QUOTAS,
@@ -215,10 +275,15 @@ KINDS: dict[str, dict[str, Kind]] = {
     "same": SAME,
     "instead": INSTEAD,
     "mixed": {name: lambda one, name=name: mixed(one, name) for name in ("model", "provider")},  # type: ignore[misc]
+    "ended": ENDED,
     "cut": {
+        "limit in capitals": lambda one: (
+            STREAM + chunk("", reasoning_content=THOUGHTS) + chunk(None, "MAX_TOKENS") + DONE
+        ),
+        "hidden": lambda one: STREAM + chunk("") + chunk(None, "length") + DONE,
         "thoughts": lambda one: (
             STREAM + chunk(f"<think>\n{THOUGHTS}") + chunk(None, "length") + DONE
-        )
+        ),
     },
 }
 

@@ -295,6 +295,7 @@ class OpenAIEngine:
                         began = began or bool(delta.text or delta.reasoning or delta.instead)
                         if delta.finish_reason:
                             finish_reason = delta.finish_reason
+                            self._errors.answered = True
                             limit.reschedule(min(limit.when() or 0.0, now() + LAST_SECONDS))
                         yield delta
         except Exception as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, Literal
+from typing import Any
 
 from contextcliff_dagster.contracts import EngineError
 from contextcliff_dagster.inference.engines.base import RejectedError, TransportError
@@ -19,32 +19,20 @@ from contextcliff_dagster.inference.engines.openai.http_client import (
     Reply,
     StatusError,
 )
+from contextcliff_dagster.inference.engines.openai.refusal_words import (
+    asked_wait_s,
+    is_bad_key,
+    is_rate,
+    is_used_up,
+    known_refusal,
+    may_pass,
+    too_much_at_once,
+)
 from contextcliff_dagster.inference.models.models_file import ModelEntry, Quirks
 from contextcliff_dagster.retry import retry_after_s
 
-_OVERFLOW_SIGNS = (
-    "maximum context length",
-    "context_length_exceeded",
-    "exceed_context_size",
-    "exceeds the available context",
-    "context length exceeded",
-    "context window",
-    "prompt is too long",
-    "too many tokens",
-    "longer than the maximum model length",
-)
-_FILTER = re.compile(
-    r"content[_ -]?filter|content[_ -](?:management[_ -])?policy|responsible ?_?ai|guardrail"
-    r"|safety (?:system|filter|setting)|blocked by|prohibited_content|requires moderation"
-)
-_PASSES = re.compile(
-    r"overload|busy|time ?out|timed out|try again|rate|temporar|unavailable|internal|capacity|gpu"
-)
-"""What servers say of errors that may pass."""
-_TOO_MUCH_AT_ONCE = re.compile(
-    r"limit:? ([\d,]+)\b.{0,40}?(?:requested|used):? ([\d,]+)", re.DOTALL
-)
-_RATES = ("rate_limit", "tokens per", "requests per", "tpm", "quota")
+_LONGEST_WAIT_S = 600.0
+_OF_A_REQUEST = (400, 413, 422, "400", "413", "422")
 _SCHEMA_SIGNS = ("response_format", "json_schema", "json schema", "guided", "grammar")
 _MOST_OF_A_MESSAGE = 4_000
 _REFUSED_FOR_ALL = {
@@ -96,6 +84,8 @@ class ErrorMapper:
         self._has_key = bool(entry.api_key_env or entry.headers_env)
         self._endpoint, self._redact = endpoint, redact
         self.proxy: str | None = None
+        # Once a call is answered, what is refused is of one request, not of all.
+        self.answered = False
 
     def sort(self, error: Exception, *, sent: bool = False, constrained: bool = False) -> Exception:
         """``sent``: the response had begun, so the model may have worked; ``constrained``: the
@@ -133,11 +123,11 @@ class ErrorMapper:
         """
         detail = reported if isinstance(reported, dict) else {"message": reported}
         message, lower = self._message(detail, _shown(detail))
-        if why := _known_refusal(lower):
-            return RejectedError(message, why=why)
-        if "insufficient_quota" in lower:
+        if is_used_up(lower):
             return self._quota(message)
-        if not sent and not _PASSES.search(lower):
+        if why := known_refusal(lower):
+            return RejectedError(message, why=why)
+        if not sent and (detail.get("code") in _OF_A_REQUEST or not may_pass(lower)):
             return RejectedError(message)
         return TransportError(
             "stream_error", f"the server broke off with an error: {message}", maybe_paid=True
@@ -145,7 +135,11 @@ class ErrorMapper:
 
     def _message(self, detail: Mapping[str, Any], default: str) -> tuple[str, str]:
         """The server's message; and in lower case, with its code and type before it."""
-        message = self._redact(_shown(detail.get("message") or default))
+        message = _shown(detail.get("message") or default)
+        more = detail.get("metadata")  # gateways hand on there what the provider said
+        if isinstance(more, dict) and (raw := more.get("raw")):
+            message = f"{message}: {_shown(raw)}"
+        message = self._redact(message)
         code, kind = (_shown(detail.get(name) or "") for name in ("code", "type"))
         return message, f"{code} {kind} {message}".lower()
 
@@ -173,16 +167,16 @@ class ErrorMapper:
         where = f"Model {self._model!r} at {self._endpoint}"
         reason = f"{status}: {message}"
         described = f"status {reason}"
-        if status == 402 or "insufficient_quota" in lower:
+        if status == 402 or (status < 500 and is_used_up(lower)):
             return self._quota(described)
-        if status in (400, 413, 429) and (limit := _too_much_at_once(lower)):
+        if status in (400, 413, 429) and (limit := too_much_at_once(lower)):
             return RejectedError(
-                f"{described} (the account may use {limit} tokens a minute, fewer than this prompt "
-                "has: ask for a higher limit, or measure shorter documents)",
+                f"{described} (the account may use {limit}, fewer than this prompt has: ask for a "
+                "higher limit, or measure shorter documents)",
                 status=status,
                 why="quota",
             )
-        if (why := _known_refusal(lower)) == "content_filter" and 400 <= status < 500:
+        if (why := known_refusal(lower)) == "content_filter" and 400 <= status < 500:
             return RejectedError(described, status=status, why=why)
         if 300 <= status < 400:
             target = self._redact(reply.headers.get("location", "nowhere"))
@@ -190,26 +184,36 @@ class ErrorMapper:
                 f"{where} sends on to another address ({status}: {target}); write the right one "
                 "into `base_url` in models.yaml."
             )
+        if status in (403, 404) and self.answered:
+            return RejectedError(described, status=status)
         if status == 404 and "model" not in lower:
             return EngineError(f"{where}: {_NOTHING_THERE.format(reason)}")
         if status == 503 and "loading" in lower:
             return TransportError("loading", described, status=status)
+        if status == 400 and is_bad_key(lower):
+            status = 401
         if status == 401 and not self._has_key:
             return EngineError(f"{where}: {_KEY_WANTED.format(reason)}")
         if status in _REFUSED_FOR_ALL:
             return EngineError(f"{where}: {_REFUSED_FOR_ALL[status].format(reason)}")
-        limited = status == 413 and any(sign in lower for sign in _RATES)
+        limited = status == 413 and is_rate(lower)
+        if why and not limited and status != 429:
+            return RejectedError(described, status=status, why=why)
         if limited or status in {408, 409, 425, 429} or status >= 500:
+            wait_s = retry_after_s(reply.headers) or asked_wait_s(lower)
+            if (wait_s or 0.0) > _LONGEST_WAIT_S:
+                return EngineError(
+                    f"{where} asks to wait {(wait_s or 0.0) / 60:.0f} minutes ({described}); run "
+                    "the same command again then: everything measured is kept."
+                )
             return TransportError(
                 f"http_{status}",
                 described,
                 # A gateway that gave up may hide a model that worked.
                 maybe_paid=status in {502, 504},
                 status=status,
-                retry_after_s=retry_after_s(reply.headers),
+                retry_after_s=wait_s,
             )
-        if why:
-            return RejectedError(described, status=status, why=why)
         if "could not finish the message" in lower:
             described += "; raise `prompt: max_output_tokens` of the study"
         elif constrained and _names_schema(detail, lower):
@@ -217,7 +221,7 @@ class ErrorMapper:
                 f"{where} takes no JSON Schema for its replies ({described}); ask for free replies "
                 "(`--replies free`, or `replies: free` in a study)."
             )
-        elif wanted := _wanted_setting(detail, message, self._quirks):
+        elif not self.answered and (wanted := _wanted_setting(detail, message, self._quirks)):
             advice, quirk = wanted
             return RefusedParameterError(
                 f"{where} refuses a parameter ({described}); {advice}, and run the same command "
@@ -234,22 +238,6 @@ def _shown(value: Any) -> str:
     except RecursionError:
         text = "nested too deep to be shown"
     return text[:_MOST_OF_A_MESSAGE]
-
-
-def _known_refusal(message: str) -> Literal["content_filter", "context_overflow"] | None:
-    """Why a request is refused, where the words are known; a filter comes first."""
-    if _FILTER.search(message):
-        return "content_filter"
-    return "context_overflow" if any(sign in message for sign in _OVERFLOW_SIGNS) else None
-
-
-def _too_much_at_once(message: str) -> str | None:
-    """The limit of a rate that the request alone exceeds, where the refusal gives both."""
-    if not any(sign in message for sign in _RATES):
-        return None
-    found = _TOO_MUCH_AT_ONCE.search(message)
-    limit, asked = (int(number.replace(",", "")) for number in found.groups()) if found else (0, 0)
-    return f"{limit:,}" if asked > limit > 0 else None
 
 
 def _names_schema(error: Mapping[str, Any], message: str) -> bool:
@@ -287,7 +275,8 @@ def _wanted_setting(
             refused = refusal == _REFUSED or bool(re.search(refusal, message, re.IGNORECASE))
         if refused:
             return f"set `quirks: {{{quirk}: {value}}}` for it in models.yaml", (quirk, value)
-    if named in ("max_tokens", "max_completion_tokens"):
+    of_prompt = re.search(r"input|prompt|context|message|got -", message, re.IGNORECASE)
+    if named in ("max_tokens", "max_completion_tokens") and not of_prompt:
         return "set `prompt: max_output_tokens` of the study to what the model allows", None
     return None
 
@@ -297,7 +286,8 @@ def _refuses(message: str, parameter: str, refusal: str) -> bool:
     # characters where the name is not in quotes.
     for name, near in ((f"['\"`]{parameter}['\"`]", 90), (rf"\b{parameter}\b", 30)):
         gap = rf"\W(?:.{{0,{near}}}\W)?"
-        pattern = rf"{name}{gap}(?:{refusal})|(?:{_UNKNOWN}|invalid){gap}{name}"
+        before = rf"{_UNKNOWN}|invalid" if refusal == _REFUSED else _UNKNOWN
+        pattern = rf"{name}{gap}(?:{refusal})|(?:{before}){gap}{name}"
         if re.search(pattern, message, re.IGNORECASE | re.DOTALL):
             return True
     return False

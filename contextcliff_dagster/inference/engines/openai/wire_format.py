@@ -104,6 +104,9 @@ def goes_on(entry: ModelEntry, prompt: Prompt) -> bool:
 
 
 _MOST_OF_A_REASON = 64
+_LENGTH_REASONS = frozenset({"max_tokens", "max_output_tokens", "model_length"})
+_THOUGHTS = ("reasoning", "reasoning_content", "thinking")
+_WORDS_OF_ERRORS = ("detail", "message", "msg", "error_msg", "status_msg")
 
 
 def read_json(data: bytes) -> Any:
@@ -142,10 +145,11 @@ def read_delta(chunk: dict[str, Any], within_ms: float = math.inf) -> Delta | No
         piece = choice.get("delta") or choice.get("message")  # the latter in whole answers
         if isinstance(piece, dict):
             text, reasoning = _texts(piece.get("content"))
-            if "reasoning" in piece or "reasoning_content" in piece:
-                for name in ("reasoning", "reasoning_content"):
-                    if isinstance(thinking := piece.get(name), str) and thinking:
-                        reasoning = thinking
+            for name in _THOUGHTS:
+                if isinstance(thinking := piece.get(name), str) and thinking:
+                    reasoning = thinking
+            if "thinking_blocks" in piece and not reasoning:
+                reasoning = _texts(piece["thinking_blocks"])[1]
             instead = _instead(piece)
         else:
             text, _ = _texts(choice.get("text"))
@@ -160,7 +164,8 @@ def read_delta(chunk: dict[str, Any], within_ms: float = math.inf) -> Delta | No
 
 def _finish_reason(value: Any) -> str | None:
     if isinstance(value, str):
-        return value[:_MOST_OF_A_REASON] or None
+        reason = value[:_MOST_OF_A_REASON]
+        return "length" if reason.lower() in _LENGTH_REASONS else reason or None
     return UNKNOWN_FINISH
 
 
@@ -203,7 +208,15 @@ def _text_of(parts: list[dict[str, Any]]) -> str:
 
 def read_error(chunk: dict[str, Any]) -> Any:
     """The error that an event reports instead of a piece of the answer, else None."""
-    return chunk if chunk.get("object") == "error" else chunk.get("error")
+    if chunk.get("object") == "error" or isinstance(chunk.get("choices"), list):
+        return chunk if chunk.get("object") == "error" else chunk.get("error")
+    if error := chunk.get("error"):
+        return error
+    told = chunk.get("base_resp")
+    told = told if isinstance(told, dict) else chunk
+    words = next((told[name] for name in _WORDS_OF_ERRORS if told.get(name)), None)
+    code = told.get("status_code", told.get("code", told.get("error_code")))
+    return {"message": words, "code": code} if words and code != 0 else None
 
 
 def read_embeddings(answer: dict[str, Any], texts: int) -> Embeddings | None:
