@@ -184,7 +184,7 @@ class ErrorMapper:
                 f"{where} sends on to another address ({status}: {target}); write the right one "
                 "into `base_url` in models.yaml."
             )
-        if status in (403, 404) and self.answered:
+        if status == 403 and self.answered:
             return RejectedError(described, status=status)
         if status == 404 and "model" not in lower:
             return EngineError(f"{where}: {_NOTHING_THERE.format(reason)}")
