@@ -89,8 +89,8 @@ _NO_VALUE = re.compile(
     re.IGNORECASE,
 )
 _QUESTION_MARK, _ANSWER_MARK = (
-    re.compile(r"^\W*Q\s*:", re.MULTILINE),
-    re.compile(r"^\W*A\s*:\W*", re.M),
+    re.compile(r"^[^\w\n]*Q\s*:", re.MULTILINE),
+    re.compile(r"^[^\w\n]*A\s*:\W*", re.M),
 )
 _CORRECTS = re.compile(
     r"\b(?:no, sorry|wait|correction|scratch that|i misread|on second thou?ghts?|actually, no)\b"

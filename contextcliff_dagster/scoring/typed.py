@@ -19,6 +19,7 @@ from typing import TypeVar
 
 from contextcliff_dagster.scoring.answer_types import NO, YES, answer_items, answer_type
 from contextcliff_dagster.scoring.containment import Haystack, comparable, contained
+from contextcliff_dagster.scoring.denied import before, offered, refused
 from contextcliff_dagster.scoring.normalize import word_count
 from contextcliff_dagster.scoring.parse import ParsedAnswer
 from contextcliff_dagster.scoring.quantities import Day, Quantity, days, quantities, same_quantity
@@ -30,50 +31,10 @@ _Found = TypeVar("_Found", Quantity, Day)
 
 BOUND = 25
 """Words that an answer may have besides the accepted ones, to be one that states them."""
-_DENIED = re.compile(
-    r"(?:\b(?:not|never|no longer|neither|nor|rather than|instead of|except|without|far from|nicht"
-    r"|anything but|by no means|cannot be \w+ as|(?:less|more|fewer|greater|higher|lower) than"
-    r"|above|below|double|twice"
-    r"|half|just as well be|could also be|previously|formerly|originally"
-    r"|kein(?:e[mnrs]?)?|pas|non|plutôt que|au lieu de|y no"
-    r"|confused? (?:it |this )?with|(?:which |that )?(?:replace[sd]?|supersede[sd]?)"
-    r"|(?:at first |first |originally )?(?:i|we) thought"
-    r"|(?:up|down|rose|fell|changed) from|compared (?:with|to)|scheduled for"
-    r"|(?:supposed|meant|used) to(?: \w+){1,4}"
-    r"|(?:earlier|previous|old|former|first|original) \w+ (?:said|stated|was|had|gave|listed))"
-    r"|n['\u2019]t)\s+(?:(?:the|a|an|it|of|de|option|was|be)\s+){0,2}[\"'*_(]*$"
-    r"|\b(?:previously|formerly|originally|earlier)\s[^.,;]*$",
-    re.IGNORECASE,
-)
-"""Before a value that a reply does not give."""
-_TAKEN_BACK = re.compile(
-    r"^[\"'*_)]*(?:(?:,|\s(?:and|or|nor))\s[A-H]\b)*\s*(?:(?:is|was|are|would be)"
-    r"(?:n['\u2019]t|\s+(?:not|wrong|incorrect|false|ruled out))|can be ruled out"
-    r"|in (?:one|the other|another)\b)"
-    r"|^[\"'*_)]*\s+if\b"
-    r"|^[^.!?]*\bbut (?:that|this|it) (?:is|was|would be) (?:not|wrong|a mistake|an)"
-    r"|^[^.!?]*?(?:\b(?:replaced|superseded|corrected|amended) (?:by|to|in)\b"
-    r"|(?:\bbut\b|;|\bhowever\b|,\s*so\b)[^.!?]*\b(?:it is|it's|answer is|could|is now|now"
-    r"|(?:moved|changed|postponed|extended|raised|lowered) to"
-    r"|(?:(?:final|current|amended|correct|actual)\s+\w+|document|text|contract|report)"
-    r"\s+(?:is|says|states|gives)))",
-    re.IGNORECASE,
-)
-"""After a value that a reply does not give after all."""
 _UNDECIDED = re.compile(
     r"\b(?:can(?:no|['\u2019])t|cannot|unable to|could(?: not|n['\u2019]t)) (?:\w+ )?"
     r"(?:determine|find|tell|identify|decide|answer|choose|locate)\b|\bneither is clear"
     r"|\bwithout (?:saying|stating|specifying) which\b|\bnot clear which\b",
-    re.IGNORECASE,
-)
-_EITHER = re.compile(
-    r"^[\"'*_)]*,?\s*(?:or|oder|ou|o bien|o|versus|vs\.?)\s|^\s*/\s*\w"
-    r"|^\s*(?:[-\u2013]|to|bis)\s*(?:[A-Z]{3}\s)?[\d$\u20ac]",
-    re.IGNORECASE,
-)
-_OR = re.compile(
-    r"(?:\b(?:or|either|oder|ou|o bien|o|versus|vs\.?|between|from)|\w\s*/)\s*"
-    r"(?:(?:the|a|option)\s+)?[\"'*_(]*$|\d%?\s*(?:[-\u2013]|\sto|\sbis)\s*$",
     re.IGNORECASE,
 )
 _LOWER = re.compile(r"^[\s*_\"'(\[]*[a-h](?=[).:\s]|$)|(?<!\w)[a-h](?=\))")
@@ -160,9 +121,9 @@ def _letters_are(parsed: ParsedAnswer, question: str, accepted: Sequence[str]) -
         return score_choice(parsed, accepted).em > 0
     text = _LOWER.sub(lambda match: match[0].upper(), parsed.text or "")
     found = list(_LETTER.finditer(text))
-    if any(_offered(text, *one.span()) for one in found):
+    if any(offered(text, *one.span()) for one in found):
         return False
-    given = {one[0] for one in found if not _refused(text, *one.span())}
+    given = {one[0] for one in found if not refused(text, *one.span())}
     if not found:  # the option's text alone
         options = {letter: words.strip(" .;,") for letter, words in _OPTION.findall(question)}
         given = {letter for letter, words in options.items() if words and _holds(text, words)}
@@ -195,7 +156,7 @@ def _number_is(stated: str, question: str, gold: str) -> bool:
     if len({one.values for one in given}) > 1:
         given = _of_clause(stated, question, given)
     if len({one.values for one in given}) > 1:  # as in "on page 12 the fee is 300": what "is" says
-        given = [one for one in given if _STATED.search(stated[: one.start])][-1:]
+        given = [one for one in given if _STATED.search(before(stated, one.start))][-1:]
     return bool(given) and same_quantity(given[0], accepted)
 
 
@@ -206,7 +167,7 @@ def _of_clause(text: str, question: str, found: Sequence[_Found]) -> list[_Found
     clauses = [
         (
             len(asked & content_words(text[low:high])),
-            _BUT.search(text[:low]) is not None,
+            _BUT.search(before(text, low)) is not None,
             -low,
             inside,
         )
@@ -219,23 +180,13 @@ def _of_clause(text: str, question: str, found: Sequence[_Found]) -> list[_Found
 
 def _affirmed(text: str, found: Iterable[Quantity]) -> list[Quantity]:
     """Without those that are denied; none at all where two are offered."""
-    kept = [one for one in found if not _refused(text, one.start, one.end)]
-    return [] if any(_offered(text, one.start, one.end) for one in kept) else kept
-
-
-def _refused(text: str, start: int, end: int) -> bool:
-    """Whether the reply does not give what is there: "not" before it, "is wrong" after it."""
-    return bool(_DENIED.search(text[:start]) or _TAKEN_BACK.match(text[end:]))
-
-
-def _offered(text: str, start: int, end: int) -> bool:
-    """Whether "or" is at either side: one of several that the reply does not choose from."""
-    return bool(_EITHER.match(text[end:]) or _OR.search(text[:start]))
+    kept = [one for one in found if not refused(text, one.start, one.end)]
+    return [] if any(offered(text, one.start, one.end) for one in kept) else kept
 
 
 def _day_is(stated: str, question: str, gold: str) -> bool:
     accepted = next(days(gold), None)
-    given = [one for one in days(stated) if not _refused(stated, one.start, one.end)]
+    given = [one for one in days(stated) if not refused(stated, one.start, one.end)]
     given = _of_clause(stated, question, given)
     same = [bool(accepted and one.days & accepted.days) for one in given]
     return bool(same) and all(same)
@@ -253,7 +204,7 @@ def _only_label(stated: str, accepted: Sequence[str], labels: Sequence[str]) -> 
     named: set[str] = set()
     for label in sorted({*labels, *accepted}, key=len, reverse=True):
         for place in _places(text, label):
-            if not _refused(text, *place.span()):
+            if not refused(text, *place.span()):
                 named.add(comparable(label))
         text = re.sub(rf"(?<!\w){re.escape(comparable(label))}(?!\w)", "#", text)
     return len(named) == 1 and named <= set(map(comparable, accepted))
@@ -270,8 +221,8 @@ def _holds(stated: str, gold: str) -> bool:
         return False  # one of several candidates
     text = comparable(stated)
     places = _places(text, gold)
-    denied = [_refused(text, *one.span()) for one in places]
-    return not places or not (all(denied) or any(_offered(text, *one.span()) for one in places))
+    denied = [refused(text, *one.span()) for one in places]
+    return not places or not (all(denied) or any(offered(text, *one.span()) for one in places))
 
 
 def _holds_all(stated: str, gold: str) -> bool:
@@ -279,7 +230,7 @@ def _holds_all(stated: str, gold: str) -> bool:
     if word_count(stated) > sum(map(word_count, items)) + 2 * BOUND:
         return False
     places = [_places(text, item) for item in items]
-    return all(any(not _refused(text, *one.span()) for one in there) for there in places)
+    return all(any(not refused(text, *one.span()) for one in there) for there in places)
 
 
 def _plain(text: str) -> str:
