@@ -1,8 +1,10 @@
 """What a model thinks before it answers, where the server leaves it in the text of the answer.
 
 Known are tags (``<think>``, ``<thinking>``, ``<reasoning>``, ``<thought>``, ``<seed:think>``,
-``[THINK]``, ``<|begin_of_thought|>``), with the opening one left out as some templates do, and
-OpenAI's harmony channels, whole or with their markers stripped (``analysis...assistantfinal...``).
+``[THINK]``, ``<|begin_of_thought|>``, ``<|START_THINKING|>``, ``◁think▷``, ``<unused94>``), with
+the opening one left out as some templates do; the lines that Ollama, Granite and Apriel write around
+thoughts; and OpenAI's harmony channels, whole or with their markers stripped
+(``analysis...assistantfinal...``).
 """
 
 from __future__ import annotations
@@ -15,10 +17,22 @@ TAGS = ("think", "thinking", "reasoning", "thought", "seed:think")
 _MARKERS = (
     (r"\[THINK\]", r"\[/THINK\]"),
     (r"<\|begin_of_thought\|>", r"<\|end_of_thought\|>"),
+    (r"<\|START_THINKING\|>", r"<\|END_THINKING\|>"),
+    ("◁think▷", "◁/think▷"),
+    (r"<unused94>", r"<unused95>"),
+    (r"\A\s*Thinking\.\.\.\s*\n", r"^\.\.\.done thinking\."),
+    (r"\A\s*Here(?: is|'s) my thought process:", r"^Here(?: is|'s) my response:"),
+    (r"\A\s*Here are my reasoning steps:", r"\[BEGIN FINAL RESPONSE\]"),
     (r"<\|channel\|>(?:analysis|commentary)", r"<\|channel\|>final(?:<\|message\|>)?"),
 )
-_SOLUTION = re.compile(r"<\|(?:begin|end)_of_solution\|>|<\|return\|>")
-_STRIPPED = re.compile(r"\Aanalysis(?=\S).*?assistant(?:commentary.*?assistant)?final", re.DOTALL)
+_SOLUTION = re.compile(
+    r"<\|(?:begin|end)_of_solution\|>|<\|return\|>|<\|(?:START|END)_RESPONSE\|>"
+    r"|\[END FINAL RESPONSE\]|<\|start\|>assistant(?=<\|channel\|>)"
+)
+_STRIPPED = re.compile(
+    r"\A(?:\s*analysis.*?assistant\s*final(?![a-z])|.*?assistantfinal)\s*", re.DOTALL
+)
+_STRIPPED_HEAD = re.compile(r"\s*analysis(?:[A-Z\"'\u2018\u201c]|[ \t]*\n)")
 
 
 def without_thoughts(text: str, tags: Sequence[str] = ()) -> tuple[str, bool]:
@@ -31,6 +45,8 @@ def without_thoughts(text: str, tags: Sequence[str] = ()) -> tuple[str, bool]:
     ((' 9', False), (' 9', False))
     """
     text = _STRIPPED.sub("", _SOLUTION.sub("", text), count=1)
+    if _STRIPPED_HEAD.match(text):
+        return text, True
     opening, closing = _patterns(tuple(tags))
     kept: list[str] = []
     at = 0
@@ -53,4 +69,5 @@ def _patterns(tags: tuple[str, ...]) -> tuple[re.Pattern[str], re.Pattern[str]]:
     names = "|".join(map(re.escape, (*TAGS, *tags)))
     opening = "|".join([rf"<(?:{names})>", *(left for left, _ in _MARKERS)])
     closing = "|".join([rf"</(?:{names})>", *(right for _, right in _MARKERS)])
-    return re.compile(opening, re.IGNORECASE), re.compile(closing, re.IGNORECASE)
+    flags = re.IGNORECASE | re.MULTILINE
+    return re.compile(opening, flags), re.compile(closing, flags)
