@@ -25,9 +25,18 @@ MOST_LABELS, LEAST_TIMES = 12, 4
 _LOOKED_UP = 60
 """Questions whose documents are read, to see whether answers are spans."""
 
-YES: Final = frozenset("yes true ja oui sí si はい 是 예".split())
-NO: Final = frozenset("no false nein non いいえ 否 아니요".split())
-_LETTERS = re.compile(r"[A-Z](?:\s*[,;/&]?\s*[A-Z])*")
+YES: Final = frozenset(
+    "yes yeah yep true correct ja wahr richtig oui vrai sí si verdadero sì vero sim verdadeiro да"
+    " верно はい 是 是的 对 對 正确 正確 예 네".split()
+)
+NO: Final = frozenset(
+    "no nope false incorrect nein falsch non faux falso não nee нет неверно いいえ 否 不 不是 没有"
+    " 沒有 不对 不對 不正确 不正確 错误 錯誤 아니요 아니오".split()
+)
+_LETTERS = re.compile(r"[A-H](?:(?:\s*[,;/&]\s*|\s+)[A-H])+|(?=[A-H]{2})A?B?C?D?E?F?G?H?")
+_OPTION = re.compile(
+    r"\(?(?:option )?(?P<letter>[A-H])(?:\)?|[).:]\s+(?P<words>\S.*)|[).:]\s*)", re.IGNORECASE
+)
 _UNIT_WORDS = 2
 
 INSTRUCTIONS: Final[dict[AnswerType, str]] = {
@@ -75,7 +84,7 @@ def answer_type(answers: Sequence[str]) -> AnswerType | None:
 
 def _type_of(answer: str) -> AnswerType | None:
     plain = answer.strip(" .!").lower()
-    if _LETTERS.fullmatch(answer) and len(answer) <= 12:
+    if _LETTERS.fullmatch(answer) or option(answer):
         return "choice"
     if plain in YES | NO:
         return "yes_no"
@@ -86,6 +95,16 @@ def _type_of(answer: str) -> AnswerType | None:
         return "number"
     items = answer_items(answer)
     return "list" if len(items) > 1 else None
+
+
+def option(answer: str) -> tuple[str, str] | None:
+    """The letter of an accepted answer that is an option, and its words, if it has any.
+
+    >>> option("B) Paris"), option("(b)"), option("Berlin")
+    (('B', 'Paris'), ('B', ''), None)
+    """
+    found = _OPTION.fullmatch(answer.strip())
+    return (found["letter"].upper(), found["words"] or "") if found else None
 
 
 def _is_number(answer: str) -> bool:

@@ -1,10 +1,10 @@
 """Numbers with their units, and dates, as people and models write them.
 
 A number may have thousands and decimal marks of either kind (``1,250.50``, ``1.250,50``), a scale
-(``1.4 million``, ``2k``), a sign, and be spelled in English up to ninety-nine. ``1.250`` is 1250 or
-1.25 and ``5m`` five or five million, whichever is asked for; a comma before three digits parts
-thousands. A unit is a currency, a per cent or a time, in English, German, French or Spanish; other
-words are none.
+(``1.4 million``, ``2k``, ``5e6``), a sign, and be spelled in English, or up to twelve in German,
+French, Spanish or Chinese. ``1.250`` is 1250 or 1.25 and ``5m`` five or five million, whichever is
+asked for; a comma before three digits parts thousands. A unit is a currency, a per cent, a time, or
+one of size that is often mistaken for another (``kg``, ``MB``); other words are none.
 """
 
 from __future__ import annotations
@@ -18,11 +18,13 @@ from typing import NamedTuple
 from contextcliff_dagster.scoring.normalize import fold_forms, spaced_text
 
 _UNITS = {
-    "USD": r"US\$|\$|usd|(?:us )?dollars?|dólares",
+    "USD": r"US\$|\$|usd|(?:us[- ])?dollars?|dólares",
     "EUR": r"€|eur|euros?",
     "GBP": r"£|gbp|pounds?(?: sterling)?|pfund",
     "CHF": r"chf|fr\.|(?:swiss )?francs?|franken",
-    "JPY": r"¥|jpy|yen|円|cny|rmb|yuan|元",
+    "¥": r"¥",
+    "JPY": r"jpy|yen|円",
+    "CNY": r"cny|rmb|yuan|renminbi|元",
     "INR": r"₹|inr|rupees?",
     "%": r"%|percent|per cent|prozent|pour cent|por ciento|pct",
     "bp": r"basis points?|bps|basispunkte?n?",
@@ -35,12 +37,25 @@ _UNITS = {
     "kg": r"kg|kilos?|kilograms?|kilogramm",
     "g": r"g|grams?|gramm",
     "mg": r"mg|milligrams?",
+    "t": r"t|tonnes?|tons?|tonnen",
+    "lb": r"lbs?",
+    "KB": r"kb|kilobytes?",
+    "MB": r"mb|megabytes?",
+    "GB": r"gb|gigabytes?",
+    "TB": r"tb|terabytes?",
+    "kW": r"kw|kilowatts?",
+    "MW": r"mw|megawatts?",
+    "GW": r"gw|gigawatts?",
+    "cm": r"cm|centimet(?:er|re)s?",
     "km": r"km|kilomet(?:er|re)s?",
     "mile": r"miles?|mi|meilen?",
     "C": r"\u00b0\s?C|degrees celsius|celsius",
     "F": r"\u00b0\s?F|degrees fahrenheit|fahrenheit",
 }
+_ALIKE = {frozenset(("¥", "JPY")), frozenset(("¥", "CNY"))}
 _SCALES = {
+    Decimal(10) ** 4: r"[万萬]",
+    Decimal(10) ** 8: r"[亿億]",
     Decimal(10) ** 3: r"k|thousand|tausend|tsd\.?|mille|mil",
     Decimal(10) ** 6: r"m|mn|mm|million(?:en|s)?|mio\.?|millones|millón",
     Decimal(10) ** 9: r"bn|billions?|milliarden?|mrd\.?|milliards?",
@@ -52,13 +67,24 @@ _ONES = (
 _TENS = "twenty thirty forty fifty sixty seventy eighty ninety".split()
 _SPELLED = {word: Decimal(n) for n, word in enumerate(_ONES)}
 _SPELLED |= {word: Decimal(10 * n) for n, word in enumerate(_TENS, start=2)}
-_SPELLED |= {
-    f"{ten}{mark}{one}": _SPELLED[ten] + _SPELLED[one]
-    for ten, one, mark in product(_TENS, _ONES[1:10], ("-", " "))
-}
+_POWERS = {"hundred": Decimal(100), "thousand": Decimal(10) ** 3}
+_POWERS |= {"million": Decimal(10) ** 6, "billion": Decimal(10) ** 9}
+_ELSEWHERE = {
+    word: Decimal(n)
+    for n, words in enumerate(
+        "一 zwei|deux|dos|二|两 drei|trois|tres|三 vier|quatre|cuatro|四 fünf|cinq|cinco|五 "
+        "sechs|seis|六 sieben|siete|七 acht|huit|ocho|八 neun|nueve|九 zehn|dix|diez|十 elf|onze "
+        "zwölf|douze|doce".split(),
+        start=1,
+    )
+    for word in words.split("|")
+}  # those that are no other word, too
 
-_DIGITS = r"\d{1,3}(?:[,.'\u2019\u00a0\u202f ]\d{3})+(?:[.,]\d+)?|\d+(?:[.,]\d+)?"
-_WORDS = "|".join(sorted(_SPELLED, key=len, reverse=True))
+_THIN = r"'\u2019\u00a0\u202f\u2009 "
+_DIGITS = rf"\d{{1,3}}(?:[,.{_THIN}]\d{{3}})+(?:[.,]\d+)?|\d+(?:[.,]\d+)?"
+_WORD = "|".join(sorted({*_SPELLED, *_POWERS}, key=len, reverse=True))
+_WORDS = rf"(?:an?\s(?={'|'.join(_POWERS)}))?(?:{_WORD})(?:[\s-](?:and\s)?(?:{_WORD})\b)*"
+_WORDS += f"|{'|'.join(_ELSEWHERE)}"
 _UNIT = "|".join(f"(?P<u{place}>{words})" for place, words in enumerate(_UNITS.values()))
 _BEFORE = re.sub(r"\(\?P<u(\d+)>", r"(?P<b\1>", _UNIT)
 _SCALE = "|".join(f"(?P<s{place}>{words})" for place, words in enumerate(_SCALES.values()))
@@ -67,25 +93,32 @@ _PLAIN = re.sub(r"[(][?]P<[us][0-9]+>", "(?:", f"{_UNIT}|{_SCALE}")
 _ABUTTING = f"{_PLAIN}|[a-z\u00b0]{{2,4}}|[glh]"
 _QUANTITY = re.compile(
     rf"(?<![\w.,#])(?<![A-Za-z]-)(?P<minus>(?:minus|negative)\s|[-\u2212](?=[A-Z$\u20ac\u00a3]))?(?:(?:{_BEFORE})[\s\u00a0]?)?"
-    rf"(?P<sign>[-+\u2212]?)(?:(?P<number>{_DIGITS})(?![.,]?\d)(?=(?:{_ABUTTING})?{_END})"
+    rf"(?P<sign>[-+\u2212]?)(?:(?P<number>{_DIGITS})(?:e(?P<power>[+-]?\d{{1,2}}))?"
+    rf"(?![.,]?\d)(?=(?:{_ABUTTING})?{_END})(?:\s\((?:{_WORDS})\))?"
     rf"|(?P<word>{_WORDS}){_END})"
     rf"(?:[\s\u00a0]?(?:{_SCALE}){_END})?(?:[\s\u00a0-]?(?:{_UNIT}){_END})?",
     re.IGNORECASE,
 )
 
+_CHINESE = re.compile(
+    r"(?<!\w)[一二两三四五六七八九十](?!\w)|(?<=\d)\s?[万萬亿億][元円]?|(?<=\d)\s?[元円]"
+)
 _MONTHS = {
     name: number
     for number, names in enumerate(
         (
-            "january jan januar janvier enero gennaio janeiro",
-            "february feb februar février febrero febbraio fevereiro",
-            "march mar märz mars marzo março", "april apr avril abril aprile",
-            "may mai mayo maggio maio",
-            "june jun juni juin junio giugno junho", "july jul juli juillet julio luglio julho",
-            "august aug août agosto", "september sep sept septembre septiembre settembre setembro",
-            "october oct oktober okt octobre octubre ottobre outubro",
-            "november nov novembre noviembre novembro",
-            "december dec dezember dez décembre diciembre dicembre dezembro",
+            "january jan januar janvier enero gennaio janeiro januari stycznia января",
+            "february feb februar février febrero febbraio fevereiro februari lutego февраля",
+            "march mar märz mars marzo março maart marca марта",
+            "april apr avril abril aprile kwietnia апреля",
+            "may mai mayo maggio maio mei maj maja мая",
+            "june jun juni juin junio giugno junho czerwca июня",
+            "july jul juli juillet julio luglio julho lipca июля",
+            "august aug août agosto augustus augusti sierpnia августа",
+            "september sep sept septembre septiembre settembre setembro września сентября",
+            "october oct oktober okt octobre octubre ottobre outubro października октября",
+            "november nov novembre noviembre novembro listopada ноября",
+            "december dec dezember dez décembre diciembre dicembre dezembro grudnia декабря",
         ),
         start=1,
     )
@@ -93,11 +126,12 @@ _MONTHS = {
 }  # fmt: skip
 _MONTH = rf"(?P<month>{'|'.join(sorted(_MONTHS, key=len, reverse=True))})\.?"
 _DATE = re.compile(
-    r"(?<![\d.])(?:(?P<y>\d{4})[-/.](?P<m>\d{1,2})[-/.](?P<d>\d{1,2})"
+    r"(?<![\d.])(?:(?P<y>\d{4})[-/.年년]\s?(?P<m>\d{1,2})[-/.月월]\s?(?P<d>\d{1,2})[日일]?"
     r"|(?P<a>\d{1,2})[./-](?P<b>\d{1,2})[./-](?P<year>\d{4}|\d{2})"
     rf"|(?P<day>\d{{1,2}})(?:st|nd|rd|th|er|\.)?[\s-]+(?:of |de )?{_MONTH}[\s,-]+(?:de |del )?"
     r"(?P<of>\d{4})"
-    rf"|{_MONTH.replace('month', 'named')}\s+(?P<on>\d{{1,2}})(?:st|nd|rd|th)?,?\s+(?P<in>\d{{4}}))"
+    rf"|{_MONTH.replace('month', 'named')}\s+(?:(?P<on>\d{{1,2}})(?:st|nd|rd|th)?,?\s+)?"
+    r"(?P<in>\d{4}))"
     r"(?!\d)",
     re.IGNORECASE,
 )
@@ -115,11 +149,19 @@ class Quantity(NamedTuple):
 
 
 class Day(NamedTuple):
-    """A date: the days (year, month, day) that it may be, and where it is written."""
+    """A date: the days (year, month, day) that it may be, and where it is written.
+
+    The day of a month alone is 0.
+    """
 
     days: frozenset[tuple[int, int, int]]
     start: int
     end: int
+
+    @property
+    def of_month(self) -> bool:
+        """Whether it names a month alone."""
+        return any(day == 0 for _, _, day in self.days)
 
 
 def quantities(text: str) -> Iterator[Quantity]:
@@ -128,13 +170,18 @@ def quantities(text: str) -> Iterator[Quantity]:
     >>> [(sorted(q.values), q.unit) for q in quantities("EUR 1.250,50, or thirty days")]
     [([Decimal('1250.50')], 'EUR'), ([Decimal('30')], 'day')]
     """
-    for match in _QUANTITY.finditer(spaced_text(fold_forms(text))):
+    folded = fold_forms(text)
+    told = list(spaced_text(folded))
+    for match in () if folded.isascii() else _CHINESE.finditer(folded):
+        told[match.start() : match.end()] = match[0]
+    for match in _QUANTITY.finditer("".join(told)):
         written = match["number"]
         if written is None:
-            values, decimals = {_SPELLED[match["word"].lower()]}, 0
+            values, decimals = {_spelled(match["word"].lower())}, 0
         else:
             values, decimals = _values(written)
         scale = next((by for place, by in enumerate(_SCALES) if match[f"s{place}"]), Decimal(1))
+        scale *= Decimal(10) ** int(match["power"] or 0)
         # A letter alone is metres as well as millions.
         letter = match.end() and re.search(r"\d[km]$", match[0], re.IGNORECASE)
         plain = Decimal(1) if letter else scale
@@ -155,7 +202,8 @@ def same_quantity(given: Quantity, gold: Quantity) -> bool:
     A unit that is left out is no error, another one is. Whole numbers are equal, digit by digit
     where the accepted one begins with 0; others after rounding to the decimals of the accepted one.
     """
-    if given.unit and given.unit != gold.unit and (gold.unit or given.unit == "%"):
+    other = given.unit != gold.unit and frozenset((given.unit, gold.unit)) not in _ALIKE
+    if given.unit and other and (gold.unit or given.unit == "%"):
         return False
     if gold.digits.startswith("0") and len(gold.digits) > 1 and not gold.decimals:
         return given.digits == gold.digits
@@ -183,15 +231,35 @@ def days(text: str) -> Iterator[Day]:
             found = {(year, two, one), (year, one, two)}
         else:
             month = _MONTHS[(part["month"] or part["named"]).lower().rstrip(".")]
-            found = {(int(part["of"] or part["in"]), month, int(part["day"] or part["on"]))}
-        possible = {(y, m, d) for y, m, d in found if 1 <= m <= 12 and 1 <= d <= 31}
+            found = {(int(part["of"] or part["in"]), month, int(part["day"] or part["on"] or 0))}
+        possible = {(y, m, d) for y, m, d in found if 1 <= m <= 12 and d <= 31}
         if possible:
             yield Day(frozenset(possible), *match.span())
 
 
+def same_day(given: Day, gold: Day) -> bool:
+    """Whether ``given`` is the accepted ``gold``; any day of a month that is accepted alone."""
+    parts = 2 if gold.of_month else 3
+    return bool({day[:parts] for day in given.days} & {day[:parts] for day in gold.days})
+
+
+def _spelled(words: str) -> Decimal:
+    """What English number words are worth: "two thousand one hundred and five"."""
+    if words in _ELSEWHERE:
+        return _ELSEWHERE[words]
+    total = part = Decimal(0)
+    for word in re.split(r"[\s-]+", words):
+        part += _SPELLED.get(word, 0)
+        if power := _POWERS.get(word):
+            part = max(part, Decimal(1)) * power
+            if power > _POWERS["hundred"]:
+                total, part = total + part, Decimal(0)
+    return total + part
+
+
 def _values(written: str) -> tuple[set[Decimal], int]:
     """What digits with marks may be worth, and how many decimals they have."""
-    plain = re.sub(r"['\u2019\u00a0\u202f ]", "", written)
+    plain = re.sub(f"[{_THIN}]", "", written)
     marks = re.findall(r"[.,]", plain)
     if not marks:
         return {Decimal(plain)}, 0

@@ -21,21 +21,31 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from contextcliff_dagster.scoring.nearby import (
+    PLACE_WORD,
+    Place,
+    before,
+    content_words,
+    of_clause,
+    refused,
+)
 from contextcliff_dagster.scoring.normalize import word_count
 from contextcliff_dagster.scoring.parse import load_json
+from contextcliff_dagster.scoring.quantities import days
 
 SHORT = 6
-_FUNCTION_WORDS = frozenset(
-    "the and for are was were has have had does did which what who whom whose when where why how "
-    "many much this that these those with from into not its one any all under".split()
-)
-_STEM = 5
 _LEAST_REPEATED = 4
 """Words of a question that a reply is said to repeat."""
 _MARKS = "*_ \"'\u201c\u201d\u00ab\u00bb`"
 _DASH = re.compile(r"\s[-\u2013\u2014]\s(?!(?:[A-Z]{3}\s)?[\d$\u20ac\u00a3])|\s\(")
+_BRIEF = re.compile(r"\S+(?:\s[^\s;]+){0,2}(?=;\s)")
+_SUBJECT = re.compile(r"the [^(]*\([^()]*\)\s*(?::|(?:is|are|was|were)\b)", re.IGNORECASE)
+"""What is no value by itself, though an aside follows it: "The fee (Section 4) is"."""
+_PLACE = re.compile(rf"\W*({PLACE_WORD})\s*\d[\w.]*\W*$", re.IGNORECASE)
+_SOURCE = re.compile(r"\b(?:according to|based on|as per|per|see)\s$", re.IGNORECASE)
+_ALTERNATIVES = re.compile(r"\b(?:or|oder|ou|one of)\b|(?<!\w)A\s?[).:]", re.IGNORECASE)
 _TABLE_ROW = re.compile(r"\|(.+)\|\s*$")
-_FIELD = re.compile(r"\W*[^\W\d][\w ()/-]{0,40}?\W{0,3}:\W{0,3}\s(?P<value>\S.*)$")
+_FIELD = re.compile(r"\W*[^\W\d][\w ()/-]{0,40}?(?<!\s[A-H])\W{0,3}:\W{0,3}\s(?P<value>\S.*)$")
 _ASIDE = re.compile(
     r"reason|explan|evidence|source|note|confiden|question|thought|analysis|page|section|quote",
     re.I,
@@ -46,9 +56,14 @@ _LABEL = re.compile(
     r"(?:answer|result|conclusion|antwort|ergebnis|réponse|respuesta|risposta|resposta"
     r"|(?:最终|最終)?答案|回答|答え|정답)(?: corretta| correcta| correcte| is| ist| est| es)?"
     r"[*_\s]*[:\uff1a][*_\s]*"
-    r"|^#+\s*(?:final )?answer\s*\n",
+    r"|^[*_# ]*(?:the )?(?:(?:final|short|direct|correct) )?answer[*_# ]*\n",
     re.IGNORECASE | re.MULTILINE,
 )
+_NEXT_TURN = re.compile(r"\n\s*\n(?:Question|Human|User)\s*:[^\n]*\w")
+_LATEX = re.compile(
+    r"(?<![\w\\$])\$([^$\n]{0,60}[\d%}])\$(?![\d$])|\\(?:text|mathrm|mathbf)\{([^{}]*)\}"
+)
+_NO_WORD = re.compile(r"~~(?!~)[^~\n]+~~(?!~)|</?answer>|\\(?=[%$,])|(?<=\d)\{(?=,\})|(?<=\d\{,)\}")
 _BOXED = re.compile(r"\\boxed\{([^{}]*(?:\{[^{}]*\}[^{}]*)*)\}")
 _FENCE = re.compile(r"(```|~~~)[^\n`~]*\n(.*?)\n?\s*\1", re.DOTALL)
 _BOLD = re.compile(r"(?:\*\*(.+?)\*\*|__(.+?)__)(?!\s*:)", re.DOTALL)
@@ -88,10 +103,8 @@ _NO_VALUE = re.compile(
     r"|document|text|passage|ist|sind|est|es|son)\b",
     re.IGNORECASE,
 )
-_QUESTION_MARK, _ANSWER_MARK = (
-    re.compile(r"^[^\w\n]*Q\s*:", re.MULTILINE),
-    re.compile(r"^[^\w\n]*A\s*:\W*", re.M),
-)
+_QUESTION_MARK = re.compile(r"^[^\w\n]*Q\s*:", re.MULTILINE)
+_ANSWER_MARK = re.compile(r"^[^\w\n]*A\s*:\W*", re.MULTILINE)
 _CORRECTS = re.compile(
     r"\b(?:no, sorry|wait|correction|scratch that|i misread|on second thou?ghts?|actually, no)\b"
     r"[^.!?:]*[.!?:,]\s*(?=\S)",
@@ -99,10 +112,20 @@ _CORRECTS = re.compile(
 )
 _LETTERED = re.compile(r"[*_(\[]*(?:[Oo]ption\s+)?[A-Ha-h](?:[).:]|\s*$)")
 _OPTIONS = re.compile(r"(?<!\w)A\s?[).:]")
-_BULLET, _NUMBERED = (
-    re.compile(r"^\s*[-*>\u2022\u2013]\s+(?=\S)"),
-    re.compile(r"^\s*\d{1,2}[.)]\s+(?=\S)"),
-)
+_BULLET = re.compile(r"^\s*[-*>\u2022\u2013]\s+(?=\S)")
+_NUMBERED = re.compile(r"^\s*\d{1,2}[.)]\s+(?=\S)")
+
+
+def readable(reply: str, question: str) -> str:
+    """``reply`` without LaTeX's marks, what is struck out, and questions that follow the answer.
+
+    >>> readable(r"$1{,}250\\%$", "How much?")
+    '1,250%'
+    """
+    reply = _NO_WORD.sub("", _LATEX.sub(r"\1\2", reply))
+    turn = _NEXT_TURN.search(_without_question(reply.strip(), question))
+    own = turn.string[: turn.start()] if turn else ""
+    return own if re.search(r"\w", own) else reply
 
 
 def stated_answer(reply: str, question: str) -> str:
@@ -123,7 +146,7 @@ def stated_answer(reply: str, question: str) -> str:
     if labels := [*_LABEL.finditer(text), *_after_q(text)]:
         after = text[labels[-1].end() :].strip()
         if after:
-            first = after if _FENCE.match(after) else after.splitlines()[0]
+            first = after if _FENCE.match(after) or _BOXED.search(after) else after.splitlines()[0]
             return _stated(first.strip("*_ "), question)
     return _stated(text, question)
 
@@ -136,30 +159,58 @@ def _stated(text: str, question: str) -> str:
     sentences = [one for one in _sentences(text) if re.search(r"\w", one)]
     if not sentences:
         return text
-    fields = [field for one in sentences if (field := _FIELD.match(one))]
-    last = (
-        fields[0]
-        if len(fields) == 1 and fields[0].string == sentences[-1] != sentences[0]
-        else None
-    )
-    if last and word_count(last["value"]) <= SHORT and not _is_aside(last[0]):
+    told = [one for one in sentences if not (_FIELD.match(one) and _is_aside(one))]
+    fields = [field for one in told if (field := _FIELD.match(one))]
+    last = fields[0] if len(fields) == 1 and fields[0].string == told[-1] else None
+    if last and len(sentences) > 1 and word_count(last["value"]) <= SHORT:
         return last["value"].strip("*_ ")
+    if told[1:] and told[0].endswith(":") and _alone(told[1]) and not any(map(_alone, told[2:])):
+        return told[1]  # after words that lead to it
     if _LETTERED.match(sentences[0]) and _OPTIONS.search(question):
         return sentences[0]
-    head = _DASH.split(sentences[0])[0]
-    if (len(sentences) > 1 or head != sentences[0]) and _alone(head):
-        return head
-    bold: list[str] = [one or other for one, other in _BOLD.findall(text)]
-    if values := [one for one in bold if not one.rstrip().endswith((":", "?"))]:
-        return values[-1]
+    brief = _BRIEF.match(sentences[0])
+    head = brief[0] if brief else _DASH.split(sentences[0])[0]
+    rest = sentences[0][len(head) :].lstrip(" ;-\u2013\u2014")
+    if (rest or len(sentences) > 1) and _alone(head):
+        if not (rest and (_names(head, question) or _SUBJECT.match(sentences[0]))):
+            return head
+        if _alone(rest) and not _names(rest, question):
+            return rest
+    if (bold := _bold(text, question)) is not None:
+        return bold
     telling = [one for one in sentences if not one.rstrip(_MARKS).endswith("?")] or sentences
     for rule in (_ANSWERS.search, _CONCLUDES.match, _IT_IS.match):
         if concluding := [one for one in telling if rule(one)]:
             return concluding[-1]
     asked = content_words(question)
-    return max(enumerate(telling), key=lambda pair: (len(asked & content_words(pair[1])), pair[0]))[
-        1
+    return max(reversed(telling), key=lambda one: len(asked & content_words(one)))
+
+
+def _bold(text: str, question: str) -> str | None:
+    """The last value in bold; of several in one sentence that nearest to the question's words."""
+    values = [
+        Place(words, one.start(), one.end())
+        for one in _BOLD.finditer(text)
+        if not (
+            (words := one[1] or one[2]).rstrip().endswith((":", "?")) or _names(words, question)
+        )
+        and not (refused(text, *one.span()) or _SOURCE.search(before(text, one.start())))
     ]
+    if not values:
+        return None
+    ends = _SENTENCE_END.finditer(text, 0, values[-1].start + len("**B"))
+    low = max((end.end() for end in ends), default=0)
+    return of_clause(text, question, [one for one in values if one.start >= low])[-1].words
+
+
+def _names(text: str, question: str) -> bool:
+    """Whether ``text`` is no value, but names what is asked for, or a place as "Section 4" does."""
+    place, words = _PLACE.match(text), content_words(text)
+    if place and place[1].lower() not in question.lower():
+        return True
+    if not words or re.search(r"\d", text) or _ALTERNATIVES.search(question):
+        return False
+    return words <= content_words(question)
 
 
 def _without_question(text: str, question: str) -> str:
@@ -188,8 +239,18 @@ def _sentences(text: str) -> Iterator[str]:
     for line in lines:
         if line.startswith(("#", ">")) and len(lines) > 1:
             continue  # a heading or a quotation
-        if (number := _NUMBERED.match(line)) and (numbered > 1 or _short(line[number.end() :])):
-            line = line[number.end() :]
+        if number := _NUMBERED.match(line):
+            item, day = line[number.end() :], next(days(line), None)
+            counts = int(number[0].strip(" .)")) == 1 or _short(item)  # "2. Paris" may mean the 2
+            if (
+                numbered > 1
+                or _LETTERED.match(item)
+                or (counts and re.search(r"\d", item) and not (day and not day.start))
+            ):
+                line = item
+            elif _short(item):
+                yield line.strip()
+                continue
         for sentence in _SENTENCE_END.split(_BULLET.sub("", line)):
             yield sentence.strip()
 
@@ -205,13 +266,6 @@ def _bare_item(line: str) -> bool:
 
 def _short(text: str) -> bool:
     return 0 < word_count(text) <= SHORT and not _NO_VALUE.search(text)
-
-
-def content_words(text: str) -> frozenset[str]:
-    """Words by which a sentence is recognised as being about what was asked, in lower case."""
-    words = re.findall(r"[^\W_]+", text.lower())
-    words = [word for word in words if len(word) > 2 and word not in _FUNCTION_WORDS]
-    return frozenset(word[:_STEM] for word in words)
 
 
 def _of_json(text: str) -> str | None:

@@ -13,21 +13,31 @@ import re
 import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from itertools import pairwise
-from operator import itemgetter
-from typing import TypeVar
 
-from contextcliff_dagster.scoring.answer_types import NO, YES, answer_items, answer_type
+from contextcliff_dagster.scoring.answer_types import NO, YES, answer_items, answer_type, option
 from contextcliff_dagster.scoring.containment import Haystack, comparable, contained
-from contextcliff_dagster.scoring.denied import before, offered, refused
+from contextcliff_dagster.scoring.nearby import (
+    Place,
+    before,
+    elsewhere,
+    names_a_place,
+    of_clause,
+    offered,
+    refused,
+    unstated,
+)
 from contextcliff_dagster.scoring.normalize import word_count
 from contextcliff_dagster.scoring.parse import ParsedAnswer
-from contextcliff_dagster.scoring.quantities import Day, Quantity, days, quantities, same_quantity
+from contextcliff_dagster.scoring.quantities import (
+    Quantity,
+    days,
+    quantities,
+    same_day,
+    same_quantity,
+)
 from contextcliff_dagster.scoring.scorers import Scorer, Scores, score_choice
 from contextcliff_dagster.scoring.squad import exact_match, token_f1
-from contextcliff_dagster.scoring.stated_answer import content_words, stated_answer
-
-_Found = TypeVar("_Found", Quantity, Day)
+from contextcliff_dagster.scoring.stated_answer import readable, stated_answer
 
 BOUND = 25
 """Words that an answer may have besides the accepted ones, to be one that states them."""
@@ -49,16 +59,19 @@ _ANNOUNCED = re.compile(
     re.IGNORECASE,
 )
 _OPTION = re.compile(r"(?<!\w)([A-H])\s?[).:]\s*(.+?)(?=[\s;(]+[A-H]\s?[).:]|\n|$)")
-_CLAUSE = re.compile(r"[,;:]\s|\s(?:and|but|while|whereas|und|et|y)\s", re.IGNORECASE)
-_BUT = re.compile(r"\b(?:but|however|aber|mais|pero)\s(?:it |he |she |they )?$", re.IGNORECASE)
 _WORDS = "|".join(map(re.escape, sorted(YES | NO, key=len, reverse=True)))
-_YES_NO = re.compile(rf"(?<!\w)({_WORDS})(?=\W*$|[.,:;!?*)\"'\u2014]|\s[-\u2013\u2014(])")
+_YES_NO = re.compile(
+    rf"(?<!\w)(?P<not>(?:not|nicht|n't) )?(?P<word>{_WORDS})"
+    r"(?=\W*$|[.,:;!?*)<\"'\u2014、。，]|\s[-\u2013\u2014(])"
+)
+_IS_TRUE = re.compile(r"\b(?:is|was)(?P<not> not|n't)? (?P<word>true|false|correct|incorrect)\b")
 _IT_DOES = re.compile(
     r"\W*(?:it|they|there|he|she|this|that) (?:does|do|is|are|was|were|did|has|have|can|will)"
     r"(?P<not>n['\u2019]t| not)?\b",
     re.IGNORECASE,
 )
 _PAIR, _NAME_WORDS = 2, 5
+_TWO_NAMES = re.compile(r"\W*[^\W\d_a-z][\w ]* (?:and|und|et|y) [^\W\d_a-z][\w ]*\W*")
 _PART = re.compile(r",\s*(?:and\s)?|\s+and\s+|;\s|\bmentions?\b")
 _MENTIONS = re.compile(r"\b(?:mentions?|mentioned|several|lists|named)\b", re.IGNORECASE)
 _QUOTES = r"[\"'*_(`\u201c\u201e\u00ab]*"
@@ -86,10 +99,11 @@ def typed_scorer(question: str, labels: Sequence[str] = (), *, free: bool = Fals
         if kind is None and free:
             em = exact_match(parsed.text, accepted)
             return Scores(em, token_f1(parsed.text, accepted), max(em, inside))
-        stated = parsed.text
+        stated, visible = parsed.text, parsed.visible
         if parsed.value is None:
-            undecided = _UNDECIDED.search(parsed.visible)
-            stated = "" if undecided else stated_answer(parsed.visible, question)
+            visible = readable(visible, question)
+            stated = "" if _UNDECIDED.search(visible) else stated_answer(visible, question)
+            stated = "" if kind != "yes_no" and unstated(stated) else stated
         if kind == "choice":
             right = _letters_are(replace(parsed, text=stated), question, accepted)
         elif kind == "label":
@@ -98,14 +112,14 @@ def typed_scorer(question: str, labels: Sequence[str] = (), *, free: bool = Fals
             is_it = _number_is if kind == "number" else _day_is
             right = any(is_it(stated, question, gold) for gold in accepted)
         elif kind == "list":  # items stand on lines of their own
-            right = any(_holds_all(_plain(parsed.visible), _plain(gold)) for gold in accepted)
+            right = any(_holds_all(_plain(visible), _plain(gold)) for gold in accepted)
         elif kind == "yes_no":
             alone = word_count(stated) <= _NAME_WORDS
             said = _says(stated) if alone else None
-            said = _says(parsed.visible) if said is None else said
+            said = _says(visible) if said is None else said
             right = said == _says(accepted[0])
         else:
-            right = any(_holds(_plain(stated), _plain(gold)) for gold in accepted)
+            right = any(_holds(_plain(stated), _plain(gold), question) for gold in accepted)
         em = float(right)
         return Scores(em, em, max(em, inside))
 
@@ -117,7 +131,8 @@ def _letters_are(parsed: ParsedAnswer, question: str, accepted: Sequence[str]) -
 
     Where several letters are right, as `score_choice` has it.
     """
-    if all(len(gold.strip()) > 1 for gold in accepted):
+    right = dict(one for gold in accepted if (one := option(gold)))
+    if not right:
         return score_choice(parsed, accepted).em > 0
     text = _LOWER.sub(lambda match: match[0].upper(), parsed.text or "")
     found = list(_LETTER.finditer(text))
@@ -131,14 +146,18 @@ def _letters_are(parsed: ParsedAnswer, question: str, accepted: Sequence[str]) -
         given &= {leading[1]}
     elif len(given) > 1 and (announced := _ANNOUNCED.findall(text)):
         given = {announced[-1].upper()}
-    return len(given) == 1 and given <= {gold.strip() for gold in accepted}
+    if not given and not found:
+        return any(words and _holds(text, words) for words in right.values())
+    return len(given) == 1 and given <= right.keys()
 
 
 def _says(text: str) -> bool | None:
     """Yes or no: the last of the words that is an answer of its own; None where there is none."""
-    said = _YES_NO.findall(comparable(text))
-    if said:
-        return said[-1] in YES
+    plain = comparable(text)
+    said = [*_YES_NO.finditer(plain)] or [*_IS_TRUE.finditer(plain)]
+    words = [(one["word"] in YES) is (one["not"] is None) for one in said]
+    if words:
+        return None if word_count(text) == len(set(words)) == _PAIR else words[-1]
     it = _IT_DOES.match(text)
     return it["not"] is None if it else None
 
@@ -148,47 +167,37 @@ def _number_is(stated: str, question: str, gold: str) -> bool:
     if accepted is None:
         return False
     asked = [one.values for one in quantities(question)]
-    given = _affirmed(stated, quantities(stated))
+    found = [*quantities(stated)] or [*quantities(stated.replace("#", ""))]
+    given = _affirmed(stated, [one for one in found if not names_a_place(stated, one, question)])
     given = [one for one in given if one.unit or one.values not in asked] or given
+    dated = list(days(stated))
+    given = [
+        one for one in given if not any(day.start <= one.start < day.end for day in dated)
+    ] or given
     several = len({one.values for one in given}) > 1
     if several and any(one.unit for one in given) and accepted.unit:
         given = [one for one in given if one.unit == accepted.unit] or given
     if len({one.values for one in given}) > 1:
-        given = _of_clause(stated, question, given)
+        given = of_clause(stated, question, given)
     if len({one.values for one in given}) > 1:  # as in "on page 12 the fee is 300": what "is" says
         given = [one for one in given if _STATED.search(before(stated, one.start))][-1:]
     return bool(given) and same_quantity(given[0], accepted)
 
 
-def _of_clause(text: str, question: str, found: Sequence[_Found]) -> list[_Found]:
-    """Those in the clause that shares most words with the question; all where none shares any."""
-    cuts = [0, *(cut.end() for cut in _CLAUSE.finditer(text)), len(text)]
-    asked = content_words(question)
-    clauses = [
-        (
-            len(asked & content_words(text[low:high])),
-            _BUT.search(before(text, low)) is not None,
-            -low,
-            inside,
-        )
-        for low, high in pairwise(cuts)
-        if (inside := [one for one in found if low <= one.start < high])
-    ]
-    shared, _, _, inside = max(clauses, key=itemgetter(0, 1, 2), default=(0, False, 0, []))
-    return inside if shared else list(found)
-
-
 def _affirmed(text: str, found: Iterable[Quantity]) -> list[Quantity]:
     """Without those that are denied; none at all where two are offered."""
     kept = [one for one in found if not refused(text, one.start, one.end)]
+    if len(kept) == _PAIR == len({one.unit for one in kept} - {None}):
+        return kept  # "45 days/1.5 months"
     return [] if any(offered(text, one.start, one.end) for one in kept) else kept
 
 
 def _day_is(stated: str, question: str, gold: str) -> bool:
     accepted = next(days(gold), None)
     given = [one for one in days(stated) if not refused(stated, one.start, one.end)]
-    given = _of_clause(stated, question, given)
-    same = [bool(accepted and one.days & accepted.days) for one in given]
+    given = [one for one in given if not one.of_month] or given
+    given = of_clause(stated, question, given)
+    same = [accepted is not None and same_day(one, accepted) for one in given]
     return bool(same) and all(same)
 
 
@@ -210,17 +219,23 @@ def _only_label(stated: str, accepted: Sequence[str], labels: Sequence[str]) -> 
     return len(named) == 1 and named <= set(map(comparable, accepted))
 
 
-def _holds(stated: str, gold: str) -> bool:
+def _holds(stated: str, gold: str, question: str = "") -> bool:
     if exact_match(stated, [gold]):
         return True
     if word_count(stated) > word_count(gold) + BOUND or not Haystack(stated).holds(gold):
         return False
     parts = [part.strip(" .*") for part in _PART.split(comparable(stated).rsplit(": ", 1)[-1])]
-    several = len(parts) > _PAIR and comparable(gold) in parts
+    several = comparable(gold) in parts and (
+        len(parts) > _PAIR or _TWO_NAMES.fullmatch(stated) is not None
+    )
     if several and (all(map(_is_short, parts)) or _MENTIONS.search(stated)):
         return False  # one of several candidates
     text = comparable(stated)
     places = _places(text, gold)
+    if len(text) == len(stated) and elsewhere(
+        stated, question, [Place(one[0], *one.span()) for one in places]
+    ):
+        return False
     denied = [refused(text, *one.span()) for one in places]
     return not places or not (all(denied) or any(offered(text, *one.span()) for one in places))
 
