@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 
 from contextcliff_dagster.analysis.curves.permutation_scan import scan_at
 from contextcliff_dagster.analysis.records.examples import average_replicates
@@ -113,9 +114,17 @@ def score_doubt(
     again = "--score contained" if context.study is None else f"{context.study} --score contained"
     return (
         f"{int((held & wrong).sum())} of {int(wrong.sum())} wrong answers contain an accepted one: "
-        f"{SCORES[str(primary)]} may judge how the model speaks. Containment gives {instead}; "
+        f"{SCORES[str(primary)]} may judge how the model speaks. From the shortest fifth of the "
+        f"documents to the longest it is {_fifths(examples, 'score')}, containment "
+        f"{_fifths(examples, 'contained')}. Containment gives {instead}; "
         f"`contextcliff report {again}` shows its curve, without a call."
     )
+
+
+def _fifths(examples: pd.DataFrame, column: str) -> str:
+    """Means of a column over fifths of the examples, in order of length."""
+    ordered = examples.sort_values("length_tokens", kind="stable")[column].to_numpy(np.float64)
+    return ", ".join(f"{np.nanmean(part):.2f}" for part in np.array_split(ordered, 5))
 
 
 def early_drop(curve: FallingCurve) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -121,6 +122,14 @@ def test_a_score_that_judges_the_manner_of_speaking_is_in_doubt_above_the_cap() 
         doubted.score_doubt
     )
     assert "contextcliff report fees --score contained" in str(doubted.score_doubt)
+    curve = re.search(
+        r"it is 0\.25(?:, 0\.25){4}, containment ([\d., ]+)\.", str(doubted.score_doubt)
+    )
+    assert curve
+    shares = [float(share) for share in curve[1].split(", ")]
+    assert len(shares) == 5
+    assert shares[0] > 0.85
+    assert shares[-1] < 0.45
     lines = risk_report(doubted).splitlines()
     above = next(at for at, line in enumerate(lines) if line.startswith("Safe Cap"))
     assert doubted.score_doubt in lines[:above]
