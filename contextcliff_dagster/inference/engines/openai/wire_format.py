@@ -106,6 +106,7 @@ def goes_on(entry: ModelEntry, prompt: Prompt) -> bool:
 _MOST_OF_A_REASON = 64
 _LENGTH_REASONS = frozenset({"max_tokens", "max_output_tokens", "model_length"})
 _THOUGHTS = ("reasoning", "reasoning_content", "thinking")
+_THOUGHT_PARTS = ("thinking_blocks", "reasoning_details")
 _WORDS_OF_ERRORS = ("detail", "message", "msg", "error_msg", "status_msg")
 
 
@@ -148,8 +149,8 @@ def read_delta(chunk: dict[str, Any], within_ms: float = math.inf) -> Delta | No
             for name in _THOUGHTS:
                 if isinstance(thinking := piece.get(name), str) and thinking:
                     reasoning = thinking
-            if "thinking_blocks" in piece and not reasoning:
-                reasoning = _texts(piece["thinking_blocks"])[1]
+            for name in _THOUGHT_PARTS:
+                reasoning = reasoning or "".join(map(_thought, _parts(piece.get(name))))
             instead = _instead(piece)
         else:
             text, _ = _texts(choice.get("text"))
@@ -177,9 +178,17 @@ def _texts(content: Any) -> tuple[str, str]:
         kind = type(content).__name__
         raise TransportError("damaged", f"the answer's text was a {kind}", maybe_paid=True)
     parts = _parts(content)
-    thoughts = [part.get("thinking") for part in parts]
-    texts = [t if isinstance(t, str) else _text_of(_parts(t)) for t in thoughts]
-    return _text_of(parts), "".join(texts)
+    thoughts = [_thought(part) for part in parts]
+    answer = [part for part, thought in zip(parts, thoughts, strict=True) if not thought]
+    return _text_of(answer), "".join(thoughts)
+
+
+def _thought(part: dict[str, Any]) -> str:
+    """What a part of a reply holds of thoughts: Mistral's, Anthropic's, OpenRouter's."""
+    kind, inner = part.get("type"), part.get("thinking") or part.get("reasoning")
+    if not inner and isinstance(kind, str) and kind.startswith(("reasoning", "thinking")):
+        inner = part.get("text") or part.get("summary")
+    return inner if isinstance(inner, str) else _text_of(_parts(inner))
 
 
 def _first_choice(choices: list[Any]) -> dict[str, Any] | None:

@@ -131,3 +131,31 @@ def test_a_pinned_model_is_refused_another_answerer_and_keeps_what_it_has(
         rows_of(kind, tmp_path, LedgerSample(1, 6), pin=True)
     with Ledger.open(tmp_path / "state.db") as ledger:
         assert ledger.stats()["answers"] == 2
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"content": [{"type": "thinking", "thinking": "7 or 9"}, {"type": "text", "text": "9"}]},
+        {
+            "content": [
+                {"type": "thinking", "thinking": [{"type": "text", "text": "7 or 9"}]},
+                {"type": "text", "text": "9"},
+            ]
+        },
+        {
+            "content": [
+                {"type": "reasoning", "text": "7 or 9"},
+                {"type": "output_text", "text": "9"},
+            ]
+        },
+        {"content": "9", "thinking_blocks": [{"type": "thinking", "thinking": "7 or 9"}]},
+        {"content": "9", "reasoning_details": [{"type": "reasoning.text", "text": "7 or 9"}]},
+        {"content": "9", "reasoning_details": [{"type": "reasoning.summary", "summary": "7 or 9"}]},
+        {"content": "9", "reasoning": "7 or 9", "reasoning_details": [{"text": "7 or 9"}]},
+    ],
+)
+def test_thoughts_in_parts_of_a_reply_are_no_answer(message: dict[str, object]) -> None:
+    delta = read_delta({"choices": [{"message": message}]})
+    assert delta
+    assert (delta.text, delta.reasoning) == ("9", "7 or 9")
