@@ -82,6 +82,11 @@ class AttemptBudget:
         """Seconds of the call's deadline that are left."""
         return max(0.0, self._backoff.deadline_s - self._taken_s)
 
+    @property
+    def told(self) -> str:
+        """How often the call was asked to wait, of how often it would."""
+        return f"asked to wait {self._slow_downs} of at most {self._backoff.slow_downs} times"
+
     def wait_after(self, error: TransientError, took_s: float, rng: random.Random) -> float | None:
         """Return the seconds to wait after a request of ``took_s`` that failed; None to give up."""
         if error.loading and self._loading_s < LOADING_SECONDS:

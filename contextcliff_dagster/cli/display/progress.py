@@ -82,6 +82,8 @@ def note(progress: Progress) -> str:
         parts.append(money(progress.cost_usd))
     if progress.retries:
         parts.append(f"{progress.retries:,} retries")
+    if progress.asked_to_wait:
+        parts.append(progress.asked_to_wait)
     if progress.failed:
         parts.append(f"{progress.failed:,} without answer")
     if progress.done < progress.planned and progress.seconds_left is not None:

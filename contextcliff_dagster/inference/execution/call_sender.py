@@ -200,6 +200,8 @@ class CallSender:
                 self.limiter.limit.slow_down(generation)
             wait_s = attempts.wait_after(error, time.perf_counter() - started, self._random)
             final = wait_s is None
+            if error.status == 429 and wait_s is not None:
+                self._counters.asked_to_wait = f"{attempts.told}, {wait_s:.0f} s now"
             failure = Failure(error.kind, str(error), error.maybe_paid, error.status, final)
         except RejectedError as error:
             if error.why in ("context_overflow", "content_filter"):
@@ -257,6 +259,7 @@ class CallSender:
         await asyncio.wrap_future(self._ledger.finish(attempt_id, call.call_key, outcome, cost))
         self._breaker.success()
         self.limiter.answered()
+        self._counters.asked_to_wait = ""
         self._ended(call, "new", outcome)
 
     async def _failed(self, sending: _Sending, attempt_id: int, failure: Failure) -> None:

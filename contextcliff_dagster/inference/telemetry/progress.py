@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 class Progress:
     """A snapshot while calls run; ``done`` counts planned calls with an outcome, old or new.
 
-    ``concurrency``: how many requests may be in flight just now.
+    ``concurrency``: how many requests may be in flight just now. ``asked_to_wait``: where the
+    server's rate holds calls back, how often one of them waited and how long it does now.
     """
 
     planned: int
@@ -33,6 +34,7 @@ class Progress:
     cost_usd: float
     elapsed_s: float
     seconds_left: float | None
+    asked_to_wait: str = ""
 
     @property
     def tokens_per_s(self) -> float | None:
@@ -120,6 +122,7 @@ class CallCounters:
     def __init__(self, calls: Sequence[PlannedCall]) -> None:
         self.total = RunSummary(planned=len(calls))
         self.in_flight = self.waiting = 0
+        self.asked_to_wait = ""
         self._started = time.perf_counter()
         self._tokens_left = sum(call.length_tokens for call in calls)
         self._tokens_done = 0
@@ -176,4 +179,5 @@ class CallCounters:
             cost_usd=total.cost_usd,
             elapsed_s=self.seconds,
             seconds_left=self._tokens_left * self.seconds / done if done else None,
+            asked_to_wait=self.asked_to_wait,
         )

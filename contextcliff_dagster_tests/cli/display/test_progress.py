@@ -35,6 +35,10 @@ def progress(**given: Any) -> Progress:
         ({"cost_usd": 0.1234, "seconds_left": 200.0}, "calls · 0 tokens · $0.1234 · 3:20 min left"),
         ({"done": 100, "seconds_left": 0.0}, "calls · 0 tokens"),
         ({"retries": 3, "failed": 1}, "calls · 0 tokens · 3 retries · 1 without answer"),
+        (
+            {"asked_to_wait": "asked to wait 2 of at most 60 times, 9 s now"},
+            "calls · 0 tokens · asked to wait 2 of at most 60 times, 9 s now",
+        ),
     ],
 )
 def test_the_note_has_no_part_that_says_nothing(given: dict[str, Any], said: str) -> None:

@@ -224,6 +224,7 @@ def test_attempts_are_bounded_in_count_and_in_time(
         assert spent < deadline
     else:
         pytest.fail("no end after 60 attempts")
+    assert f"asked to wait {slow_downs} of at most" in budget.told
     assert faults <= attempts
     assert slow_downs <= Backoff().slow_downs + 1
 
