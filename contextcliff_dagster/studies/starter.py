@@ -123,6 +123,7 @@ def _plain(text: str) -> bool:
     import yaml
 
     try:
-        return bool(yaml.safe_load(f"{{a: [{text}]}}") == {"a": [text]} and "#" not in text)
+        in_both = yaml.safe_load(f"a: {text}\nb: [{text}]") == {"a": text, "b": [text]}
+        return in_both and "#" not in text
     except yaml.YAMLError:
         return False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import yaml
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from contextcliff_dagster.studies import Study
@@ -21,6 +21,18 @@ _TEXTS = st.text(st.characters(codec="utf-8", exclude_categories=["C"]), min_siz
     tolerance=st.floats(0.01, 0.99),
     primary=st.sampled_from(["em", "f1", "contained"]),
     count=st.integers(1, 20),
+)
+@example(
+    path="a", description="-", model="a: b", questions=None, tolerance=0.3, primary="em", count=1
+)
+@example(
+    path="?",
+    description="a\u2028b",
+    model="-",
+    questions=None,
+    tolerance=0.3,
+    primary="em",
+    count=1,
 )
 def test_the_file_is_the_study(
     path: str,
