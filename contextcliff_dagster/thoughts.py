@@ -2,8 +2,8 @@
 
 Known are tags (``<think>``, ``<thinking>``, ``<reasoning>``, ``<thought>``, ``<seed:think>``,
 ``[THINK]``, ``<|begin_of_thought|>``, ``<|START_THINKING|>``, ``◁think▷``, ``<unused94>``), with
-the opening one left out as some templates do; the lines that Ollama, Granite and Apriel write around
-thoughts; and OpenAI's harmony channels, whole or with their markers stripped
+the opening one left out as some templates do; the lines that Ollama, Granite and Apriel write
+around thoughts; and OpenAI's harmony channels, whole or with their markers stripped
 (``analysis...assistantfinal...``).
 """
 

@@ -202,8 +202,8 @@ def same_quantity(given: Quantity, gold: Quantity) -> bool:
     A unit that is left out is no error, another one is. Whole numbers are equal, digit by digit
     where the accepted one begins with 0; others after rounding to the decimals of the accepted one.
     """
-    other = given.unit != gold.unit and frozenset((given.unit, gold.unit)) not in _ALIKE
-    if given.unit and other and (gold.unit or given.unit == "%"):
+    differ = given.unit != gold.unit and frozenset((given.unit, gold.unit)) not in _ALIKE
+    if given.unit and differ and (gold.unit or given.unit == "%"):
         return False
     if gold.digits.startswith("0") and len(gold.digits) > 1 and not gold.decimals:
         return given.digits == gold.digits

@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pandas as pd
 
 from contextcliff_dagster.analysis.curves.permutation_scan import scan_at
 from contextcliff_dagster.analysis.records.examples import average_replicates
@@ -15,6 +14,8 @@ from contextcliff_dagster.contracts import DROPS, FailureTag, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+
+    import pandas as pd
 
     from contextcliff_dagster.analysis.cliff.cap import Cap
     from contextcliff_dagster.analysis.cliff.verdict import Finding

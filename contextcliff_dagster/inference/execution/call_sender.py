@@ -259,8 +259,8 @@ class CallSender:
         await asyncio.wrap_future(self._ledger.finish(attempt_id, call.call_key, outcome, cost))
         self._breaker.success()
         self.limiter.answered()
-        self._counters.asked_to_wait = ""
         self._ended(call, "new", outcome)
+        self._counters.asked_to_wait = ""
 
     async def _failed(self, sending: _Sending, attempt_id: int, failure: Failure) -> None:
         release = failure.final
