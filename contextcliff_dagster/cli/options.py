@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import math
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
 F = TypeVar("F", bound=Callable[..., Any])
+Decorator = Callable[[Callable[..., None]], Callable[..., None]]
 
 TASK_ALIASES = {"multi_hop_qa": "two_hop", "multi_hop": "two_hop", "single_hop_qa": "lookup"}
 """Other people's names for the tasks of the reference corpus."""
@@ -85,6 +87,29 @@ def together(*options: Callable[[F], F]) -> Callable[[F], F]:
         for option in reversed(options):
             command = option(command)
         return command
+
+    return decorate
+
+
+def gathered_as(
+    name: str,
+    make: Callable[..., Any],
+    options: Decorator,
+    names: Sequence[str] | None = None,
+) -> Decorator:
+    """A decorator that gives a command ``options``, those that it has, as one argument ``name``.
+
+    ``make`` takes their values. ``names``: of the options; None: the fields of ``make``.
+    """
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        @functools.wraps(command)
+        def gathered(**given: Any) -> None:
+            own = names or inspect.signature(make).parameters
+            value = make(**{one: given.pop(one) for one in own if one in given})
+            command(**{name: value}, **given)
+
+        return options(gathered)
 
     return decorate
 
@@ -182,18 +207,11 @@ _STUDY = together(
 )
 
 
-def study_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Give ``command`` the options that name a study as one ``options: StudyOptions``.
+study_options = gathered_as("options", StudyOptions, _STUDY)
+"""Gives a command the options that name a study as one ``options: StudyOptions``.
 
-    ``--model`` is among them where the command has it: it means something else in each.
-    """
-
-    @functools.wraps(command)
-    def gathered(**given: Any) -> None:
-        names = [field.name for field in fields(StudyOptions) if field.name in given]
-        command(options=StudyOptions(**{name: given.pop(name) for name in names}), **given)
-
-    return _STUDY(gathered)
+``--model`` is among them where the command has it: it means something else in each.
+"""
 
 
 ttft_limit_option = click.option(

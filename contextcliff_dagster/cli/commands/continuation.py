@@ -29,7 +29,6 @@ from contextcliff_dagster.cli.continuation.study import (
     continuation_options,
     made_study,
     max_context,
-    named_study,
 )
 from contextcliff_dagster.cli.display.output import print_json
 from contextcliff_dagster.cli.measuring.made_study import (
@@ -37,6 +36,7 @@ from contextcliff_dagster.cli.measuring.made_study import (
     check_budget,
     measure_made_study,
 )
+from contextcliff_dagster.cli.measuring.study_of_options import named_study
 from contextcliff_dagster.cli.options import (
     as_share,
     common_options,
@@ -134,7 +134,9 @@ def measure(
             named = compat.run_name(entries[0], model_id, at_address=server.api_url is not None)
             measure_compat(study, entries[0], results, named, options)
             return
-        measure_made_study(named_study(study, model_id) if model_id is not None else study, options)
+        if model_id is not None:
+            study = named_study(study, model_id, "--model-id", "study")
+        measure_made_study(study, options)
 
 
 @contextmanager

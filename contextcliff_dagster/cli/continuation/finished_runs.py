@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
-from functools import wraps
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +13,7 @@ import click
 from contextcliff_dagster.cli.continuation.endpoint import ServerOptions, served_model
 from contextcliff_dagster.cli.display.output import print_json, print_table
 from contextcliff_dagster.cli.errors import say
-from contextcliff_dagster.cli.options import together
+from contextcliff_dagster.cli.options import gathered_as, together
 
 if TYPE_CHECKING:
     from contextcliff_dagster.experiments.continuation.compat_runs.again import Written
@@ -68,16 +67,8 @@ class FinishedRunOptions:
             raise click.UsageError("--out is the folder of --reanalyze; add that, or leave it out.")
 
 
-def finished_run_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Give ``command`` these options as one ``finished: FinishedRunOptions``."""
-
-    @wraps(command)
-    def gathered(**given: Any) -> None:
-        names = [field.name for field in fields(FinishedRunOptions)]
-        own = FinishedRunOptions(**{name: given.pop(name) for name in names})
-        command(finished=own, **given)
-
-    return _OPTIONS(gathered)
+finished_run_options = gathered_as("finished", FinishedRunOptions, _OPTIONS)
+"""Gives a command these options as one ``finished: FinishedRunOptions``."""
 
 
 def analyse_finished(

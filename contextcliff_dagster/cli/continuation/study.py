@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import functools
-import hashlib
-import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import click
 from pydantic import ValidationError
 
-from contextcliff_dagster.cli.options import Finite, together
+from contextcliff_dagster.cli.measuring.study_of_options import digest, first_error, given_keys
+from contextcliff_dagster.cli.options import Finite, gathered_as, together
 from contextcliff_dagster.contracts import StudyError
 
 if TYPE_CHECKING:
@@ -112,15 +110,8 @@ _OPTIONS = together(
 )
 
 
-def continuation_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Give ``command`` the keys of the section as options, gathered as ``keys``."""
-
-    @functools.wraps(command)
-    def gathered(**given: Any) -> None:
-        own = {key: given.pop(key) for key in _KEYS}
-        command(keys={key: value for key, value in own.items() if value is not None}, **given)
-
-    return _OPTIONS(gathered)
+continuation_options = gathered_as("keys", given_keys, _OPTIONS, _KEYS)
+"""Gives a command the keys of the section as options, those that are given as ``keys``."""
 
 
 def max_context(keys: Mapping[str, Any]) -> int | None:
@@ -175,34 +166,10 @@ def made_study(
     checked = {key: value for key, value in dumped.items() if key not in _LATER or value}
     if checked["embeddings"] == "auto":
         del checked["embeddings"]  # names of studies from before there was this key
-    decides = json.dumps([checked, counts, study["models"]], sort_keys=True)
-    digest = hashlib.sha256(decides.encode()).hexdigest()[:6]
+    decides = digest([checked, counts, study["models"]])
     stem = re.sub(r"[^a-z0-9]+", "-", texts[0].stem.lower()).strip("-")[:30].strip("-") or "text"
     more = f"-and-{len(texts) - 1}" if len(texts) > 1 else ""
-    return made.changed(name=f"continuation-{stem}{more}-{digest}")
-
-
-def named_study(study: Study, name: str) -> Study:
-    """Return ``study`` under ``name``, the value of `--model-id`.
-
-    Raises:
-        StudyError: that is no name, or one of a study with other options.
-    """
-    from contextcliff_dagster.studies import load_studies
-
-    if not re.fullmatch(r"[a-z0-9][a-z0-9-]{0,59}", name):
-        raise StudyError(
-            f"--model-id {name!r} cannot name a study: write small letters, digits and hyphens, at "
-            "most 60, beginning with a letter or a digit."
-        )
-    named = study.changed(name=name)
-    known = load_studies().get(name)
-    if known is not None and known.model_dump() != named.model_dump():
-        raise StudyError(
-            f"--model-id {name}: there is a study of this name with other options, and it stays as "
-            "it is; choose another name, or give the same options to go on with it."
-        )
-    return named
+    return made.changed(name=f"continuation-{stem}{more}-{decides}")
 
 
 def _file(text: Path) -> str:
@@ -224,11 +191,9 @@ def _file(text: Path) -> str:
 
 
 def _sentence(error: ValidationError) -> StudyError:
-    first = error.errors(include_url=False)[0]
-    what = str(first["msg"]).removeprefix("Value error, ")
+    places, what, _ = first_error(error)
     what = re.sub(r"'(\w+)'", lambda key: _shown(key[1]), what)
-    what = re.sub(r"^Input should be ", "should be ", what)
-    key = next((str(place) for place in first["loc"] if place in _KEYS), "")
+    key = next((place for place in places if place in _KEYS), "")
     before = f"--{_option(key)}: " if key else ""
     what = what if before else f"{what[:1].upper()}{what[1:]}"
     return StudyError(f"{before}{what}; see `contextcliff continuation -h`.")

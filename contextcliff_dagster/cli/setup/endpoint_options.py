@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import click
 
-from contextcliff_dagster.cli.options import MOST_TOKENS, Finite, together
+from contextcliff_dagster.cli.options import MOST_TOKENS, Finite, gathered_as, together
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,12 +100,5 @@ _OPTIONS = together(
 )
 
 
-def endpoint_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Give ``command`` the options of an endpoint as one ``endpoint: EndpointOptions``."""
-
-    @functools.wraps(command)
-    def gathered(**given: Any) -> None:
-        names = [field.name for field in fields(EndpointOptions)]
-        command(endpoint=EndpointOptions(**{name: given.pop(name) for name in names}), **given)
-
-    return _OPTIONS(gathered)
+endpoint_options = gathered_as("endpoint", EndpointOptions, _OPTIONS)
+"""Gives a command the options of an endpoint as one ``endpoint: EndpointOptions``."""
