@@ -6,7 +6,7 @@ Belongs here: what a section may hold. Does not belong here: what a report state
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -117,6 +117,28 @@ class Section:
     blocks: Sequence[Block] = field(default_factory=tuple)
     level: int = 2
     first: bool = False
+
+
+def deeper(sections: Iterable[Section]) -> list[Section]:
+    """The sections one level below theirs."""
+    return [replace(section, level=section.level + 1) for section in sections]
+
+
+def of_each(results: Sequence[Any], make: Callable[[Any], Sequence[Section]]) -> list[Section]:
+    """The sections that ``make`` returns of each result; of several below the model's name."""
+    sections: list[Section] = []
+    for result in results:
+        made = make(result)
+        if made and len(results) > 1:
+            sections += [Section([Code(result.model)], (), 3), *deeper(made)]
+        else:
+            sections += made
+    return sections
+
+
+def picture(file: str, alt: str, there: Container[str]) -> list[Block]:
+    """The picture in ``file``, where that is ``there``."""
+    return [Figure(Path(file), alt)] if file in there else []
 
 
 class Fold(NamedTuple):
