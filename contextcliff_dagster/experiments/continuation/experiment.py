@@ -16,6 +16,7 @@ from contextcliff_dagster.experiments.common.experiment import (
 )
 from contextcliff_dagster.experiments.common.record_checks import RECORD_CHECKS
 from contextcliff_dagster.experiments.continuation.cells import BASE, Cell, cells_of
+from contextcliff_dagster.experiments.continuation.documents.files import part_file, point_key
 from contextcliff_dagster.experiments.continuation.documents.kept import (
     DOCUMENTS,
     listed,
@@ -84,8 +85,6 @@ class Continuation(Experiment):
         return recipe_of(study, section, section.temperature[0])
 
     def sources(self, run: StudyRun) -> Sequence[Source]:
-        from contextcliff_dagster.experiments.continuation.documents.files import part_file
-
         rows = listed(run.study, run.store)
         files = {
             row["document_id"]: part_file(
@@ -231,8 +230,6 @@ def _arm_label(model: str, arm: str, models: Sequence[str], heats: Sequence[floa
 
 
 def _part(passage: str) -> str:
-    from contextcliff_dagster.experiments.continuation.documents.files import point_key
-
     return point_key(int(passage.rpartition("-")[2]))
 
 

@@ -14,6 +14,7 @@ from contextcliff_dagster.experiments.common.experiment import (
 )
 from contextcliff_dagster.experiments.common.record_checks import RECORD_CHECKS
 from contextcliff_dagster.experiments.utilization.cells import Cell, cells_of
+from contextcliff_dagster.experiments.utilization.documents.files import batch_file
 from contextcliff_dagster.experiments.utilization.documents.kept import (
     DOCUMENTS,
     batches_of,
@@ -82,8 +83,6 @@ class Utilization(Experiment):
         return _recipe(study, cells_of(section_of(study))[0])
 
     def sources(self, run: StudyRun) -> Sequence[Source]:
-        from contextcliff_dagster.experiments.utilization.documents.files import batch_file
-
         batches = {(b.benchmark, b.scale, b.seed): b for b in batches_of(run.study)}
         documents = list(listed(run.study, run.store))
         files = {
