@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from contextcliff_dagster.cli.options import gathered_as, together
+from contextcliff_dagster.cli.options import file_option, gathered_as, together
 
 if TYPE_CHECKING:
     from contextcliff_dagster.sampling.tokenizers.tokenizers import Tokenizer
@@ -43,11 +42,8 @@ _OPTIONS = together(
         help="Count lengths from the texts of a log or table, e.g. with tiktoken:o200k_base "
         "(default: a log's own lengths, else that); `contextcliff tokenizers` lists more.",
     ),
-    click.option(
-        "--documents",
-        type=click.Path(path_type=Path, dir_okay=False),
-        metavar="FILE",
-        help="The data set of a log that leaves the documents out: _id and context.",
+    file_option(
+        "--documents", "The data set of a log that leaves the documents out: _id and context."
     ),
     click.option(
         "--partial", is_flag=True, help="Take what a run that failed or was stopped has logged."

@@ -91,6 +91,26 @@ def together(*options: Callable[[F], F]) -> Callable[[F], F]:
     return decorate
 
 
+def count_option(
+    name: str, least: int, most: int, help: str, into: str | None = None, **more: Any
+) -> Callable[[F], F]:
+    """An option for a whole number N of a range; ``into``: the argument that gets it."""
+    names = (name,) if into is None else (name, into)
+    return click.option(*names, type=click.IntRange(least, most), metavar="N", help=help, **more)
+
+
+def folder_option(name: str, help: str, **more: Any) -> Callable[[F], F]:
+    """An option for a folder, which need not be there."""
+    kind = click.Path(path_type=Path, file_okay=False)
+    return click.option(name, type=kind, metavar="DIR", help=help, **more)
+
+
+def file_option(name: str, help: str, **more: Any) -> Callable[[F], F]:
+    """An option for a file, which need not be there."""
+    kind = click.Path(path_type=Path, dir_okay=False)
+    return click.option(name, type=kind, metavar="FILE", help=help, **more)
+
+
 def gathered_as(
     name: str,
     make: Callable[..., Any],
@@ -186,11 +206,8 @@ _STUDY = together(
         is_flag=True,
         help="Let STUDY read files outside of its folder and ask servers not in models.yaml.",
     ),
-    click.option(
-        "--questions-per-document",
-        type=click.IntRange(1, MOST_SAMPLES),
-        metavar="N",
-        help="At most this many questions on each document.",
+    count_option(
+        "--questions-per-document", 1, MOST_SAMPLES, "At most this many questions on each document."
     ),
     click.option(
         "--prompt",
@@ -198,11 +215,11 @@ _STUDY = together(
         metavar="FILE",
         help="Ask with this prompt: a text with {document} and {question} in it.",
     ),
-    click.option(
+    count_option(
         "--replicates",
-        type=click.IntRange(1, MOST_SAMPLES),
-        metavar="N",
-        help="Ask each question in N wordings: the study's own, else neutral ones (at most 10).",
+        1,
+        MOST_SAMPLES,
+        "Ask each question in N wordings: the study's own, else neutral ones (at most 10).",
     ),
 )
 

@@ -10,7 +10,7 @@ import click
 from pydantic import ValidationError
 
 from contextcliff_dagster.cli.measuring.study_of_options import digest, first_error, given_keys
-from contextcliff_dagster.cli.options import Finite, gathered_as, together
+from contextcliff_dagster.cli.options import Finite, count_option, gathered_as, together
 from contextcliff_dagster.contracts import StudyError
 
 if TYPE_CHECKING:
@@ -44,18 +44,8 @@ _OPTIONS = together(
         metavar="NAMES",
         help="jsonl (or structured), prose, csv, markdown (default: jsonl,prose).",
     ),
-    click.option(
-        "--seeds",
-        type=click.IntRange(1, 1000),
-        metavar="N",
-        help="Documents of each benchmark and scale (default: 10).",
-    ),
-    click.option(
-        "--questions",
-        type=click.IntRange(1, 64),
-        metavar="N",
-        help="Questions on each document (default: 4).",
-    ),
+    count_option("--seeds", 1, 1000, "Documents of each benchmark and scale (default: 10)."),
+    count_option("--questions", 1, 64, "Questions on each document (default: 4)."),
     click.option(
         "--evidence",
         metavar="VALUES",

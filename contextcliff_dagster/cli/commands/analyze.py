@@ -17,6 +17,7 @@ from contextcliff_dagster.cli.options import (
     Finite,
     as_share,
     debug_option,
+    folder_option,
     together,
     ttft_limit_option,
 )
@@ -86,12 +87,7 @@ _where = together(
         metavar="FILE_OR_DIR",
         help="Write the results for machines: into a file, or one each into a folder; - prints.",
     ),
-    click.option(
-        "--out",
-        type=click.Path(path_type=Path, file_okay=False),
-        metavar="DIR",
-        help="Write report.html, report.md, report.png and report.json into it.",
-    ),
+    folder_option("--out", "Write report.html, report.md, report.png and report.json into it."),
     debug_option,
 )
 

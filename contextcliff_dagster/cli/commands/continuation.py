@@ -40,6 +40,7 @@ from contextcliff_dagster.cli.measuring.study_of_options import named_study
 from contextcliff_dagster.cli.options import (
     as_share,
     common_options,
+    folder_option,
     spending_options,
     with_answers_option,
 )
@@ -192,13 +193,8 @@ def _models(
     show_default=True,
     help="Pixels an inch; a picture is 11.5 inches wide.",
 )
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path, file_okay=False),
-    default=Path("continuation-comparison"),
-    show_default=True,
-    metavar="DIR",
-    help="Folder of the files.",
+@folder_option(
+    "--out", "Folder of the files.", default=Path("continuation-comparison"), show_default=True
 )
 @common_options
 def compare(

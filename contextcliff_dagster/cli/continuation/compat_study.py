@@ -13,7 +13,7 @@ import click
 from contextcliff_dagster.cli.continuation.finished_runs import print_run
 from contextcliff_dagster.cli.errors import say
 from contextcliff_dagster.cli.measuring.made_study import RunOptions, run_made_study
-from contextcliff_dagster.cli.options import gathered_as, together
+from contextcliff_dagster.cli.options import folder_option, gathered_as, together
 from contextcliff_dagster.store import Store
 
 if TYPE_CHECKING:
@@ -33,12 +33,7 @@ _OPTIONS = together(
         metavar="FILE",
         help="Familiar words, one on each line, for the cloze score of --compat and --reanalyze.",
     ),
-    click.option(
-        "--results",
-        type=click.Path(path_type=Path, file_okay=False),
-        metavar="DIR",
-        help="Where --compat makes the folder of the run (default: results).",
-    ),
+    folder_option("--results", "Where --compat makes the folder of the run (default: results)."),
 )
 
 

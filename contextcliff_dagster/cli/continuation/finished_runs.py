@@ -13,7 +13,7 @@ import click
 from contextcliff_dagster.cli.continuation.endpoint import ServerOptions, served_model
 from contextcliff_dagster.cli.display.output import print_json, print_table
 from contextcliff_dagster.cli.errors import say
-from contextcliff_dagster.cli.options import gathered_as, together
+from contextcliff_dagster.cli.options import folder_option, gathered_as, together
 
 if TYPE_CHECKING:
     from contextcliff_dagster.experiments.continuation.compat_runs.again import Written
@@ -34,12 +34,7 @@ _OPTIONS = together(
         metavar="DIR",
         help="Measure the texts of a finished run again, into a new folder.",
     ),
-    click.option(
-        "--out",
-        type=click.Path(path_type=Path, file_okay=False),
-        metavar="DIR",
-        help="Folder of --reanalyze (default: DIR-reanalyzed).",
-    ),
+    folder_option("--out", "Folder of --reanalyze (default: DIR-reanalyzed)."),
 )
 
 

@@ -12,7 +12,7 @@ import click
 from pydantic import ValidationError
 
 from contextcliff_dagster.cli.measuring.study_of_options import digest, first_error, given_keys
-from contextcliff_dagster.cli.options import Finite, gathered_as, together
+from contextcliff_dagster.cli.options import Finite, count_option, gathered_as, together
 from contextcliff_dagster.contracts import StudyError
 
 if TYPE_CHECKING:
@@ -62,25 +62,17 @@ _OPTIONS = together(
         help="Largest window, as 16384 or 16k (default: the model's less 128, else 16k).",
     ),
     click.option("--start-context", metavar="TOKENS", help="Smallest window (default: 2k)."),
-    click.option(
+    count_option(
         "--divisions",
-        type=click.IntRange(0, 16),
-        metavar="N",
-        help="Sizes between two doublings, at equal ratios (default: 0); with --compat: steps from "
+        0,
+        16,
+        "Sizes between two doublings, at equal ratios (default: 0); with --compat: steps from "
         "one to the other, equal in tokens, 1, 2, 4, ... (default: 1, no size between).",
     ),
-    click.option(
-        "--rounds",
-        type=click.IntRange(1, 1000),
-        metavar="N",
-        help="Continuations of each point and size, by seed (default: 10).",
+    count_option(
+        "--rounds", 1, 1000, "Continuations of each point and size, by seed (default: 10)."
     ),
-    click.option(
-        "--passages",
-        type=click.IntRange(1, 500),
-        metavar="N",
-        help="Points in each text (default: 8).",
-    ),
+    count_option("--passages", 1, 500, "Points in each text (default: 8)."),
     click.option("--max-tokens", metavar="TOKENS", help="Longest continuation (default: 1024)."),
     click.option(
         "--temp",
@@ -89,24 +81,14 @@ _OPTIONS = together(
         metavar="T[,T...]",
         help="Temperature; of several each is compared with the first (default: 1).",
     ),
-    click.option(
-        "--top-k",
-        type=click.IntRange(0, 1_000_000),
-        metavar="N",
-        help="Tokens that may be drawn; 0: all (default: 100).",
-    ),
+    count_option("--top-k", 0, 1_000_000, "Tokens that may be drawn; 0: all (default: 100)."),
     click.option(
         "--top-p",
         type=Finite(0, 1, min_open=True),
         metavar="P",
         help="Their share of the probability (default: 1).",
     ),
-    click.option(
-        "--seed",
-        type=click.IntRange(0, _LAST_SEED),
-        metavar="N",
-        help="Seed of the first round (default: 0).",
-    ),
+    count_option("--seed", 0, _LAST_SEED, "Seed of the first round (default: 0)."),
 )
 
 

@@ -8,7 +8,13 @@ from typing import Any
 
 import click
 
-from contextcliff_dagster.cli.options import MOST_TOKENS, Finite, gathered_as, together
+from contextcliff_dagster.cli.options import (
+    MOST_TOKENS,
+    Finite,
+    count_option,
+    gathered_as,
+    together,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,11 +87,8 @@ _OPTIONS = together(
         metavar="VARIABLE",
         help="Environment variable that holds the key; the key itself is written nowhere.",
     ),
-    click.option(
-        "--window-tokens",
-        type=click.IntRange(1, MOST_TOKENS),
-        metavar="N",
-        help="Context window, where the server does not report it.",
+    count_option(
+        "--window-tokens", 1, MOST_TOKENS, "Context window, where the server does not report it."
     ),
     set_option,
     click.option("--no-call", is_flag=True, help="Do not check the model with one small call."),
