@@ -111,6 +111,18 @@ def file_option(name: str, help: str, **more: Any) -> Callable[[F], F]:
     return click.option(name, type=kind, metavar="FILE", help=help, **more)
 
 
+def path_option(name: str, metavar: str, help: str) -> Callable[[F], F]:
+    """An option for a file or a folder."""
+    return click.option(name, type=click.Path(path_type=Path), metavar=metavar, help=help)
+
+
+def share_option(
+    name: str, help: str, callback: Callable[..., Any] = as_share, **more: Any
+) -> Callable[[F], F]:
+    """An option for a share, a number or percent."""
+    return click.option(name, callback=callback, metavar="SHARE", help=help, **more)
+
+
 def gathered_as(
     name: str,
     make: Callable[..., Any],
@@ -209,11 +221,8 @@ _STUDY = together(
     count_option(
         "--questions-per-document", 1, MOST_SAMPLES, "At most this many questions on each document."
     ),
-    click.option(
-        "--prompt",
-        type=click.Path(path_type=Path),
-        metavar="FILE",
-        help="Ask with this prompt: a text with {document} and {question} in it.",
+    path_option(
+        "--prompt", "FILE", "Ask with this prompt: a text with {document} and {question} in it."
     ),
     count_option(
         "--replicates",

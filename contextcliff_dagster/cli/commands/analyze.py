@@ -15,9 +15,9 @@ from contextcliff_dagster.cli.log_options import log_options
 from contextcliff_dagster.cli.options import (
     MOST_TOKENS,
     Finite,
-    as_share,
     debug_option,
     folder_option,
+    share_option,
     together,
     ttft_limit_option,
 )
@@ -47,12 +47,10 @@ _what = together(
     click.option("--pool", is_flag=True, help="Treat the files as one measurement, not one each."),
 )
 _how = together(
-    click.option(
+    share_option(
         "--tolerance",
-        callback=as_share,
+        "Drop that still counts as safe, e.g. .2 or 20% (default: .3).",
         default="0.3",
-        metavar="SHARE",
-        help="Drop that still counts as safe, e.g. .2 or 20% (default: .3).",
     ),
     click.option(
         "--assumption",
@@ -60,12 +58,8 @@ _how = together(
         default="falling",
         help="any: the cap holds for drops that recover at longer lengths, too (default: falling).",
     ),
-    click.option(
-        "--confidence",
-        callback=as_share,
-        default="0.95",
-        metavar="SHARE",
-        help="Confidence of the cap and every interval (default: .95).",
+    share_option(
+        "--confidence", "Confidence of the cap and every interval (default: .95).", default="0.95"
     ),
     click.option(
         "--window",

@@ -38,9 +38,9 @@ from contextcliff_dagster.cli.measuring.made_study import (
 )
 from contextcliff_dagster.cli.measuring.study_of_options import named_study
 from contextcliff_dagster.cli.options import (
-    as_share,
     common_options,
     folder_option,
+    share_option,
     spending_options,
     with_answers_option,
 )
@@ -178,14 +178,7 @@ def _models(
 @click.option(
     "--convergence", is_flag=True, help="At which sizes each metric is near the author's text."
 )
-@click.option(
-    "--tolerance",
-    default="0.1",
-    show_default=True,
-    callback=as_share,
-    metavar="SHARE",
-    help="What counts as near, as .1 or 10%.",
-)
+@share_option("--tolerance", "What counts as near, as .1 or 10%.", default="0.1", show_default=True)
 @click.option(
     "--dpi",
     type=click.IntRange(50, 600),

@@ -13,7 +13,7 @@ import click
 from contextcliff_dagster.cli.continuation.finished_runs import print_run
 from contextcliff_dagster.cli.errors import say
 from contextcliff_dagster.cli.measuring.made_study import RunOptions, run_made_study
-from contextcliff_dagster.cli.options import folder_option, gathered_as, together
+from contextcliff_dagster.cli.options import folder_option, gathered_as, path_option, together
 from contextcliff_dagster.store import Store
 
 if TYPE_CHECKING:
@@ -27,11 +27,10 @@ _OPTIONS = together(
         type=click.Choice(["context-tester"]),
         help="Measure one passage as that tool does, and write its files to --results.",
     ),
-    click.option(
+    path_option(
         "--word-list",
-        type=click.Path(path_type=Path),
-        metavar="FILE",
-        help="Familiar words, one on each line, for the cloze score of --compat and --reanalyze.",
+        "FILE",
+        "Familiar words, one on each line, for the cloze score of --compat and --reanalyze.",
     ),
     folder_option("--results", "Where --compat makes the folder of the run (default: results)."),
 )

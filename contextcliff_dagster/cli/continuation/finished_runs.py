@@ -13,7 +13,7 @@ import click
 from contextcliff_dagster.cli.continuation.endpoint import ServerOptions, served_model
 from contextcliff_dagster.cli.display.output import print_json, print_table
 from contextcliff_dagster.cli.errors import say
-from contextcliff_dagster.cli.options import folder_option, gathered_as, together
+from contextcliff_dagster.cli.options import folder_option, gathered_as, path_option, together
 
 if TYPE_CHECKING:
     from contextcliff_dagster.experiments.continuation.compat_runs.again import Written
@@ -22,17 +22,13 @@ if TYPE_CHECKING:
 _SHOWN = (*("vocabulary_diversity", "cloze_score", "adjacent_coherence", "bigram_repetition_rate"),)
 
 _OPTIONS = together(
-    click.option(
+    path_option(
         "--analyze",
-        type=click.Path(path_type=Path),
-        metavar="DIR",
-        help="Trends, CSV, texts and picture of a finished run, written anew into its folder.",
+        "DIR",
+        "Trends, CSV, texts and picture of a finished run, written anew into its folder.",
     ),
-    click.option(
-        "--reanalyze",
-        type=click.Path(path_type=Path),
-        metavar="DIR",
-        help="Measure the texts of a finished run again, into a new folder.",
+    path_option(
+        "--reanalyze", "DIR", "Measure the texts of a finished run again, into a new folder."
     ),
     folder_option("--out", "Folder of --reanalyze (default: DIR-reanalyzed)."),
 )
