@@ -17,7 +17,7 @@ from contextcliff_dagster.experiments.continuation.compat.contexts import (
 )
 from contextcliff_dagster.experiments.continuation.passages.sizes import context_sizes
 from contextcliff_dagster.store import slug
-from contextcliff_dagster.studies.section import Section
+from contextcliff_dagster.studies.section import Section, listed
 
 DEFAULT_TOKENIZER = "tiktoken:o200k_base"
 _SIZE = re.compile(r"(\d{1,12}(?:\.\d{1,12})?)\s*(k|m)?", re.IGNORECASE)
@@ -26,10 +26,6 @@ _FACTOR = {"": 1, "k": 1024, "m": 1024**2}
 
 _NEEDS: dict[str, Any] = {"with": {"texts": ["novel.txt"]}}
 """What every other key needs next to it, for the examples in docs/studies.md."""
-
-
-def _listed(value: Any) -> Any:
-    return list(value) if isinstance(value, list | tuple) else [value]
 
 
 def tokens_of(label: Any) -> int:
@@ -89,7 +85,7 @@ class ContinuationSection(Section):
 
     texts: Annotated[
         tuple[str, ...],
-        BeforeValidator(_listed, json_schema_input_type=list[str] | str),
+        BeforeValidator(listed, json_schema_input_type=list[str] | str),
         Field(min_length=1),
     ] = Field(
         description="Files of prose (txt, md, html, pdf, docx, epub), relative to the study's file",
@@ -129,7 +125,7 @@ class ContinuationSection(Section):
     )
     temperature: Annotated[
         tuple[Annotated[float, Field(ge=0, le=2)], ...],
-        BeforeValidator(_listed, json_schema_input_type=list[float] | float),
+        BeforeValidator(listed, json_schema_input_type=list[float] | float),
         Field(min_length=1),
     ] = Field(
         default=(1.0,),

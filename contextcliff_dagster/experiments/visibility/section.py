@@ -16,21 +16,17 @@ from contextcliff_dagster.experiments.visibility.axes import (
     StartName,
     Text,
 )
-from contextcliff_dagster.studies.section import Section
+from contextcliff_dagster.studies.section import Section, listed
 
 _MOST_RUNS = 100_000
 _NEEDS: dict[str, Any] = {"with": {"benchmarks": ["toy"]}}
 """What every other key needs next to it, for the examples in docs/studies.md."""
 
 
-def _listed(value: Any) -> Any:
-    return list(value) if isinstance(value, list | tuple) else [value]
-
-
 def _levels(value: Any) -> Any:
     """One level or a list of them; true and false are `shown` and `hidden`."""
     words = {True: "shown", False: "hidden"}
-    return [words[one] if isinstance(one, bool) else one for one in _listed(value)]
+    return [words[one] if isinstance(one, bool) else one for one in listed(value)]
 
 
 _Texts = Annotated[tuple[Text, ...], BeforeValidator(_levels), Field(min_length=1)]
@@ -40,7 +36,7 @@ _Shown = Annotated[tuple[Shown, ...], BeforeValidator(_levels), Field(min_length
 class VisibilitySection(Section):
     """An agent tunes hyper-parameters step by step, in every combination of what it is shown."""
 
-    benchmarks: Annotated[tuple[str, ...], BeforeValidator(_listed), Field(min_length=1)] = Field(
+    benchmarks: Annotated[tuple[str, ...], BeforeValidator(listed), Field(min_length=1)] = Field(
         description="Tasks to tune: toy, digits, breast-cancer, wine, diabetes, friedman, or "
         "nomad, jigsaw, leaf, forest, housing once they are prepared",
         examples=[["toy", "friedman"]],
@@ -78,7 +74,7 @@ class VisibilitySection(Section):
     )
     history: Annotated[
         tuple[Annotated[int, Field(strict=True, ge=0, le=1000)], ...],
-        BeforeValidator(_listed),
+        BeforeValidator(listed),
         Field(min_length=1),
     ] = Field(
         default=(0, 5),
@@ -86,13 +82,13 @@ class VisibilitySection(Section):
         examples=[[0, 3]],
         json_schema_extra=_NEEDS,
     )
-    base: Annotated[tuple[Base, ...], BeforeValidator(_listed), Field(min_length=1)] = Field(
+    base: Annotated[tuple[Base, ...], BeforeValidator(listed), Field(min_length=1)] = Field(
         default=("last",),
         description="Configuration that a proposal is put on: `last`, `best`",
         examples=[["last", "best"]],
         json_schema_extra=_NEEDS,
     )
-    start: Annotated[tuple[StartName, ...], BeforeValidator(_listed), Field(min_length=1)] = Field(
+    start: Annotated[tuple[StartName, ...], BeforeValidator(listed), Field(min_length=1)] = Field(
         default=("low",),
         description="First configuration: of `low`, `neutral` or `high` score, or `default`",
         examples=[["low", "high"]],
