@@ -96,7 +96,8 @@ def count_option(
 ) -> Callable[[F], F]:
     """An option for a whole number N of a range; ``into``: the argument that gets it."""
     names = (name,) if into is None else (name, into)
-    return click.option(*names, type=click.IntRange(least, most), metavar="N", help=help, **more)
+    look = {"metavar": "N", "help": help, **more}
+    return click.option(*names, type=click.IntRange(least, most), **look)
 
 
 def folder_option(name: str, help: str, **more: Any) -> Callable[[F], F]:
@@ -159,6 +160,9 @@ with_answers_option = click.option(
     "--with-answers",
     is_flag=True,
     help="Put questions and answers into report.html (without: numbers alone).",
+)
+only_models_option = click.option(
+    "--model", "models", multiple=True, metavar="NAME", help="Only this model; repeatable."
 )
 profiled_campaign_option = click.option(
     "--campaign", metavar="NAME", help="This campaign (default: the newest profiled)."

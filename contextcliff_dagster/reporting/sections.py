@@ -183,6 +183,20 @@ def spans(text: Text) -> Sequence[Span]:
     return [text] if isinstance(text, Span) else text
 
 
+def is_number(value: Cell) -> bool:
+    """Whether a cell may stand in a column of numbers."""
+    return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
+
+
+def cell_words(value: Cell, write: Callable[[Text], str]) -> str:
+    """A cell as it is shown; ``write`` gives its words."""
+    if value is None:
+        return "–"
+    if isinstance(value, float):
+        return f"{value:.3g}"
+    return f"{value:,}" if isinstance(value, int) else write(value)
+
+
 def map_texts(value: Any, change: Callable[[str], str]) -> Any:
     """Return ``value``, sections or a part of one, with every text in it put through ``change``."""
     if isinstance(value, str):

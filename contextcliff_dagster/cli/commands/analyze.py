@@ -15,6 +15,7 @@ from contextcliff_dagster.cli.log_options import log_options
 from contextcliff_dagster.cli.options import (
     MOST_TOKENS,
     Finite,
+    count_option,
     debug_option,
     folder_option,
     share_option,
@@ -61,12 +62,7 @@ _how = together(
     share_option(
         "--confidence", "Confidence of the cap and every interval (default: .95).", default="0.95"
     ),
-    click.option(
-        "--window",
-        type=click.IntRange(1, MOST_TOKENS),
-        metavar="TOKENS",
-        help="The model's own window.",
-    ),
+    count_option("--window", 1, MOST_TOKENS, "The model's own window.", metavar="TOKENS"),
     ttft_limit_option,
     click.option(
         "--quick",

@@ -18,6 +18,7 @@ from contextcliff_dagster.cli.options import (
     common_options,
     count_option,
     file_option,
+    only_models_option,
     profiled_campaign_option,
 )
 from contextcliff_dagster.contracts import ContextCliffError
@@ -52,9 +53,7 @@ def _expires(_: click.Context, __: click.Parameter, value: str) -> int | date:
 
 @click.command()
 @click.argument("study")
-@click.option(
-    "--model", "models", multiple=True, metavar="NAME", help="Only this model; repeatable."
-)
+@only_models_option
 @profiled_campaign_option
 @file_option(
     "--out", "File to write; - is stdout.", default=Path("safe-context.json"), show_default=True
