@@ -11,7 +11,7 @@ import json
 import os
 from collections.abc import Iterable
 from contextlib import ExitStack, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -44,10 +44,6 @@ class RenamePlan:
     campaigns: int
     calls: int
     resumed: bool
-
-    def to_dict(self) -> dict[str, Any]:
-        """The fields, JSON-ready."""
-        return asdict(self)
 
 
 def plan_rename(store: Store, old: str, new: str) -> RenamePlan:

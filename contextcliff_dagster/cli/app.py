@@ -16,72 +16,49 @@ from contextcliff_dagster.cli.shell.signals import ended_by_signals
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-# Command -> (module as seen from `commands`, attribute, summary): a module is imported only when
-# its command is typed.
 _COMMANDS = {
-    "init": (
-        ".setup.init",
-        "init",
-        "Set up a measurement of your model on your documents.",
-    ),
-    "profile": ("profile", "profile", "Measure what is missing of a study, and print its report."),
-    "prepare": ("profile", "prepare", "Freeze the sample of a study, and estimate the cost."),
-    "report": ("report", "report", "Make the report of a study again, without a call."),
-    "answers": (
-        "answers",
-        "answers",
-        "List questions, accepted answers and the model's answers.",
-    ),
-    "analyze": ("analyze", "analyze", "Find the verdict and the safe cap of scores that you have."),
-    "utilization": (
-        "utilization",
-        "utilization",
-        "Measure whether structure lets a model use more context.",
-    ),
-    "continuation": (
-        "continuation",
-        "continuation",
-        "Measure how a model's writing changes as its context grows.",
-    ),
-    "visibility": (
-        "visibility",
-        "visibility",
-        "Measure what an agent does with what it is shown.",
-    ),
-    "compare": (
-        "compare",
-        "compare",
-        "Compare two measurements, paired by example where possible.",
-    ),
-    "calibrate": ("calibrate", "calibrate", "Simulate a design: false alarms, unsafe caps, power."),
-    "baseline": ("baseline", "baseline", "Pin a campaign, and compare later ones with it."),
-    "policy": (
-        "sharing.policy",
-        "policy",
-        "Write the safe cap into a file that a gateway enforces.",
-    ),
-    "guard": ("sharing.policy", "guard", "Check whether a call is within the policy's cap."),
-    "card": ("sharing.card", "card", "Write a block for a model card, JSON-LD and a badge."),
-    "models": ("listings", "models", "List the models, add one, or compare two."),
-    "studies": ("studies", "studies", "List the studies, retire or rename one."),
-    "tokenizers": ("listings", "tokenizers", "List the tokenizers that count lengths."),
-    "campaign": (
-        "listings",
-        "campaign",
-        "Begin another dated measurement of a study, or list them.",
-    ),
-    "ledger": ("ledger", "ledger", "Inspect, verify, export or prune the record of every call."),
-    "doctor": ("doctor", "doctor", "Check what is installed, reachable and writable."),
-    "serve": ("serve", "serve", "Serve a model as an OpenAI-compatible endpoint."),
-    "ui": ("ui", "ui", "Open the Dagster UI with the assets loaded."),
-    "export": (
-        "sharing.archive",
-        "export",
-        "Write a study with its sample and its calls into one file.",
-    ),
-    "import": ("sharing.archive", "import_", "Bring an exported study into this store."),
-    "gallery": ("sharing.gallery", "gallery", "Make a static site of exported studies."),
+    "init": "Set up a measurement of your model on your documents.",
+    "profile": "Measure what is missing of a study, and print its report.",
+    "prepare": "Freeze the sample of a study, and estimate the cost.",
+    "report": "Make the report of a study again, without a call.",
+    "answers": "List questions, accepted answers and the model's answers.",
+    "analyze": "Find the verdict and the safe cap of scores that you have.",
+    "utilization": "Measure whether structure lets a model use more context.",
+    "continuation": "Measure how a model's writing changes as its context grows.",
+    "visibility": "Measure what an agent does with what it is shown.",
+    "compare": "Compare two measurements, paired by example where possible.",
+    "calibrate": "Simulate a design: false alarms, unsafe caps, power.",
+    "baseline": "Pin a campaign, and compare later ones with it.",
+    "policy": "Write the safe cap into a file that a gateway enforces.",
+    "guard": "Check whether a call is within the policy's cap.",
+    "card": "Write a block for a model card, JSON-LD and a badge.",
+    "models": "List the models, add one, or compare two.",
+    "studies": "List the studies, retire or rename one.",
+    "tokenizers": "List the tokenizers that count lengths.",
+    "campaign": "Begin another dated measurement of a study, or list them.",
+    "ledger": "Inspect, verify, export or prune the record of every call.",
+    "doctor": "Check what is installed, reachable and writable.",
+    "serve": "Serve a model as an OpenAI-compatible endpoint.",
+    "ui": "Open the Dagster UI with the assets loaded.",
+    "export": "Write a study with its sample and its calls into one file.",
+    "import": "Bring an exported study into this store.",
+    "gallery": "Make a static site of exported studies.",
 }
+"""Command -> summary."""
+_MODULES = {
+    "init": ".setup.init",
+    "prepare": "profile",
+    "policy": "sharing.policy",
+    "guard": "sharing.policy",
+    "card": "sharing.card",
+    "models": "listings",
+    "tokenizers": "listings",
+    "campaign": "listings",
+    "export": "sharing.archive",
+    "import": "sharing.archive",
+    "gallery": "sharing.gallery",
+}
+"""Of the commands that are in no module of their name: that, as seen from `commands`."""
 _OWN_OPTIONS = ("-h", "--help", "--version")
 
 
@@ -98,9 +75,10 @@ class _Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in _COMMANDS:
             return None
-        module, attribute, _ = _COMMANDS[cmd_name]
-        commands = importlib.import_module(f".{module}", "contextcliff_dagster.cli.commands")
-        command: click.Command = getattr(commands, attribute)
+        # A module is imported only when its command is typed.
+        module = f".{_MODULES.get(cmd_name, cmd_name)}"
+        commands = importlib.import_module(module, "contextcliff_dagster.cli.commands")
+        command: click.Command = getattr(commands, "import_" if cmd_name == "import" else cmd_name)
         if ctx.resilient_parsing:
             from contextcliff_dagster.cli.shell.completion import add_completion
 
@@ -110,7 +88,7 @@ class _Commands(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         # None of their modules is imported for it.
         with formatter.section("Commands"):
-            formatter.write_dl([(name, summary) for name, (*_, summary) in _COMMANDS.items()])
+            formatter.write_dl(list(_COMMANDS.items()))
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

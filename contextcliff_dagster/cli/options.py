@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import math
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
 F = TypeVar("F", bound=Callable[..., Any])
+Decorator = Callable[[Callable[..., None]], Callable[..., None]]
 
 TASK_ALIASES = {"multi_hop_qa": "two_hop", "multi_hop": "two_hop", "single_hop_qa": "lookup"}
 """Other people's names for the tasks of the reference corpus."""
@@ -89,6 +91,62 @@ def together(*options: Callable[[F], F]) -> Callable[[F], F]:
     return decorate
 
 
+def count_option(
+    name: str, least: int, most: int, help: str, into: str | None = None, **more: Any
+) -> Callable[[F], F]:
+    """An option for a whole number N of a range; ``into``: the argument that gets it."""
+    names = (name,) if into is None else (name, into)
+    look = {"metavar": "N", "help": help, **more}
+    return click.option(*names, type=click.IntRange(least, most), **look)
+
+
+def folder_option(name: str, help: str, **more: Any) -> Callable[[F], F]:
+    """An option for a folder, which need not be there."""
+    kind = click.Path(path_type=Path, file_okay=False)
+    return click.option(name, type=kind, metavar="DIR", help=help, **more)
+
+
+def file_option(name: str, help: str, **more: Any) -> Callable[[F], F]:
+    """An option for a file, which need not be there."""
+    kind = click.Path(path_type=Path, dir_okay=False)
+    return click.option(name, type=kind, metavar="FILE", help=help, **more)
+
+
+def path_option(name: str, metavar: str, help: str) -> Callable[[F], F]:
+    """An option for a file or a folder."""
+    return click.option(name, type=click.Path(path_type=Path), metavar=metavar, help=help)
+
+
+def share_option(
+    name: str, help: str, callback: Callable[..., Any] = as_share, **more: Any
+) -> Callable[[F], F]:
+    """An option for a share, a number or percent."""
+    return click.option(name, callback=callback, metavar="SHARE", help=help, **more)
+
+
+def gathered_as(
+    name: str,
+    make: Callable[..., Any],
+    options: Decorator,
+    names: Sequence[str] | None = None,
+) -> Decorator:
+    """A decorator that gives a command ``options``, those that it has, as one argument ``name``.
+
+    ``make`` takes their values. ``names``: of the options; None: the fields of ``make``.
+    """
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        @functools.wraps(command)
+        def gathered(**given: Any) -> None:
+            own = names or inspect.signature(make).parameters
+            value = make(**{one: given.pop(one) for one in own if one in given})
+            command(**{name: value}, **given)
+
+        return options(gathered)
+
+    return decorate
+
+
 def _use_store(ctx: click.Context, _: click.Parameter, folder: Path | None) -> None:
     # The environment is the one channel every room and every Dagster step reads.
     if folder is not None:
@@ -102,6 +160,9 @@ with_answers_option = click.option(
     "--with-answers",
     is_flag=True,
     help="Put questions and answers into report.html (without: numbers alone).",
+)
+only_models_option = click.option(
+    "--model", "models", multiple=True, metavar="NAME", help="Only this model; repeatable."
 )
 profiled_campaign_option = click.option(
     "--campaign", metavar="NAME", help="This campaign (default: the newest profiled)."
@@ -161,39 +222,26 @@ _STUDY = together(
         is_flag=True,
         help="Let STUDY read files outside of its folder and ask servers not in models.yaml.",
     ),
-    click.option(
-        "--questions-per-document",
-        type=click.IntRange(1, MOST_SAMPLES),
-        metavar="N",
-        help="At most this many questions on each document.",
+    count_option(
+        "--questions-per-document", 1, MOST_SAMPLES, "At most this many questions on each document."
     ),
-    click.option(
-        "--prompt",
-        type=click.Path(path_type=Path),
-        metavar="FILE",
-        help="Ask with this prompt: a text with {document} and {question} in it.",
+    path_option(
+        "--prompt", "FILE", "Ask with this prompt: a text with {document} and {question} in it."
     ),
-    click.option(
+    count_option(
         "--replicates",
-        type=click.IntRange(1, MOST_SAMPLES),
-        metavar="N",
-        help="Ask each question in N wordings: the study's own, else neutral ones (at most 10).",
+        1,
+        MOST_SAMPLES,
+        "Ask each question in N wordings: the study's own, else neutral ones (at most 10).",
     ),
 )
 
 
-def study_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Give ``command`` the options that name a study as one ``options: StudyOptions``.
+study_options = gathered_as("options", StudyOptions, _STUDY)
+"""Gives a command the options that name a study as one ``options: StudyOptions``.
 
-    ``--model`` is among them where the command has it: it means something else in each.
-    """
-
-    @functools.wraps(command)
-    def gathered(**given: Any) -> None:
-        names = [field.name for field in fields(StudyOptions) if field.name in given]
-        command(options=StudyOptions(**{name: given.pop(name) for name in names}), **given)
-
-    return _STUDY(gathered)
+``--model`` is among them where the command has it: it means something else in each.
+"""
 
 
 ttft_limit_option = click.option(

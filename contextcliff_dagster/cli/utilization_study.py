@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import functools
-import hashlib
-import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
 from pydantic import ValidationError
 
-from contextcliff_dagster.cli.options import Finite, together
+from contextcliff_dagster.cli.measuring.study_of_options import digest, first_error, given_keys
+from contextcliff_dagster.cli.options import Finite, count_option, gathered_as, together
 from contextcliff_dagster.contracts import StudyError
 
 if TYPE_CHECKING:
@@ -46,18 +44,8 @@ _OPTIONS = together(
         metavar="NAMES",
         help="jsonl (or structured), prose, csv, markdown (default: jsonl,prose).",
     ),
-    click.option(
-        "--seeds",
-        type=click.IntRange(1, 1000),
-        metavar="N",
-        help="Documents of each benchmark and scale (default: 10).",
-    ),
-    click.option(
-        "--questions",
-        type=click.IntRange(1, 64),
-        metavar="N",
-        help="Questions on each document (default: 4).",
-    ),
+    count_option("--seeds", 1, 1000, "Documents of each benchmark and scale (default: 10)."),
+    count_option("--questions", 1, 64, "Questions on each document (default: 4)."),
     click.option(
         "--evidence",
         metavar="VALUES",
@@ -97,15 +85,8 @@ _OPTIONS = together(
 )
 
 
-def utilization_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Give ``command`` the keys of the section as options, gathered as ``keys``."""
-
-    @functools.wraps(command)
-    def gathered(**given: Any) -> None:
-        own = {key: given.pop(key) for key in _KEYS}
-        command(keys={key: value for key, value in own.items() if value is not None}, **given)
-
-    return _OPTIONS(gathered)
+utilization_options = gathered_as("keys", given_keys, _OPTIONS, _KEYS)
+"""Gives a command the keys of the section as options, those that are given as ``keys``."""
 
 
 def made_study(keys: Mapping[str, Any], models: tuple[str, ...]) -> Study:
@@ -143,13 +124,12 @@ def made_study(keys: Mapping[str, Any], models: tuple[str, ...]) -> Study:
     except ValidationError as error:
         raise _sentence(error) from None
     checked = made.sections["utilization"]
-    decides = json.dumps([checked.model_dump(mode="json"), tokenizer], sort_keys=True)
-    digest = hashlib.sha256(decides.encode()).hexdigest()[:6]
+    decides = digest([checked.model_dump(mode="json"), tokenizer])
     some = "-".join(checked.benchmarks) if len(checked.benchmarks) < 3 else "all"
     scales = checked.scales[0].replace(".", "-")
     if len(checked.scales) > 1:
         scales += f"-to-{checked.scales[-1].replace('.', '-')}"
-    return made.changed(name=f"utilization-{some}-{scales}-{digest}".lower())
+    return made.changed(name=f"utilization-{some}-{scales}-{decides}".lower())
 
 
 def _levels(key: str, value: str) -> list[Any]:
@@ -167,14 +147,9 @@ def _levels(key: str, value: str) -> list[Any]:
 
 
 def _sentence(error: ValidationError) -> StudyError:
-    first = error.errors(include_url=False)[0]
-    what = str(first["msg"]).removeprefix("Value error, ")
-    places = [str(place) for place in first["loc"]]
+    places, what, shown = first_error(error)
     named = (*places, *re.findall(r"'(\w+)'", what))  # of several keys: in the sentence
     key = next((place for place in named if place in _KEYS), places[0] if places else "")
-    what = re.sub(r"^Input should be ", "should be ", what)
-    given = first.get("input")
-    shown = f" {given!r}" if isinstance(given, str) and given not in what else ""
     return StudyError(f"--{_option(key)}{shown}: {what}; see `contextcliff utilization -h`.")
 
 

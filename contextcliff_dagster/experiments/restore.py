@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from contextcliff_dagster.experiments.common.lost_answers import lost_keys
@@ -41,10 +41,6 @@ class Restored:
     usd: float
     not_restored: int
     unidentified: tuple[str, ...]
-
-    def to_dict(self) -> dict[str, Any]:
-        """The fields, JSON-ready."""
-        return asdict(self)
 
 
 def restore_study(study: Study, store: Store, ledger: Ledger) -> Restored:

@@ -6,7 +6,7 @@ Belongs here: what a section may hold. Does not belong here: what a report state
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -119,6 +119,28 @@ class Section:
     first: bool = False
 
 
+def deeper(sections: Iterable[Section]) -> list[Section]:
+    """The sections one level below theirs."""
+    return [replace(section, level=section.level + 1) for section in sections]
+
+
+def of_each(results: Sequence[Any], make: Callable[[Any], Sequence[Section]]) -> list[Section]:
+    """The sections that ``make`` returns of each result; of several below the model's name."""
+    sections: list[Section] = []
+    for result in results:
+        made = make(result)
+        if made and len(results) > 1:
+            sections += [Section([Code(result.model)], (), 3), *deeper(made)]
+        else:
+            sections += made
+    return sections
+
+
+def picture(file: str, alt: str, there: Container[str]) -> list[Block]:
+    """The picture in ``file``, where that is ``there``."""
+    return [Figure(Path(file), alt)] if file in there else []
+
+
 class Fold(NamedTuple):
     """A reader's question and the sections that answer it, level 3 and deeper; folded in HTML."""
 
@@ -159,6 +181,20 @@ def pictures_of(sections: Sequence[Section]) -> dict[str, bytes]:
 def spans(text: Text) -> Sequence[Span]:
     """Return ``text`` as its spans."""
     return [text] if isinstance(text, Span) else text
+
+
+def is_number(value: Cell) -> bool:
+    """Whether a cell may stand in a column of numbers."""
+    return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
+
+
+def cell_words(value: Cell, write: Callable[[Text], str]) -> str:
+    """A cell as it is shown; ``write`` gives its words."""
+    if value is None:
+        return "–"
+    if isinstance(value, float):
+        return f"{value:.3g}"
+    return f"{value:,}" if isinstance(value, int) else write(value)
 
 
 def map_texts(value: Any, change: Callable[[str], str]) -> Any:

@@ -21,6 +21,11 @@ class Section(BaseModel):
         return value
 
 
+def listed(value: Any) -> Any:
+    """A single value is a list of one."""
+    return list(value) if isinstance(value, list | tuple) else [value]
+
+
 def _is_number(field: FieldInfo) -> bool:
     kinds = set(get_args(field.annotation) or (field.annotation,))
     return bool(kinds & {int, float}) and bool not in kinds

@@ -167,12 +167,11 @@ class Study(Section):
 
         return BinSpec(**dict(self.bins))
 
-    def sample_spec(self, samples_per_bin: int | None = None) -> SampleSpec:
+    def sample_spec(self) -> SampleSpec:
         from contextcliff_dagster.sampling.draw import SampleSpec
 
         s = self.sampling
-        n = max(samples_per_bin or 0, s.samples_per_bin)
-        return SampleSpec(n, s.seed, s.questions_per_document, s.min_tokens)
+        return SampleSpec(s.samples_per_bin, s.seed, s.questions_per_document, s.min_tokens)
 
     def recipe(self) -> Recipe:
         """What is asked, with the texts of the prompt's files read in.

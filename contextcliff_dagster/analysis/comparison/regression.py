@@ -19,8 +19,8 @@ pinned baseline above all.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -101,10 +101,6 @@ class Shrink:
     now: float
     runs: int = 0
     unusual: float | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        """The fields, JSON-ready."""
-        return asdict(self)
 
 
 def find_shrink(

@@ -115,10 +115,6 @@ class Calibration:
     held: Rate
     planted: list[Planted]
 
-    def to_dict(self) -> dict[str, Any]:
-        """The fields, JSON-ready."""
-        return asdict(self)
-
 
 @dataclass(frozen=True, slots=True)
 class _Run:

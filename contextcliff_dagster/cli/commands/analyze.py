@@ -15,8 +15,10 @@ from contextcliff_dagster.cli.log_options import log_options
 from contextcliff_dagster.cli.options import (
     MOST_TOKENS,
     Finite,
-    as_share,
+    count_option,
     debug_option,
+    folder_option,
+    share_option,
     together,
     ttft_limit_option,
 )
@@ -46,12 +48,10 @@ _what = together(
     click.option("--pool", is_flag=True, help="Treat the files as one measurement, not one each."),
 )
 _how = together(
-    click.option(
+    share_option(
         "--tolerance",
-        callback=as_share,
+        "Drop that still counts as safe, e.g. .2 or 20% (default: .3).",
         default="0.3",
-        metavar="SHARE",
-        help="Drop that still counts as safe, e.g. .2 or 20% (default: .3).",
     ),
     click.option(
         "--assumption",
@@ -59,19 +59,10 @@ _how = together(
         default="falling",
         help="any: the cap holds for drops that recover at longer lengths, too (default: falling).",
     ),
-    click.option(
-        "--confidence",
-        callback=as_share,
-        default="0.95",
-        metavar="SHARE",
-        help="Confidence of the cap and every interval (default: .95).",
+    share_option(
+        "--confidence", "Confidence of the cap and every interval (default: .95).", default="0.95"
     ),
-    click.option(
-        "--window",
-        type=click.IntRange(1, MOST_TOKENS),
-        metavar="TOKENS",
-        help="The model's own window.",
-    ),
+    count_option("--window", 1, MOST_TOKENS, "The model's own window.", metavar="TOKENS"),
     ttft_limit_option,
     click.option(
         "--quick",
@@ -86,12 +77,7 @@ _where = together(
         metavar="FILE_OR_DIR",
         help="Write the results for machines: into a file, or one each into a folder; - prints.",
     ),
-    click.option(
-        "--out",
-        type=click.Path(path_type=Path, file_okay=False),
-        metavar="DIR",
-        help="Write report.html, report.md, report.png and report.json into it.",
-    ),
+    folder_option("--out", "Write report.html, report.md, report.png and report.json into it."),
     debug_option,
 )
 

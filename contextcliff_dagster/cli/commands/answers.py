@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import functools
 import shutil
 import sys
-from collections.abc import Callable, Iterator
-from dataclasses import fields
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -16,7 +13,7 @@ from contextcliff_dagster.cli.answer_selection import ChosenAnswers, Wanted, ans
 from contextcliff_dagster.cli.display.answer_rows import as_json_line, csv_lines
 from contextcliff_dagster.cli.display.answer_table import AnswerTable, Survey, visible
 from contextcliff_dagster.cli.display.output import print_json
-from contextcliff_dagster.cli.options import StudyOptions, common_options, together
+from contextcliff_dagster.cli.options import StudyOptions, common_options, gathered_as, together
 from contextcliff_dagster.cli.study_selection import choose_study
 from contextcliff_dagster.contracts import ANSWERS, FailureTag, StudyError
 from contextcliff_dagster.reporting.wording.number_format import count
@@ -56,19 +53,9 @@ _CHOICE = together(
 )
 
 
-def _choice(command: Callable[..., None]) -> Callable[..., None]:
-    """Give ``command`` the options of `Wanted` as one."""
-
-    @functools.wraps(command)
-    def gathered(**given: Any) -> None:
-        command(wanted=Wanted(**{f.name: given.pop(f.name) for f in fields(Wanted)}), **given)
-
-    return _CHOICE(gathered)
-
-
 @click.command()
 @click.argument("study")
-@_choice
+@gathered_as("wanted", Wanted, _CHOICE)
 @click.option("--campaign", metavar="NAME", help="This campaign (default: the newest answered).")
 @click.option(
     "--format",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import click
@@ -40,7 +41,7 @@ def baseline_set(study: str, campaign: str | None, as_json: bool) -> None:
 
     store, chosen = Store.default(), find_study(study)
     pinned = pin_baseline(chosen, store, profiled_campaign(store, chosen.name, campaign))
-    print_either(pinned.to_dict(), f"{_named(pinned)}.", as_json=as_json)
+    print_either(asdict(pinned), f"{_named(pinned)}.", as_json=as_json)
 
 
 @baseline.command("show")
@@ -48,7 +49,7 @@ def baseline_set(study: str, campaign: str | None, as_json: bool) -> None:
 def baseline_show(study: str, as_json: bool) -> None:
     """Show which campaign of STUDY is pinned."""
     _, _, pinned = _watched(study)
-    print_either(pinned.to_dict(), f"{_named(pinned)}, pinned {pinned.set_at}.", as_json=as_json)
+    print_either(asdict(pinned), f"{_named(pinned)}, pinned {pinned.set_at}.", as_json=as_json)
 
 
 @baseline.command("check")

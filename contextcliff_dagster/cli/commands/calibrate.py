@@ -12,7 +12,7 @@ import click
 
 from contextcliff_dagster.cli.display.output import print_json, print_table
 from contextcliff_dagster.cli.display.progress import ProgressBar, duration
-from contextcliff_dagster.cli.options import Finite, as_share, common_options, together
+from contextcliff_dagster.cli.options import Finite, common_options, share_option, together
 from contextcliff_dagster.store import Store
 
 if TYPE_CHECKING:
@@ -77,17 +77,12 @@ _how = together(
         metavar="N",
         help="Samples to simulate in all.",
     ),
-    click.option(
+    share_option(
         "--tolerance",
-        callback=as_share,
-        metavar="SHARE",
-        help="Drop that still counts as safe, e.g. .2 or 20% (default: the study's, else .3).",
+        "Drop that still counts as safe, e.g. .2 or 20% (default: the study's, else .3).",
     ),
-    click.option(
-        "--confidence",
-        callback=as_share,
-        metavar="SHARE",
-        help="Confidence of the cap and every interval (default: the study's, else .95).",
+    share_option(
+        "--confidence", "Confidence of the cap and every interval (default: the study's, else .95)."
     ),
     click.option(
         "--seed", type=click.IntRange(min=0), default=0, metavar="N", help="Seed of the simulation."

@@ -11,7 +11,7 @@ import click
 
 from contextcliff_dagster.cli.display.output import print_json
 from contextcliff_dagster.cli.log_options import log_options
-from contextcliff_dagster.cli.options import DEFAULT_STUDY, common_options
+from contextcliff_dagster.cli.options import DEFAULT_STUDY, common_options, folder_option
 from contextcliff_dagster.contracts import StudyError
 from contextcliff_dagster.store import Store, slug
 
@@ -38,12 +38,7 @@ if TYPE_CHECKING:
     metavar="NAME",
     help="Campaign of an A or B that names none (default: the newest).",
 )
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path, file_okay=False),
-    metavar="DIR",
-    help="Folder of the files (default: in the store).",
-)
+@folder_option("--out", "Folder of the files (default: in the store).")
 @log_options
 @common_options
 def compare(

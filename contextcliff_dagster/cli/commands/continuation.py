@@ -29,7 +29,6 @@ from contextcliff_dagster.cli.continuation.study import (
     continuation_options,
     made_study,
     max_context,
-    named_study,
 )
 from contextcliff_dagster.cli.display.output import print_json
 from contextcliff_dagster.cli.measuring.made_study import (
@@ -37,9 +36,11 @@ from contextcliff_dagster.cli.measuring.made_study import (
     check_budget,
     measure_made_study,
 )
+from contextcliff_dagster.cli.measuring.study_of_options import named_study
 from contextcliff_dagster.cli.options import (
-    as_share,
     common_options,
+    folder_option,
+    share_option,
     spending_options,
     with_answers_option,
 )
@@ -134,7 +135,9 @@ def measure(
             named = compat.run_name(entries[0], model_id, at_address=server.api_url is not None)
             measure_compat(study, entries[0], results, named, options)
             return
-        measure_made_study(named_study(study, model_id) if model_id is not None else study, options)
+        if model_id is not None:
+            study = named_study(study, model_id, "--model-id", "study")
+        measure_made_study(study, options)
 
 
 @contextmanager
@@ -175,14 +178,7 @@ def _models(
 @click.option(
     "--convergence", is_flag=True, help="At which sizes each metric is near the author's text."
 )
-@click.option(
-    "--tolerance",
-    default="0.1",
-    show_default=True,
-    callback=as_share,
-    metavar="SHARE",
-    help="What counts as near, as .1 or 10%.",
-)
+@share_option("--tolerance", "What counts as near, as .1 or 10%.", default="0.1", show_default=True)
 @click.option(
     "--dpi",
     type=click.IntRange(50, 600),
@@ -190,13 +186,8 @@ def _models(
     show_default=True,
     help="Pixels an inch; a picture is 11.5 inches wide.",
 )
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path, file_okay=False),
-    default=Path("continuation-comparison"),
-    show_default=True,
-    metavar="DIR",
-    help="Folder of the files.",
+@folder_option(
+    "--out", "Folder of the files.", default=Path("continuation-comparison"), show_default=True
 )
 @common_options
 def compare(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -174,7 +175,7 @@ def restore(study: str | None, as_json: bool) -> None:
     with dagster_log(False), Ledger.open(store.ledger) as opened:
         done = [restore_study(one, store, opened) for one in there]
     lines = [_restored(one) for one in done if one.campaigns] or ["The ledger has lost no answer."]
-    print_either({"restored": [one.to_dict() for one in done]}, "\n".join(lines), as_json=as_json)
+    print_either({"restored": [asdict(one) for one in done]}, "\n".join(lines), as_json=as_json)
     for one in done:
         if one.not_restored:
             say(

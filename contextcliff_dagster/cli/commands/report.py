@@ -17,6 +17,7 @@ from contextcliff_dagster.cli.measuring.options import judging_options
 from contextcliff_dagster.cli.options import (
     StudyOptions,
     common_options,
+    only_models_option,
     study_options,
     verbose_option,
     with_answers_option,
@@ -37,9 +38,7 @@ _WORDS = 160
 
 @click.command()
 @study_options
-@click.option(
-    "--model", "models", multiple=True, metavar="NAME", help="Only this model; repeatable."
-)
+@only_models_option
 @click.option("--campaign", metavar="NAME", help="This campaign (default: the newest).")
 @judging_options
 @with_answers_option

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from contextcliff_dagster.cli.display.output import print_either
-from contextcliff_dagster.cli.options import Finite, common_options
+from contextcliff_dagster.cli.options import Finite, common_options, count_option, file_option
 from contextcliff_dagster.cli.webserver.options import (
     allow_host_option,
     host_option,
@@ -21,13 +21,8 @@ from contextcliff_dagster.web_guard.addresses import is_loopback
 @click.command()
 @click.argument("model")
 @host_option
-@click.option(
-    "--port",
-    default=8000,
-    show_default=True,
-    type=click.IntRange(0, 65535),
-    metavar="PORT",
-    help="Port; 0: any free one.",
+@count_option(
+    "--port", 0, 65535, "Port; 0: any free one.", metavar="PORT", default=8000, show_default=True
 )
 @allow_host_option
 @click.option(
@@ -35,11 +30,7 @@ from contextcliff_dagster.web_guard.addresses import is_loopback
     default=None,
     help="Ask for a token as the API key (default: where other machines reach it).",
 )
-@click.option(
-    "--request-log",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="One JSON line per request, kept at once.",
-)
+@file_option("--request-log", "One JSON line per request, kept at once.")
 @click.option(
     "--delay-ms",
     default=0.0,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import click
@@ -98,7 +99,7 @@ def studies_rename(old: str, new: str, dry_run: bool, as_json: bool) -> None:
     else:
         plan = rename_study(store, old, new, tables=experiment_tables())
         text = f"Study {old} is now {new}: {_changes(plan)}\n{_afterwards(plan)}"
-    print_either({**plan.to_dict(), "dry_run": dry_run}, text, as_json=as_json)
+    print_either({**asdict(plan), "dry_run": dry_run}, text, as_json=as_json)
 
 
 def _refuse_during_runs(store: Store, study: str) -> None:

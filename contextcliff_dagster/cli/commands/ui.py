@@ -18,7 +18,7 @@ import click
 
 from contextcliff_dagster.cli.dagster_home import open_instance, shipped
 from contextcliff_dagster.cli.display.output import print_either
-from contextcliff_dagster.cli.options import common_options
+from contextcliff_dagster.cli.options import common_options, count_option, file_option
 from contextcliff_dagster.cli.webserver.options import (
     allow_host_option,
     host_option,
@@ -33,12 +33,7 @@ _PORT = 3000
 
 
 @click.command()
-@click.option(
-    "--port",
-    type=click.IntRange(1, 65535),
-    metavar="PORT",
-    help=f"Default: {_PORT}, or the next free one.",
-)
+@count_option("--port", 1, 65535, f"Default: {_PORT}, or the next free one.", metavar="PORT")
 @host_option
 @allow_host_option
 @click.option(
@@ -46,12 +41,7 @@ _PORT = 3000
     default=True,
     help="Ask for a token, which the printed link holds (default: --token).",
 )
-@click.option(
-    "--workspace",
-    type=click.Path(path_type=Path, dir_okay=False),
-    metavar="FILE",
-    help="Code locations to show (default: this package's).",
-)
+@file_option("--workspace", "Code locations to show (default: this package's).")
 @click.option("--daemon/--no-daemon", default=True, help="Also run Dagster's daemon.")
 @common_options
 def ui(

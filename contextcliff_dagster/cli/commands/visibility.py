@@ -17,6 +17,8 @@ from contextcliff_dagster.cli.measuring.made_study import (
 from contextcliff_dagster.cli.options import (
     Finite,
     common_options,
+    count_option,
+    folder_option,
     spending_options,
     together,
     with_answers_option,
@@ -42,12 +44,12 @@ _BENCHMARKS = (
     "forest, housing"
 )
 _AGENT_OPTIONS = together(
-    click.option(
+    count_option(
         "--num-steps",
-        "steps",
-        type=click.IntRange(1, 200),
-        metavar="N",
-        help=f"Proposals in a run (default: {RUN_STEPS}, in a grid {GRID_STEPS}).",
+        1,
+        200,
+        f"Proposals in a run (default: {RUN_STEPS}, in a grid {GRID_STEPS}).",
+        into="steps",
     ),
     click.option(
         "--temperature",
@@ -69,13 +71,13 @@ _AGENT_OPTIONS = together(
         help="Configuration that a proposal is put on (default: last).",
     ),
 )
-_SEED = click.option(
+_SEED = count_option(
     "--seed",
-    "first_seed",
-    type=click.IntRange(0, 100_000),
+    0,
+    100_000,
+    "Of split, model, start and draws; of several the first (default: 0).",
+    into="first_seed",
     default=0,
-    metavar="N",
-    help="Of split, model, start and draws; of several the first (default: 0).",
 )
 
 
@@ -98,17 +100,11 @@ visibility.add_command(prepare)
 @click.option(
     "--show-direction", "direction", is_flag=True, help="Say whether a higher score is better."
 )
-@click.option(
-    "--history-window",
-    type=click.IntRange(0, 1000),
-    metavar="N",
-    help="Earlier steps that are listed with their scores (default: 0).",
+@count_option(
+    "--history-window", 0, 1000, "Earlier steps that are listed with their scores (default: 0)."
 )
-@click.option(
-    "--feedback-depth",
-    type=click.IntRange(1, 1001),
-    metavar="N",
-    help="The same, the current step counted: 1 lists no earlier one.",
+@count_option(
+    "--feedback-depth", 1, 1001, "The same, the current step counted: 1 lists no earlier one."
 )
 @click.option(
     "--init",
@@ -121,13 +117,7 @@ visibility.add_command(prepare)
 @_SEED
 @click.option("--run-id", metavar="ID", help="Name of the run (default: made of the options).")
 @click.option("--debug-show-llm", is_flag=True, help="Print every prompt and reply.")
-@click.option(
-    "--traces",
-    type=click.Path(path_type=Path, file_okay=False),
-    default="traces",
-    metavar="DIR",
-    help="Folder of the traces (default: traces).",
-)
+@folder_option("--traces", "Folder of the traces (default: traces).", default="traces")
 @spending_options
 @with_answers_option
 @common_options
@@ -201,21 +191,12 @@ next(one for one in run.params if one.name == "verbose").help = "Print every ste
     metavar="AXIS=LEVELS",
     help="Other levels of an axis, as task=placebo,shown; repeatable.",
 )
-@click.option(
-    "--seeds",
-    type=click.IntRange(1, 1000),
-    default=GRID_SEEDS,
-    metavar="N",
-    help=f"Runs of each combination (default: {GRID_SEEDS}).",
+@count_option(
+    "--seeds", 1, 1000, f"Runs of each combination (default: {GRID_SEEDS}).", default=GRID_SEEDS
 )
 @_SEED
 @_AGENT_OPTIONS
-@click.option(
-    "--traces",
-    type=click.Path(path_type=Path, file_okay=False),
-    metavar="DIR",
-    help="Write the trace of every run below this folder, too.",
-)
+@folder_option("--traces", "Write the trace of every run below this folder, too.")
 @spending_options
 @with_answers_option
 @common_options

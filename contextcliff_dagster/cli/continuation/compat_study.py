@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +13,7 @@ import click
 from contextcliff_dagster.cli.continuation.finished_runs import print_run
 from contextcliff_dagster.cli.errors import say
 from contextcliff_dagster.cli.measuring.made_study import RunOptions, run_made_study
-from contextcliff_dagster.cli.options import together
+from contextcliff_dagster.cli.options import folder_option, gathered_as, path_option, together
 from contextcliff_dagster.store import Store
 
 if TYPE_CHECKING:
@@ -28,18 +27,12 @@ _OPTIONS = together(
         type=click.Choice(["context-tester"]),
         help="Measure one passage as that tool does, and write its files to --results.",
     ),
-    click.option(
+    path_option(
         "--word-list",
-        type=click.Path(path_type=Path),
-        metavar="FILE",
-        help="Familiar words, one on each line, for the cloze score of --compat and --reanalyze.",
+        "FILE",
+        "Familiar words, one on each line, for the cloze score of --compat and --reanalyze.",
     ),
-    click.option(
-        "--results",
-        type=click.Path(path_type=Path, file_okay=False),
-        metavar="DIR",
-        help="Where --compat makes the folder of the run (default: results).",
-    ),
+    folder_option("--results", "Where --compat makes the folder of the run (default: results)."),
 )
 
 
@@ -89,16 +82,8 @@ class CompatOptions:
         return {**keys, **own}
 
 
-def compat_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Give ``command`` these options as one ``compat: CompatOptions``."""
-
-    @wraps(command)
-    def gathered(**given: Any) -> None:
-        names = [field.name for field in fields(CompatOptions)]
-        own = CompatOptions(**{name: given.pop(name) for name in names})
-        command(compat=own, **given)
-
-    return _OPTIONS(gathered)
+compat_options = gathered_as("compat", CompatOptions, _OPTIONS)
+"""Gives a command these options as one ``compat: CompatOptions``."""
 
 
 def measure_compat(

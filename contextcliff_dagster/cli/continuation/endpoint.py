@@ -7,17 +7,16 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields
-from functools import wraps
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import click
 
-from contextcliff_dagster.cli.options import together
+from contextcliff_dagster.cli.options import gathered_as, together
 from contextcliff_dagster.cli.setup.endpoint_options import EndpointOptions, set_option
 from contextcliff_dagster.contracts import EngineError, StudyError
 from contextcliff_dagster.sampling.tokenizers.hub import hub_file, is_repository
@@ -110,15 +109,8 @@ class ServerOptions:
         )
 
 
-def server_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Give ``command`` the options of the server as one ``server: ServerOptions``."""
-
-    @wraps(command)
-    def gathered(**given: Any) -> None:
-        names = [field.name for field in fields(ServerOptions)]
-        command(server=ServerOptions(**{name: given.pop(name) for name in names}), **given)
-
-    return _OPTIONS(gathered)
+server_options = gathered_as("server", ServerOptions, _OPTIONS)
+"""Gives a command the options of the server as one ``server: ServerOptions``."""
 
 
 @contextmanager

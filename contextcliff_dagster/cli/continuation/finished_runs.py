@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
-from functools import wraps
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +13,7 @@ import click
 from contextcliff_dagster.cli.continuation.endpoint import ServerOptions, served_model
 from contextcliff_dagster.cli.display.output import print_json, print_table
 from contextcliff_dagster.cli.errors import say
-from contextcliff_dagster.cli.options import together
+from contextcliff_dagster.cli.options import folder_option, gathered_as, path_option, together
 
 if TYPE_CHECKING:
     from contextcliff_dagster.experiments.continuation.compat_runs.again import Written
@@ -23,24 +22,15 @@ if TYPE_CHECKING:
 _SHOWN = (*("vocabulary_diversity", "cloze_score", "adjacent_coherence", "bigram_repetition_rate"),)
 
 _OPTIONS = together(
-    click.option(
+    path_option(
         "--analyze",
-        type=click.Path(path_type=Path),
-        metavar="DIR",
-        help="Trends, CSV, texts and picture of a finished run, written anew into its folder.",
+        "DIR",
+        "Trends, CSV, texts and picture of a finished run, written anew into its folder.",
     ),
-    click.option(
-        "--reanalyze",
-        type=click.Path(path_type=Path),
-        metavar="DIR",
-        help="Measure the texts of a finished run again, into a new folder.",
+    path_option(
+        "--reanalyze", "DIR", "Measure the texts of a finished run again, into a new folder."
     ),
-    click.option(
-        "--out",
-        type=click.Path(path_type=Path, file_okay=False),
-        metavar="DIR",
-        help="Folder of --reanalyze (default: DIR-reanalyzed).",
-    ),
+    folder_option("--out", "Folder of --reanalyze (default: DIR-reanalyzed)."),
 )
 
 
@@ -68,16 +58,8 @@ class FinishedRunOptions:
             raise click.UsageError("--out is the folder of --reanalyze; add that, or leave it out.")
 
 
-def finished_run_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Give ``command`` these options as one ``finished: FinishedRunOptions``."""
-
-    @wraps(command)
-    def gathered(**given: Any) -> None:
-        names = [field.name for field in fields(FinishedRunOptions)]
-        own = FinishedRunOptions(**{name: given.pop(name) for name in names})
-        command(finished=own, **given)
-
-    return _OPTIONS(gathered)
+finished_run_options = gathered_as("finished", FinishedRunOptions, _OPTIONS)
+"""Gives a command these options as one ``finished: FinishedRunOptions``."""
 
 
 def analyse_finished(

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import functools
-import hashlib
-import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import click
 from pydantic import ValidationError
 
-from contextcliff_dagster.cli.options import Finite, together
+from contextcliff_dagster.cli.measuring.study_of_options import digest, first_error, given_keys
+from contextcliff_dagster.cli.options import Finite, count_option, gathered_as, together
 from contextcliff_dagster.contracts import StudyError
 
 if TYPE_CHECKING:
@@ -64,25 +62,17 @@ _OPTIONS = together(
         help="Largest window, as 16384 or 16k (default: the model's less 128, else 16k).",
     ),
     click.option("--start-context", metavar="TOKENS", help="Smallest window (default: 2k)."),
-    click.option(
+    count_option(
         "--divisions",
-        type=click.IntRange(0, 16),
-        metavar="N",
-        help="Sizes between two doublings, at equal ratios (default: 0); with --compat: steps from "
+        0,
+        16,
+        "Sizes between two doublings, at equal ratios (default: 0); with --compat: steps from "
         "one to the other, equal in tokens, 1, 2, 4, ... (default: 1, no size between).",
     ),
-    click.option(
-        "--rounds",
-        type=click.IntRange(1, 1000),
-        metavar="N",
-        help="Continuations of each point and size, by seed (default: 10).",
+    count_option(
+        "--rounds", 1, 1000, "Continuations of each point and size, by seed (default: 10)."
     ),
-    click.option(
-        "--passages",
-        type=click.IntRange(1, 500),
-        metavar="N",
-        help="Points in each text (default: 8).",
-    ),
+    count_option("--passages", 1, 500, "Points in each text (default: 8)."),
     click.option("--max-tokens", metavar="TOKENS", help="Longest continuation (default: 1024)."),
     click.option(
         "--temp",
@@ -91,36 +81,19 @@ _OPTIONS = together(
         metavar="T[,T...]",
         help="Temperature; of several each is compared with the first (default: 1).",
     ),
-    click.option(
-        "--top-k",
-        type=click.IntRange(0, 1_000_000),
-        metavar="N",
-        help="Tokens that may be drawn; 0: all (default: 100).",
-    ),
+    count_option("--top-k", 0, 1_000_000, "Tokens that may be drawn; 0: all (default: 100)."),
     click.option(
         "--top-p",
         type=Finite(0, 1, min_open=True),
         metavar="P",
         help="Their share of the probability (default: 1).",
     ),
-    click.option(
-        "--seed",
-        type=click.IntRange(0, _LAST_SEED),
-        metavar="N",
-        help="Seed of the first round (default: 0).",
-    ),
+    count_option("--seed", 0, _LAST_SEED, "Seed of the first round (default: 0)."),
 )
 
 
-def continuation_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Give ``command`` the keys of the section as options, gathered as ``keys``."""
-
-    @functools.wraps(command)
-    def gathered(**given: Any) -> None:
-        own = {key: given.pop(key) for key in _KEYS}
-        command(keys={key: value for key, value in own.items() if value is not None}, **given)
-
-    return _OPTIONS(gathered)
+continuation_options = gathered_as("keys", given_keys, _OPTIONS, _KEYS)
+"""Gives a command the keys of the section as options, those that are given as ``keys``."""
 
 
 def max_context(keys: Mapping[str, Any]) -> int | None:
@@ -175,34 +148,10 @@ def made_study(
     checked = {key: value for key, value in dumped.items() if key not in _LATER or value}
     if checked["embeddings"] == "auto":
         del checked["embeddings"]  # names of studies from before there was this key
-    decides = json.dumps([checked, counts, study["models"]], sort_keys=True)
-    digest = hashlib.sha256(decides.encode()).hexdigest()[:6]
+    decides = digest([checked, counts, study["models"]])
     stem = re.sub(r"[^a-z0-9]+", "-", texts[0].stem.lower()).strip("-")[:30].strip("-") or "text"
     more = f"-and-{len(texts) - 1}" if len(texts) > 1 else ""
-    return made.changed(name=f"continuation-{stem}{more}-{digest}")
-
-
-def named_study(study: Study, name: str) -> Study:
-    """Return ``study`` under ``name``, the value of `--model-id`.
-
-    Raises:
-        StudyError: that is no name, or one of a study with other options.
-    """
-    from contextcliff_dagster.studies import load_studies
-
-    if not re.fullmatch(r"[a-z0-9][a-z0-9-]{0,59}", name):
-        raise StudyError(
-            f"--model-id {name!r} cannot name a study: write small letters, digits and hyphens, at "
-            "most 60, beginning with a letter or a digit."
-        )
-    named = study.changed(name=name)
-    known = load_studies().get(name)
-    if known is not None and known.model_dump() != named.model_dump():
-        raise StudyError(
-            f"--model-id {name}: there is a study of this name with other options, and it stays as "
-            "it is; choose another name, or give the same options to go on with it."
-        )
-    return named
+    return made.changed(name=f"continuation-{stem}{more}-{decides}")
 
 
 def _file(text: Path) -> str:
@@ -224,11 +173,9 @@ def _file(text: Path) -> str:
 
 
 def _sentence(error: ValidationError) -> StudyError:
-    first = error.errors(include_url=False)[0]
-    what = str(first["msg"]).removeprefix("Value error, ")
+    places, what, _ = first_error(error)
     what = re.sub(r"'(\w+)'", lambda key: _shown(key[1]), what)
-    what = re.sub(r"^Input should be ", "should be ", what)
-    key = next((str(place) for place in first["loc"] if place in _KEYS), "")
+    key = next((place for place in places if place in _KEYS), "")
     before = f"--{_option(key)}: " if key else ""
     what = what if before else f"{what[:1].upper()}{what[1:]}"
     return StudyError(f"{before}{what}; see `contextcliff continuation -h`.")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from contextcliff_dagster.cli.errors import say
-from contextcliff_dagster.cli.options import MOST_SAMPLES, together
+from contextcliff_dagster.cli.options import MOST_SAMPLES, count_option, together
 
 if TYPE_CHECKING:
     from contextcliff_dagster.analysis.design.sampling_rounds import Target
@@ -37,11 +37,11 @@ def _half_width(ctx: click.Context, param: click.Parameter, value: str | None) -
 
 
 targeted_options = together(
-    click.option(
+    count_option(
         "--pilot",
-        type=click.IntRange(1, MOST_SAMPLES),
-        metavar="N",
-        help="Measure N examples a bin, then more only where they best locate the drop.",
+        1,
+        MOST_SAMPLES,
+        "Measure N examples a bin, then more only where they best locate the drop.",
     ),
     click.option(
         "--until",
@@ -49,12 +49,12 @@ targeted_options = together(
         metavar="W%",
         help="Stop when it is located to ± W% of the lengths (default with --pilot: 5%).",
     ),
-    click.option(
+    count_option(
         "--round",
-        "batch",
-        type=click.IntRange(1, MOST_SAMPLES),
-        metavar="N",
-        help="Examples of one round after the pilot (default: 20).",
+        1,
+        MOST_SAMPLES,
+        "Examples of one round after the pilot (default: 20).",
+        into="batch",
     ),
 )
 

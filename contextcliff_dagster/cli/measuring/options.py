@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
-from contextcliff_dagster.cli.options import as_share, together
+from contextcliff_dagster.cli.options import as_share, share_option, together
 from contextcliff_dagster.contracts import PrimaryScore, StudyError
 
 if TYPE_CHECKING:
@@ -55,11 +55,10 @@ def _score(ctx: click.Context, param: click.Parameter, value: str | None) -> Any
 
 
 judging_options = together(
-    click.option(
+    share_option(
         "--tolerance",
+        "Drop that still counts as safe, e.g. .1 or 10% (default: the study's, else 30%).",
         callback=tolerance_share,
-        metavar="SHARE",
-        help="Drop that still counts as safe, e.g. .1 or 10% (default: the study's, else 30%).",
     ),
     click.option(
         "--score",

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import click
 
-from contextcliff_dagster.cli.options import MOST_TOKENS, Finite, together
+from contextcliff_dagster.cli.options import (
+    MOST_TOKENS,
+    Finite,
+    count_option,
+    gathered_as,
+    together,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,11 +87,8 @@ _OPTIONS = together(
         metavar="VARIABLE",
         help="Environment variable that holds the key; the key itself is written nowhere.",
     ),
-    click.option(
-        "--window-tokens",
-        type=click.IntRange(1, MOST_TOKENS),
-        metavar="N",
-        help="Context window, where the server does not report it.",
+    count_option(
+        "--window-tokens", 1, MOST_TOKENS, "Context window, where the server does not report it."
     ),
     set_option,
     click.option("--no-call", is_flag=True, help="Do not check the model with one small call."),
@@ -101,12 +103,5 @@ _OPTIONS = together(
 )
 
 
-def endpoint_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Give ``command`` the options of an endpoint as one ``endpoint: EndpointOptions``."""
-
-    @functools.wraps(command)
-    def gathered(**given: Any) -> None:
-        names = [field.name for field in fields(EndpointOptions)]
-        command(endpoint=EndpointOptions(**{name: given.pop(name) for name in names}), **given)
-
-    return _OPTIONS(gathered)
+endpoint_options = gathered_as("endpoint", EndpointOptions, _OPTIONS)
+"""Gives a command the options of an endpoint as one ``endpoint: EndpointOptions``."""

@@ -10,7 +10,7 @@ import click
 from contextcliff_dagster.cli.display.output import print_either
 from contextcliff_dagster.cli.errors import say
 from contextcliff_dagster.cli.measuring.options import tolerance_share
-from contextcliff_dagster.cli.options import common_options
+from contextcliff_dagster.cli.options import common_options, share_option
 from contextcliff_dagster.cli.setup.endpoint import (
     chosen_endpoint,
     chosen_model,
@@ -52,11 +52,10 @@ if TYPE_CHECKING:
 @click.option(
     "--questions", metavar="FILE|recall", help="Questions on them: a table, or verbatim recall."
 )
-@click.option(
+@share_option(
     "--tolerance",
+    "Loss that is acceptable at the cap, e.g. 30%: up to 3 of 10 right answers lost.",
     callback=tolerance_share,
-    metavar="SHARE",
-    help="Loss that is acceptable at the cap, e.g. 30%: up to 3 of 10 right answers lost.",
 )
 @click.option("--name", metavar="NAME", help="Name of the study (default: after the data).")
 @click.option("--yes", is_flag=True, help="Ask nothing; take the defaults.")

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
+from contextcliff_dagster.cli.measuring.study_of_options import digest, first_error, named_study
 from contextcliff_dagster.contracts import StudyError
 from contextcliff_dagster.experiments.visibility.axes import AXES
 
@@ -28,7 +26,6 @@ _OPTIONS = {
     "start": "--init",
 }
 """Key of the section -> option, where that has another name."""
-_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,59}")
 
 
 def made_study(
@@ -62,30 +59,10 @@ def made_study(
     except ValidationError as error:
         raise _sentence(error, command) from None
     if name is not None:
-        return _named(made, name)
+        return named_study(made, name, "--run-id", "run")
     section = made.sections["visibility"]
-    decides = json.dumps(section.model_dump(mode="json"), sort_keys=True)
-    digest = hashlib.sha256(decides.encode()).hexdigest()[:6]
     some = "-".join(section.benchmarks) if len(section.benchmarks) < 3 else "several"
-    return made.changed(name=f"visibility-{some}-{digest}")
-
-
-def _named(study: Study, name: str) -> Study:
-    from contextcliff_dagster.studies import load_studies
-
-    if not _NAME.fullmatch(name):
-        raise StudyError(
-            f"--run-id {name!r} cannot name a run: write small letters, digits and hyphens, at "
-            "most 60, beginning with a letter or a digit."
-        )
-    named = study.changed(name=name)
-    known = load_studies().get(name)
-    if known is not None and known.model_dump() != named.model_dump():
-        raise StudyError(
-            f"--run-id {name}: there is a study of this name with other options, and it stays as "
-            "it is; choose another name, or give the same options to go on with it."
-        )
-    return named
+    return made.changed(name=f"visibility-{some}-{digest(section.model_dump(mode='json'))}")
 
 
 def _read_keys(entries: Sequence[ModelEntry]) -> None:
@@ -111,13 +88,9 @@ def _read_keys(entries: Sequence[ModelEntry]) -> None:
 
 
 def _sentence(error: ValidationError, command: str) -> StudyError:
-    first = error.errors(include_url=False)[0]
-    what = str(first["msg"]).removeprefix("Value error, ")
-    what = re.sub(r"^Input should be ", "should be ", what)
-    key = next((str(place) for place in first["loc"] if place != "visibility"), "")
+    places, what, shown = first_error(error)
+    key = next((place for place in places if place != "visibility"), "")
     option = _OPTIONS.get(key) or f"--{key.replace('_', '-')}"
     if command == "grid" and key in AXES:
         option = f"--levels {key}="
-    given = first.get("input")
-    shown = f" {given!r}" if isinstance(given, str) and given not in what else ""
     return StudyError(f"{option}{shown}: {what}; see `contextcliff visibility {command} -h`.")

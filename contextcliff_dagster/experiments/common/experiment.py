@@ -206,8 +206,13 @@ class Experiment(ABC):
         return records
 
     def check_records(self, run: StudyRun, records: pa.Table) -> Sequence[CheckOutcome]:
-        """Return the outcomes of those `checks` that are ``of="records"``."""
-        return ()
+        """Return the outcomes of those `checks` that are ``of="records"``: here `RECORD_CHECKS`."""
+        from contextcliff_dagster.experiments.common.record_checks import (
+            RECORD_CHECKS,
+            check_records,
+        )
+
+        return check_records(run.study, records) if {*RECORD_CHECKS} <= {*self.checks} else ()
 
     def analyse(
         self, run: StudyRun, records: pd.DataFrame, contributions: Mapping[str, Experiment]
@@ -243,7 +248,7 @@ class Experiment(ABC):
 
     def headline(self, result: Any) -> Sequence[str]:
         """Return a result in sentences, the first the answer; none where there are none."""
-        return ()
+        return getattr(result, "headline", ())
 
     def sections(self, run: StudyRun, results: Sequence[Any]) -> Sequence[Section]:
         """Return the sections of the report, as data."""

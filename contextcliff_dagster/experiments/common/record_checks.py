@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from contextcliff_dagster.contracts import UNSCORED_TAGS
-from contextcliff_dagster.experiments.common.experiment import CheckOutcome, CheckSpec
+from contextcliff_dagster.experiments.common.outcomes import CheckOutcome, CheckSpec
 from contextcliff_dagster.scoring.truncation import COLUMNS as TRUNCATION_COLUMNS
 from contextcliff_dagster.scoring.truncation import refusal, truncations
 

@@ -13,6 +13,9 @@ from contextcliff_dagster.contracts import StudyError
 from contextcliff_dagster.studies.study_lock import study_used
 
 if TYPE_CHECKING:
+    import pandas as pd
+
+    from contextcliff_dagster.analysis.profile.context import ProfileContext
     from contextcliff_dagster.inference.ledger.ledger import Ledger
     from contextcliff_dagster.sampling.manifest import Manifest
     from contextcliff_dagster.store import Store
@@ -75,6 +78,30 @@ class StudyRun:
         More than those with calls: answers that another study paid are shared.
         """
         return self.ledger.identified_models(self.study.name, self.campaign)
+
+
+def context_of(
+    run: StudyRun,
+    records: pd.DataFrame,
+    model: str,
+    tokenizer: str | None,
+    window_tokens: int | None = None,
+) -> ProfileContext:
+    """What surrounds the ``records`` of a model.
+
+    Its time is that of the last answer: the same records give the same result, whenever it is made.
+    """
+    from contextcliff_dagster.analysis.profile.context import ProfileContext
+
+    times = records["finished_at"].dropna()
+    return ProfileContext(
+        model=model,
+        study=run.study.name,
+        campaign=run.campaign,
+        tokenizer=tokenizer,
+        window_tokens=window_tokens,
+        created_at=times.max().isoformat(timespec="seconds") if len(times) else None,
+    )
 
 
 def in_order(study: Study, models: Iterable[str]) -> list[str]:

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from contextcliff_dagster.experiments.common.experiment import (
     Analysis,
-    CheckOutcome,
     Experiment,
     Rows,
     Source,
     Step,
 )
-from contextcliff_dagster.experiments.common.record_checks import RECORD_CHECKS, check_records
+from contextcliff_dagster.experiments.common.record_checks import RECORD_CHECKS
 from contextcliff_dagster.experiments.continuation.cells import BASE, Cell, cells_of
+from contextcliff_dagster.experiments.continuation.documents.files import part_file, point_key
 from contextcliff_dagster.experiments.continuation.documents.kept import (
     DOCUMENTS,
     listed,
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     import pandas as pd
-    import pyarrow as pa
 
     from contextcliff_dagster.experiments.common.study_run import StudyRun
     from contextcliff_dagster.experiments.continuation.noise import Authors
@@ -86,8 +85,6 @@ class Continuation(Experiment):
         return recipe_of(study, section, section.temperature[0])
 
     def sources(self, run: StudyRun) -> Sequence[Source]:
-        from contextcliff_dagster.experiments.continuation.documents.files import part_file
-
         rows = listed(run.study, run.store)
         files = {
             row["document_id"]: part_file(
@@ -125,8 +122,7 @@ class Continuation(Experiment):
     def analyse(
         self, run: StudyRun, records: pd.DataFrame, contributions: Mapping[str, Experiment]
     ) -> Analysis:
-        from contextcliff_dagster.analysis.profile.context import ProfileContext
-        from contextcliff_dagster.experiments.common.study_run import in_order
+        from contextcliff_dagster.experiments.common.study_run import context_of, in_order
         from contextcliff_dagster.experiments.continuation.analysis.metric_means import with_metrics
         from contextcliff_dagster.experiments.continuation.analysis.model import analyse_model
         from contextcliff_dagster.experiments.continuation.coherence import missing_sentence
@@ -139,13 +135,9 @@ class Continuation(Experiment):
 
             return Analysis([result_of(run, self, model) for model in models])
         entry = load_models().get(models[0])
-        context = ProfileContext(
-            model=", ".join(models),
-            study=study.name,
-            campaign=run.campaign,
-            tokenizer=tokenizer_name(study),
-            window_tokens=entry.window_tokens if entry else None,
-            created_at=_last_answer(records),
+        window = entry.window_tokens if entry else None
+        context = replace(
+            context_of(run, records, ", ".join(models), tokenizer_name(study), window),
             warnings=list(filter(None, [missing_sentence(study, records)])),
         )
         heats = section_of(study).temperature
@@ -170,16 +162,10 @@ class Continuation(Experiment):
         result = replace(result, embedder=embedder)
         return Analysis([with_metrics(result, labelled, _authors(run), study.analysis_settings())])
 
-    def check_records(self, run: StudyRun, records: pa.Table) -> Sequence[CheckOutcome]:
-        return check_records(run.study, records)
-
     def overview(self, result: ContinuationResult | dict[str, Any]) -> Mapping[str, Any]:
         from contextcliff_dagster.experiments.continuation.overview import overview
 
         return {} if isinstance(result, dict) else overview(result)
-
-    def headline(self, result: ContinuationResult | dict[str, Any]) -> Sequence[str]:
-        return () if isinstance(result, dict) else result.headline
 
     def read_results(self, run: StudyRun) -> Sequence[Any]:
         from contextcliff_dagster.experiments.common.results import read_results
@@ -191,12 +177,12 @@ class Continuation(Experiment):
     def sections(self, run: StudyRun, results: Sequence[Any]) -> Sequence[Section]:
         from contextcliff_dagster.experiments.continuation.compat_runs.report import compat_sections
         from contextcliff_dagster.experiments.continuation.report.page import continuation_page
-        from contextcliff_dagster.reporting.sections import Section
+        from contextcliff_dagster.reporting.sections import deeper
 
         if section_of(run.study).compat:
             return compat_sections(results)
         page = continuation_page(results, title="Prose over the size of the context")
-        return [Section(one.title, one.blocks, one.level + 1) for one in page.head]
+        return deeper(page.head)
 
     def has_page(self, study: Study) -> bool:
         return not study.has_corpus and not section_of(study).compat
@@ -243,15 +229,7 @@ def _arm_label(model: str, arm: str, models: Sequence[str], heats: Sequence[floa
     return ", ".join([*([model] if len(models) > 1 else ()), *([arm] if arm else ())]) or model
 
 
-def _last_answer(records: pd.DataFrame) -> str | None:
-    """The time of the last answer: the same records give the same result, whenever it is made."""
-    times = records["finished_at"].dropna()
-    return times.max().isoformat(timespec="seconds") if len(times) else None
-
-
 def _part(passage: str) -> str:
-    from contextcliff_dagster.experiments.continuation.documents.files import point_key
-
     return point_key(int(passage.rpartition("-")[2]))
 
 

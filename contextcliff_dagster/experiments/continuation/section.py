@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import partial
 from pathlib import PurePath
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
@@ -17,7 +18,7 @@ from contextcliff_dagster.experiments.continuation.compat.contexts import (
 )
 from contextcliff_dagster.experiments.continuation.passages.sizes import context_sizes
 from contextcliff_dagster.store import slug
-from contextcliff_dagster.studies.section import Section
+from contextcliff_dagster.studies.section import Section, listed
 
 DEFAULT_TOKENIZER = "tiktoken:o200k_base"
 _SIZE = re.compile(r"(\d{1,12}(?:\.\d{1,12})?)\s*(k|m)?", re.IGNORECASE)
@@ -26,10 +27,7 @@ _FACTOR = {"": 1, "k": 1024, "m": 1024**2}
 
 _NEEDS: dict[str, Any] = {"with": {"texts": ["novel.txt"]}}
 """What every other key needs next to it, for the examples in docs/studies.md."""
-
-
-def _listed(value: Any) -> Any:
-    return list(value) if isinstance(value, list | tuple) else [value]
+_key: Any = partial(Field, json_schema_extra=_NEEDS)
 
 
 def tokens_of(label: Any) -> int:
@@ -89,106 +87,68 @@ class ContinuationSection(Section):
 
     texts: Annotated[
         tuple[str, ...],
-        BeforeValidator(_listed, json_schema_input_type=list[str] | str),
+        BeforeValidator(listed, json_schema_input_type=list[str] | str),
         Field(min_length=1),
     ] = Field(
         description="Files of prose (txt, md, html, pdf, docx, epub), relative to the study's file",
         examples=[["novel.txt"]],
     )
-    max_context: Tokens = Field(
-        default=16384,
-        description="Largest window, with the continuation in it",
-        examples=[32768],
-        json_schema_extra=_NEEDS,
+    max_context: Tokens = _key(
+        default=16384, description="Largest window, with the continuation in it", examples=[32768]
     )
-    start_context: Tokens = Field(
-        default=2048, description="Smallest window", examples=[4096], json_schema_extra=_NEEDS
-    )
-    divisions: int = Field(
+    start_context: Tokens = _key(default=2048, description="Smallest window", examples=[4096])
+    divisions: int = _key(
         default=0,
         ge=0,
         le=16,
         description="Sizes between two doublings, at equal ratios; with `compat` equal steps from "
         "one to the other, a power of two (default there: 1, no size between)",
-        json_schema_extra=_NEEDS,
     )
-    passages: int = Field(
-        default=8, ge=1, le=500, description="Points in each text", json_schema_extra=_NEEDS
-    )
-    rounds: int = Field(
-        default=10,
-        ge=1,
-        le=1000,
-        description="Continuations of each, by seed",
-        json_schema_extra=_NEEDS,
-    )
-    max_tokens: Tokens = Field(
-        default=1024,
-        description="Longest continuation, part of every window",
-        json_schema_extra=_NEEDS,
+    passages: int = _key(default=8, ge=1, le=500, description="Points in each text")
+    rounds: int = _key(default=10, ge=1, le=1000, description="Continuations of each, by seed")
+    max_tokens: Tokens = _key(
+        default=1024, description="Longest continuation, part of every window"
     )
     temperature: Annotated[
         tuple[Annotated[float, Field(ge=0, le=2)], ...],
-        BeforeValidator(_listed, json_schema_input_type=list[float] | float),
+        BeforeValidator(listed, json_schema_input_type=list[float] | float),
         Field(min_length=1),
-    ] = Field(
+    ] = _key(
         default=(1.0,),
         description="One value, or a list whose first value is compared with each of the others",
         examples=[[1.0, 0.7]],
-        json_schema_extra=_NEEDS,
     )
-    top_k: int = Field(
-        default=100, ge=0, description="Tokens that may be drawn; 0: all", json_schema_extra=_NEEDS
-    )
-    top_p: float = Field(
-        default=1.0,
-        gt=0,
-        le=1,
-        description="Their share of the probability",
-        json_schema_extra=_NEEDS,
-    )
-    seed: int = Field(
-        default=0, ge=0, le=2**31 - 2001, description="Of the first round", json_schema_extra=_NEEDS
-    )
-    margin: float = Field(
-        default=0.1,
-        gt=0,
-        le=0.5,
-        description="Decline of the score that matters",
-        json_schema_extra=_NEEDS,
-    )
-    instruction: str = Field(
+    top_k: int = _key(default=100, ge=0, description="Tokens that may be drawn; 0: all")
+    top_p: float = _key(default=1.0, gt=0, le=1, description="Their share of the probability")
+    seed: int = _key(default=0, ge=0, le=2**31 - 2001, description="Of the first round")
+    margin: float = _key(default=0.1, gt=0, le=0.5, description="Decline of the score that matters")
+    instruction: str = _key(
         default="",
         description="What is asked after the context; empty: our own words",
         examples=["Go on with the story."],
-        json_schema_extra=_NEEDS,
     )
-    tokenizer: str = Field(
+    tokenizer: str = _key(
         default="",
         description=f"Counts windows; else the study's, else {DEFAULT_TOKENIZER}",
         examples=["tiktoken:cl100k_base"],
-        json_schema_extra=_NEEDS,
     )
-    embeddings: Embeddings = Field(
+    embeddings: Embeddings = _key(
         default="auto",
         description="For the coherence of sentences: `auto` is `local` where the extra "
         "`embeddings` is installed, else `none`; or `base_url`, `model` and `api_key_env` of a "
         "server",
         examples=["local"],
-        json_schema_extra=_NEEDS,
     )
 
-    further_rounds: dict[Tokens, Annotated[int, Field(ge=1, le=1000)]] = Field(
+    further_rounds: dict[Tokens, Annotated[int, Field(ge=1, le=1000)]] = _key(
         default_factory=dict,
         description="More continuations at single sizes: window -> number",
         examples=[{4096: 5}],
-        json_schema_extra=_NEEDS,
     )
-    compat: Literal["", "context-tester"] = Field(
+    compat: Literal["", "context-tester"] = _key(
         default="",
         description="Measure one passage as this tool does: its sizes, contexts and figures",
         examples=["context-tester"],
-        json_schema_extra=_NEEDS,
     )
     word_list: str = Field(
         default="",

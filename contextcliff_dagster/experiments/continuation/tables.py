@@ -52,3 +52,24 @@ CONTINUATION_RECORDS = Table(
         Column("embedder", "string", "What embedded the sentences; null: no coherence", later=True),
     ),
 )
+
+CONTINUATION_DOCUMENTS = Table(
+    "continuation_documents",
+    "Contexts by size, what the author wrote after them, and other passages for the noise floor.",
+    (
+        Column("document_id", "string", "SHA-256 of the UTF-8 bytes", nullable=False),
+        Column("made_by", "string", "Hash of what decides the documents", nullable=False),
+        Column("kind", "string", "context, author, human or source", nullable=False),
+        Column("source", "string", "Name of the source text", nullable=False),
+        Column("passage", "string", "Point of that text, or number of a human passage"),
+        Column("context_tokens", "int64", "Size of the window; 0: no context", "tokens"),
+        Column(
+            "length_tokens",
+            "int64",
+            "Tokens of this text; source: of the text that all was cut from",
+            "tokens",
+            nullable=False,
+        ),
+        Column("text", "string", "The whole text", nullable=False),
+    ),
+)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from contextcliff_dagster.experiments.common.experiment import CheckOutcome, CheckSpec
@@ -58,7 +59,7 @@ def check_shrink(regression: Regression, page: Path | None = None) -> CheckOutco
     if regression.baseline in (None, regression.campaign):
         return CheckOutcome("no_shrink", None, regression.sentence)
     rows = [
-        {"model": model, **{name: value for name, value in shrink.to_dict().items() if name != "n"}}
+        {"model": model, **{name: value for name, value in asdict(shrink).items() if name != "n"}}
         for model, shrink in regression.shrinks.items()
     ]
     return CheckOutcome(

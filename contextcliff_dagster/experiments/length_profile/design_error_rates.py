@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
@@ -45,7 +46,7 @@ def as_result(
         "sources": basis.sources,
         "tolerance": settings.tolerance,
         "confidence": settings.confidence,
-        **calibration.to_dict(),
+        **asdict(calibration),
         "versions": versions(),
     }
 

@@ -9,7 +9,6 @@ from contextcliff_dagster.analysis import METHOD_VERSION
 from contextcliff_dagster.experiments.common.experiment import (
     Alarm,
     Analysis,
-    CheckOutcome,
     Experiment,
     Source,
     Step,
@@ -71,11 +70,6 @@ class LengthProfile(Experiment):
         from contextcliff_dagster.experiments.length_profile import scored_records
 
         return scored_records.score_campaign(run, self)
-
-    def check_records(self, run: StudyRun, records: pa.Table) -> Sequence[CheckOutcome]:
-        from contextcliff_dagster.experiments.common.record_checks import check_records
-
-        return check_records(run.study, records)
 
     def analyse(
         self, run: StudyRun, records: pd.DataFrame, contributions: Mapping[str, Experiment]

@@ -59,10 +59,6 @@ class Baseline:
     models: dict[str, str | None]
     dismissed: dict[str, Dismissal] = field(default_factory=dict)
 
-    def to_dict(self) -> dict[str, Any]:
-        """The fields, JSON-ready."""
-        return asdict(self)
-
 
 @dataclass(frozen=True, slots=True)
 class Regression:
@@ -111,7 +107,7 @@ class Regression:
             "baseline": self.baseline,
             "campaign": self.campaign,
             "shrunk": self.shrunk,
-            "models": {model: shrink.to_dict() for model, shrink in self.shrinks.items()},
+            "models": {model: asdict(shrink) for model, shrink in self.shrinks.items()},
             "unjudged": dict(self.unjudged),
             "changes": dict(self.changes),
             "dismissed": asdict(self.dismissed) if self.dismissed else None,
@@ -155,7 +151,7 @@ def dismiss_alarm(study: Study, store: Store, regression: Regression, reason: st
 
 def _kept(baseline: Baseline, store: Store) -> Baseline:
     file = store.baseline_file(baseline.study)
-    write_json(file, {"schema_version": SCHEMA_VERSION, **baseline.to_dict()})
+    write_json(file, {"schema_version": SCHEMA_VERSION, **asdict(baseline)})
     return baseline
 
 

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from contextcliff_dagster.experiments.common.experiment import (
     Analysis,
-    CheckOutcome,
     Experiment,
     Rows,
     Source,
     Step,
 )
-from contextcliff_dagster.experiments.common.record_checks import RECORD_CHECKS, check_records
+from contextcliff_dagster.experiments.common.record_checks import RECORD_CHECKS
 from contextcliff_dagster.experiments.utilization.cells import Cell, cells_of
+from contextcliff_dagster.experiments.utilization.documents.files import batch_file
 from contextcliff_dagster.experiments.utilization.documents.kept import (
     DOCUMENTS,
     batches_of,
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     import pandas as pd
-    import pyarrow as pa
 
     from contextcliff_dagster.experiments.common.study_run import StudyRun
     from contextcliff_dagster.experiments.utilization.report.answers import WrongAnswer
@@ -84,8 +83,6 @@ class Utilization(Experiment):
         return _recipe(study, cells_of(section_of(study))[0])
 
     def sources(self, run: StudyRun) -> Sequence[Source]:
-        from contextcliff_dagster.experiments.utilization.documents.files import batch_file
-
         batches = {(b.benchmark, b.scale, b.seed): b for b in batches_of(run.study)}
         documents = list(listed(run.study, run.store))
         files = {
@@ -121,14 +118,10 @@ class Utilization(Experiment):
             recipe_of_source(self, source, run.study).answer_prefix or "",
         )
 
-    def check_records(self, run: StudyRun, records: pa.Table) -> Sequence[CheckOutcome]:
-        return check_records(run.study, records)
-
     def analyse(
         self, run: StudyRun, records: pd.DataFrame, contributions: Mapping[str, Experiment]
     ) -> Analysis:
-        from contextcliff_dagster.analysis.profile.context import ProfileContext
-        from contextcliff_dagster.experiments.common.study_run import in_order
+        from contextcliff_dagster.experiments.common.study_run import context_of, in_order
         from contextcliff_dagster.experiments.utilization.analysis.model import analyse_model
         from contextcliff_dagster.inference.models.models_file import load_models
 
@@ -137,14 +130,8 @@ class Utilization(Experiment):
         results = []
         for model in in_order(study, records["model"].unique()):
             entry = entries.get(model)
-            context = ProfileContext(
-                model=model,
-                study=study.name,
-                campaign=run.campaign,
-                tokenizer=tokenizer_name(study),
-                window_tokens=entry.window_tokens if entry else None,
-                created_at=_last_answer(records),
-            )
+            window = entry.window_tokens if entry else None
+            context = context_of(run, records, model, tokenizer_name(study), window)
             results.append(
                 analyse_model(
                     records[records["model"] == model],
@@ -169,15 +156,12 @@ class Utilization(Experiment):
     def overview(self, result: UtilizationResult) -> Mapping[str, Any]:
         return overview(result)
 
-    def headline(self, result: UtilizationResult) -> Sequence[str]:
-        return result.headline
-
     def sections(self, run: StudyRun, results: Sequence[Any]) -> Sequence[Section]:
         from contextcliff_dagster.experiments.utilization.report.page import utilization_page
-        from contextcliff_dagster.reporting.sections import Section
+        from contextcliff_dagster.reporting.sections import deeper
 
         page = utilization_page(results, title="Utilization of the context by format")
-        return [Section(one.title, one.blocks, one.level + 1) for one in page.head]
+        return deeper(page.head)
 
     def has_page(self, study: Study) -> bool:
         return not study.has_corpus
@@ -213,12 +197,6 @@ class Utilization(Experiment):
         if step == "result":
             return {**super().depends_on(study, step), "margin": section_of(study).margin}
         return super().depends_on(study, step)
-
-
-def _last_answer(records: pd.DataFrame) -> str | None:
-    """The time of the last answer: the same records give the same result, whenever it is made."""
-    times = records["finished_at"].dropna()
-    return times.max().isoformat(timespec="seconds") if len(times) else None
 
 
 def _sources(

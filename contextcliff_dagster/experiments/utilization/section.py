@@ -20,7 +20,7 @@ from contextcliff_dagster.experiments.utilization.rendering.formats import (
     Verbosity,
 )
 from contextcliff_dagster.experiments.utilization.scale_labels import parse_scale, scale_tokens
-from contextcliff_dagster.studies.section import Section
+from contextcliff_dagster.studies.section import Section, listed
 
 OnOff = Literal["off", "on"]
 QuestionPlace = Literal["after", "before"]
@@ -32,24 +32,19 @@ DEFAULT_TOKENIZER = "tiktoken:o200k_base"
 MOST_SEEDS = 1000
 
 
-def _listed(value: Any) -> Any:
-    """A single level is a list of one."""
-    return list(value) if isinstance(value, list | tuple) else [value]
-
-
 def _on_off(value: Any) -> Any:
     """YAML reads a bare ``on`` as true."""
     words = {True: "on", False: "off"}
-    return [words[one] if isinstance(one, bool) else one for one in _listed(value)]
+    return [words[one] if isinstance(one, bool) else one for one in listed(value)]
 
 
 def _shares(value: Any) -> Any:
-    return [one if isinstance(one, dict) else {"share": one} for one in _listed(value)]
+    return [one if isinstance(one, dict) else {"share": one} for one in listed(value)]
 
 
 Levels = Annotated[
     tuple[One, ...],
-    BeforeValidator(_listed, json_schema_input_type=tuple[One, ...] | One),
+    BeforeValidator(listed, json_schema_input_type=tuple[One, ...] | One),
     Field(min_length=1),
 ]
 
@@ -178,17 +173,17 @@ class UtilizationSection(Section):
     @field_validator("benchmarks", mode="before", json_schema_input_type=list[str] | str)
     @classmethod
     def _benchmark_aliases(cls, value: Any) -> Any:
-        return [ALIASES.get(one, one) for one in _listed(value)]
+        return [ALIASES.get(one, one) for one in listed(value)]
 
     @field_validator("formats", mode="before", json_schema_input_type=list[str] | str)
     @classmethod
     def _format_aliases(cls, value: Any) -> Any:
-        return [FORMAT_ALIASES.get(one, one) for one in _listed(value)]
+        return [FORMAT_ALIASES.get(one, one) for one in listed(value)]
 
     @field_validator("scales", mode="before", json_schema_input_type=list[str | int] | str | int)
     @classmethod
     def _scale_labels(cls, value: Any) -> Any:
-        named = (part for one in _listed(value) for part in re.split(r"\s*,\s*", str(one)))
+        named = (part for one in listed(value) for part in re.split(r"\s*,\s*", str(one)))
         labels = [label for name in named for label in parse_scale(name)]
         return sorted(labels, key=scale_tokens)
 

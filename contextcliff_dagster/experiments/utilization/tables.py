@@ -40,3 +40,24 @@ UTILIZATION_RECORDS = Table(
         Column("thought", "string", "The reasons before the answer, where there are any"),
     ),
 )
+
+UTILIZATION_DOCUMENTS = Table(
+    "utilization_documents",
+    "Made documents, a row for each format and arm, with questions and the verifier's verdicts.",
+    (
+        Column("document_id", "string", "SHA-256 of the UTF-8 bytes", nullable=False),
+        Column("made_by", "string", "Hash of what decides the documents", nullable=False),
+        Column("benchmark", "string", "warehouse, constraints or network", nullable=False),
+        Column("scale", "string", "Tokens of the JSON lines, as a label", nullable=False),
+        Column("seed", "int64", "Of the data", nullable=False),
+        Column("format", "string", "jsonl, prose, csv or markdown", nullable=False),
+        Column("arm", "json", "Evidence, verbosity, order and corruption", nullable=False),
+        Column("length_tokens", "int64", "Tokens of this text", "tokens", nullable=False),
+        Column("records", "int64", "Records in it", nullable=False),
+        Column("corrupted", "int64", "Of these, changed", nullable=False),
+        Column("questions", "json", "Questions with answers and choices", nullable=False),
+        Column("evidence", "json", "By question: first characters of its records", nullable=False),
+        Column("verdicts", "json", "By question: what the verifier found", nullable=False),
+        Column("text", "string", "The whole text", nullable=False),
+    ),
+)

@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from contextcliff_dagster.experiments.common.experiment import (
     Analysis,
-    CheckOutcome,
     Experiment,
     Rows,
     Source,
     Step,
 )
-from contextcliff_dagster.experiments.common.record_checks import RECORD_CHECKS, check_records
+from contextcliff_dagster.experiments.common.record_checks import RECORD_CHECKS
 from contextcliff_dagster.experiments.visibility.axes import PlannedRun, runs_of
 from contextcliff_dagster.experiments.visibility.landscape.grounds import section_of
 from contextcliff_dagster.experiments.visibility.landscape.kept import LANDSCAPES
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import pandas as pd
-    import pyarrow as pa
 
     from contextcliff_dagster.experiments.common.study_run import StudyRun
     from contextcliff_dagster.experiments.visibility.results import VisibilityResult
@@ -99,14 +97,10 @@ class Visibility(Experiment):
 
         return traces_of(run, self, model, _runs(run), _benches(run))
 
-    def check_records(self, run: StudyRun, records: pa.Table) -> Sequence[CheckOutcome]:
-        return check_records(run.study, records)
-
     def analyse(
         self, run: StudyRun, records: pd.DataFrame, contributions: Mapping[str, Experiment]
     ) -> Analysis:
-        from contextcliff_dagster.analysis.profile.context import ProfileContext
-        from contextcliff_dagster.experiments.common.study_run import in_order
+        from contextcliff_dagster.experiments.common.study_run import context_of, in_order
         from contextcliff_dagster.experiments.visibility.analysis.model import analyse_model
         from contextcliff_dagster.experiments.visibility.runs.searches import search_curves
 
@@ -115,14 +109,7 @@ class Visibility(Experiment):
         results = []
         for model in in_order(study, records["model"].unique()):
             own = records[records["model"] == model]
-            context = ProfileContext(
-                model=model,
-                study=study.name,
-                campaign=run.campaign,
-                tokenizer=study.tokenizer_name,
-                window_tokens=None,
-                created_at=_last_answer(own),
-            )
+            context = context_of(run, own, model, study.tokenizer_name)
             results.append(
                 analyse_model(
                     own,
@@ -145,15 +132,12 @@ class Visibility(Experiment):
 
         return overview(result)
 
-    def headline(self, result: VisibilityResult) -> Sequence[str]:
-        return result.headline
-
     def sections(self, run: StudyRun, results: Sequence[Any]) -> Sequence[Section]:
         from contextcliff_dagster.experiments.visibility.report.page import visibility_page
-        from contextcliff_dagster.reporting.sections import Section
+        from contextcliff_dagster.reporting.sections import deeper
 
         page = visibility_page(results, title="What an agent does with what it is shown")
-        return [Section(one.title, one.blocks, one.level + 1) for one in page.head]
+        return deeper(page.head)
 
     def has_page(self, study: Study) -> bool:
         return not study.has_corpus
@@ -182,12 +166,6 @@ class Visibility(Experiment):
         if step == "result":
             return {**super().depends_on(study, step), "margin": section.margin}
         return super().depends_on(study, step)
-
-
-def _last_answer(records: pd.DataFrame) -> str | None:
-    """The time of the last answer: the same records give the same result, whenever it is made."""
-    times = records["finished_at"].dropna()
-    return times.max().isoformat(timespec="seconds") if len(times) else None
 
 
 def _runs(run: StudyRun) -> Mapping[str, PlannedRun]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
@@ -16,21 +17,18 @@ from contextcliff_dagster.experiments.visibility.axes import (
     StartName,
     Text,
 )
-from contextcliff_dagster.studies.section import Section
+from contextcliff_dagster.studies.section import Section, listed
 
 _MOST_RUNS = 100_000
 _NEEDS: dict[str, Any] = {"with": {"benchmarks": ["toy"]}}
 """What every other key needs next to it, for the examples in docs/studies.md."""
-
-
-def _listed(value: Any) -> Any:
-    return list(value) if isinstance(value, list | tuple) else [value]
+_key: Any = partial(Field, json_schema_extra=_NEEDS)
 
 
 def _levels(value: Any) -> Any:
     """One level or a list of them; true and false are `shown` and `hidden`."""
     words = {True: "shown", False: "hidden"}
-    return [words[one] if isinstance(one, bool) else one for one in _listed(value)]
+    return [words[one] if isinstance(one, bool) else one for one in listed(value)]
 
 
 _Texts = Annotated[tuple[Text, ...], BeforeValidator(_levels), Field(min_length=1)]
@@ -40,99 +38,75 @@ _Shown = Annotated[tuple[Shown, ...], BeforeValidator(_levels), Field(min_length
 class VisibilitySection(Section):
     """An agent tunes hyper-parameters step by step, in every combination of what it is shown."""
 
-    benchmarks: Annotated[tuple[str, ...], BeforeValidator(_listed), Field(min_length=1)] = Field(
+    benchmarks: Annotated[tuple[str, ...], BeforeValidator(listed), Field(min_length=1)] = Field(
         description="Tasks to tune: toy, digits, breast-cancer, wine, diabetes, friedman, or "
         "nomad, jigsaw, leaf, forest, housing once they are prepared",
         examples=[["toy", "friedman"]],
     )
-    task: _Texts = Field(
+    task: _Texts = _key(
         default=("hidden", "shown"),
         description="Text about data and model: `hidden`, `shown`, `placebo` (another text of this "
         "length)",
         examples=[["placebo", "shown"]],
-        json_schema_extra=_NEEDS,
     )
-    metric: _Texts = Field(
+    metric: _Texts = _key(
         default=("hidden", "shown"),
         description="Text about the score: as `task`",
         examples=[["hidden"]],
-        json_schema_extra=_NEEDS,
     )
-    resources: _Shown = Field(
+    resources: _Shown = _key(
         default=("hidden",),
         description="Tokens, cost and latency so far: `hidden`, `shown`",
         examples=[["hidden", "shown"]],
-        json_schema_extra=_NEEDS,
     )
-    bounds: _Shown = Field(
+    bounds: _Shown = _key(
         default=("hidden", "shown"),
         description="Bounds of each parameter: `hidden`, `shown`",
         examples=[["shown"]],
-        json_schema_extra=_NEEDS,
     )
-    direction: _Shown = Field(
+    direction: _Shown = _key(
         default=("shown",),
         description="Whether a higher score is better: `hidden`, `shown`",
         examples=[["hidden", "shown"]],
-        json_schema_extra=_NEEDS,
     )
     history: Annotated[
         tuple[Annotated[int, Field(strict=True, ge=0, le=1000)], ...],
-        BeforeValidator(_listed),
+        BeforeValidator(listed),
         Field(min_length=1),
-    ] = Field(
+    ] = _key(
         default=(0, 5),
         description="Earlier steps that are listed with their scores",
         examples=[[0, 3]],
-        json_schema_extra=_NEEDS,
     )
-    base: Annotated[tuple[Base, ...], BeforeValidator(_listed), Field(min_length=1)] = Field(
+    base: Annotated[tuple[Base, ...], BeforeValidator(listed), Field(min_length=1)] = _key(
         default=("last",),
         description="Configuration that a proposal is put on: `last`, `best`",
         examples=[["last", "best"]],
-        json_schema_extra=_NEEDS,
     )
-    start: Annotated[tuple[StartName, ...], BeforeValidator(_listed), Field(min_length=1)] = Field(
+    start: Annotated[tuple[StartName, ...], BeforeValidator(listed), Field(min_length=1)] = _key(
         default=("low",),
         description="First configuration: of `low`, `neutral` or `high` score, or `default`",
         examples=[["low", "high"]],
-        json_schema_extra=_NEEDS,
     )
-    seeds: int = Field(
+    seeds: int = _key(
         default=6,
         ge=1,
         le=1000,
         description="Runs of each combination, each with a split, a start and draws of its own",
-        json_schema_extra=_NEEDS,
     )
-    first_seed: int = Field(
-        default=0, ge=0, le=100_000, description="The first of the seeds", json_schema_extra=_NEEDS
+    first_seed: int = _key(default=0, ge=0, le=100_000, description="The first of the seeds")
+    steps: int = _key(default=10, ge=1, le=200, description="Proposals in a run")
+    temperature: float = _key(
+        default=0.0, ge=0, le=2, description="Of the model's replies; above 0 the seed draws"
     )
-    steps: int = Field(
-        default=10, ge=1, le=200, description="Proposals in a run", json_schema_extra=_NEEDS
-    )
-    temperature: float = Field(
-        default=0.0,
-        ge=0,
-        le=2,
-        description="Of the model's replies; above 0 the seed draws",
-        json_schema_extra=_NEEDS,
-    )
-    replies: Literal["free", "schema"] = Field(
+    replies: Literal["free", "schema"] = _key(
         default="free",
         description="`schema`: the engine can write nothing but an object of the parameters",
         examples=["schema"],
-        json_schema_extra=_NEEDS,
     )
-    max_tokens: int = Field(
-        default=256, ge=8, description="Longest reply", json_schema_extra=_NEEDS
-    )
-    margin: float = Field(
-        default=0.1,
-        gt=0,
-        le=1,
-        description="Difference of the regret that matters",
-        json_schema_extra=_NEEDS,
+    max_tokens: int = _key(default=256, ge=8, description="Longest reply")
+    margin: float = _key(
+        default=0.1, gt=0, le=1, description="Difference of the regret that matters"
     )
 
     @field_validator("benchmarks", *AXES)

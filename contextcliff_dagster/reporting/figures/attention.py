@@ -9,21 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from contextcliff_dagster.reporting.figures.house import (
-    INK,
-    WIDTH,
-    blank_page,
-    drawable,
-    look,
-    panel,
-    png_bytes,
-    shortened,
-    styled,
-    token_axis,
-    token_limits,
-    with_air,
-    write,
-)
+from contextcliff_dagster.reporting.figures import house
 from contextcliff_dagster.reporting.wording.number_format import tokens
 from contextcliff_dagster.reporting.wording.sentences import labels, score_name
 
@@ -96,28 +82,28 @@ def attention_panels(result: Cliffs) -> list[Panel]:
     ]
 
 
-@styled()
+@house.styled()
 def plot_attention(cliffs: Sequence[Cliffs]) -> bytes | None:
     """The picture as PNG bytes; None where no result has attention. Same input, same bytes."""
     shown = [
-        (shortened(name, _LETTERS), panels)
+        (house.shortened(name, _LETTERS), panels)
         for name, result in zip(labels(cliffs), cliffs, strict=True)
         if (panels := attention_panels(result))
     ]
     if not shown:
         return None
     top = _BLOCK * len(shown)
-    figure = blank_page(_HEAD + top)
+    figure = house.blank_page(_HEAD + top)
     heading = "Attention of the last prompt token over document length"
-    write(figure, 0.18, _HEAD + top - 0.32, heading, fontsize=14, fontweight="bold")
-    wide = (WIDTH - _LEFT - _RIGHT - _APART) / 2
+    house.write(figure, 0.18, _HEAD + top - 0.32, heading, fontsize=14, fontweight="bold")
+    wide = (house.WIDTH - _LEFT - _RIGHT - _APART) / 2
     for title, panels in shown:
-        write(figure, 0.18, top - 0.14, title, fontsize=11.5, fontweight="bold")
+        house.write(figure, 0.18, top - 0.14, title, fontsize=11.5, fontweight="bold")
         for column, content in enumerate(panels):
             left, bottom = _LEFT + column * (wide + _APART), top - _NAME - _TITLE - _TALL
-            _draw(panel(figure, left, bottom, wide, _TALL), content)
+            _draw(house.panel(figure, left, bottom, wide, _TALL), content)
         top -= _BLOCK
-    return png_bytes(figure)
+    return house.png_bytes(figure)
 
 
 def _points(bins: Sequence[AttentionBin], name: str) -> list[Point]:
@@ -144,7 +130,7 @@ def _rest(b: AttentionBin) -> Point | None:
 
 def _draw(axes: Axes, content: Panel) -> None:
     seen = [float(p.tokens) for series in content.series for p in series.points]
-    token_axis(axes, with_air(*token_limits(seen)), most=6)
+    house.token_axis(axes, house.with_air(*house.token_limits(seen)), most=6)
     axes.set_ylim(-0.02, 1.02)
     axes.set_yticks([0, 0.25, 0.5, 0.75, 1], ["0", "", ".5", "", "1"])
     axes.tick_params(labelsize=9)
@@ -153,7 +139,7 @@ def _draw(axes: Axes, content: Panel) -> None:
     axes.set_title(content.title, fontsize=10.5, pad=34)
     low, high = axes.get_xlim()
     if content.cap is not None and low <= content.cap <= high:
-        axes.axvline(content.cap, color=INK, lw=1.3, ls=(0, (4, 2)), zorder=1.5)
+        axes.axvline(content.cap, color=house.INK, lw=1.3, ls=(0, (4, 2)), zorder=1.5)
         axes.annotate(
             f"safe cap {tokens(content.cap)}",
             (content.cap, axes.get_ylim()[1]),
@@ -162,25 +148,15 @@ def _draw(axes: Axes, content: Panel) -> None:
             ha="center",
             va="bottom",
             fontsize=8.5,
-            color=INK,
+            color=house.INK,
         )
     for series in content.series:
         _line(axes, series)
-    axes.legend(
-        *axes.get_legend_handles_labels(),
-        loc="lower left",
-        bbox_to_anchor=(-0.02, 1.05),
-        ncols=len(content.series),
-        fontsize=8.5,
-        handlelength=1.5,
-        handletextpad=0.35,
-        columnspacing=0.9,
-        borderpad=0.1,
-    )
+    house.legend_above(axes, 1.05)
 
 
 def _line(axes: Axes, series: Series) -> None:
-    style = look(series.look)
+    style = house.look(series.look)
     if series.band:
         x, least, most = zip(*series.band, strict=True)
         axes.fill_between(x, least, most, color=style.colour, alpha=0.13, lw=0, zorder=1)
@@ -191,7 +167,7 @@ def _line(axes: Axes, series: Series) -> None:
     axes.plot(
         [point.tokens for point in series.points],
         [point.mean for point in series.points],
-        label=drawable(series.name),
+        label=house.drawable(series.name),
         color=style.colour,
         lw=1.3,
         ls=style.dash,

@@ -209,17 +209,7 @@ def _draw(axes: Axes, content: Panel, *, first: bool) -> None:
         if series.points:
             # Shifted by a part of the axis: intervals would hide each other.
             _line(axes, series, 0.018 * (place - 0.5 * (len(content.series) - 1)))
-    axes.legend(
-        *axes.get_legend_handles_labels(),
-        loc="lower left",
-        bbox_to_anchor=(-0.02, 0.985),
-        ncols=len(content.series),
-        fontsize=8.5,
-        handlelength=1.5,
-        handletextpad=0.35,
-        columnspacing=0.9,
-        borderpad=0.1,
-    )
+    house.legend_above(axes, 0.985)
 
 
 def _line(axes: Axes, series: Series, shift: float) -> None:

@@ -146,6 +146,23 @@ def write(figure: Figure, x: float, y: float, text: str, **look: Any) -> Text:
     return figure.text(x / wide, y / tall, text, **{"ha": "left", "va": "center", **look})
 
 
+def legend_above(axes: Axes, height: float) -> None:
+    """A narrow legend of what ``axes`` show, in one line; ``height``: of its foot, in axes."""
+    handles, labels = axes.get_legend_handles_labels()
+    axes.legend(
+        handles,
+        labels,
+        loc="lower left",
+        bbox_to_anchor=(-0.02, height),
+        ncols=len(handles),
+        fontsize=8.5,
+        handlelength=1.5,
+        handletextpad=0.35,
+        columnspacing=0.9,
+        borderpad=0.1,
+    )
+
+
 def draw_markers(
     axes: Axes, x: Any, y: Any, colour: str, *, hollow: bool = False, **look: Any
 ) -> None:

@@ -23,6 +23,8 @@ from contextcliff_dagster.reporting.sections import (
     Section,
     Strong,
     Text,
+    cell_words,
+    is_number,
     spans,
 )
 
@@ -98,7 +100,7 @@ def _item(item: Text | Item) -> str:
 
 def _table(table: DataTable) -> str:
     numeric = [
-        all(_is_number(row[i]) for row in table.rows) and bool(table.rows)
+        all(is_number(row[i]) for row in table.rows) and bool(table.rows)
         for i in range(len(table.columns))
     ]
     right = {i for i, only in enumerate(numeric) if only}
@@ -121,7 +123,7 @@ def _table(table: DataTable) -> str:
 
 def _row(row: Sequence[Cell], marks: Sequence[str]) -> str:
     marks = [mark or _room(cell) for mark, cell in zip(marks, row, strict=True)]
-    first, *others = [_cell(cell) for cell in row]
+    first, *others = [cell_words(cell, _inline) for cell in row]
     return _heading("row", marks[0], first) + "".join(
         f"<td{mark}>{cell}</td>" for mark, cell in zip(marks[1:], others, strict=True)
     )
@@ -138,18 +140,6 @@ def _room(cell: Cell | Text) -> str:
 def _heading(scope: str, mark: str, words: str) -> str:
     """Of a row or column; one without words heads nothing."""
     return f'<th scope="{scope}"{mark}>{words}</th>' if words else f"<td{mark}></td>"
-
-
-def _is_number(value: Cell) -> bool:
-    return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
-
-
-def _cell(value: Cell) -> str:
-    if value is None:
-        return "–"
-    if isinstance(value, float):
-        return f"{value:.3g}"
-    return f"{value:,}" if isinstance(value, int) else _inline(value)
 
 
 def _plain(words: Text) -> str:

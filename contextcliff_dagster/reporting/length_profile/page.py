@@ -44,7 +44,7 @@ from contextcliff_dagster.reporting.length_profile.tables import (
     slowdown_sections,
     zone_sections,
 )
-from contextcliff_dagster.reporting.sections import Code, Figure, Fold, Page, Section
+from contextcliff_dagster.reporting.sections import Code, Figure, Fold, Page, Section, deeper
 from contextcliff_dagster.reporting.wording.sentences import labels
 
 Results = Sequence[Cliffs]
@@ -172,8 +172,7 @@ def report_page(
         if whole:
             folds.append(Fold(question, whole))
     if others := [section for section in sections if not section.first]:
-        deeper = [replace(section, level=section.level + 1) for section in others]
-        folds.append(Fold("Other experiments", deeper))
+        folds.append(Fold("Other experiments", deeper(others)))
     return Page(head, folds)
 
 

@@ -18,7 +18,6 @@ from contextcliff_dagster.reporting.sections import (
     Block,
     Bracketed,
     Bullets,
-    Cell,
     Code,
     DataTable,
     Figure,
@@ -30,6 +29,8 @@ from contextcliff_dagster.reporting.sections import (
     Span,
     Strong,
     Text,
+    cell_words,
+    is_number,
     spans,
 )
 from contextcliff_dagster.reporting.wording.direction import columns_of, isolated, padded
@@ -75,7 +76,7 @@ def as_text(sections: Sequence[Section], width: int = 80) -> list[str]:
                     lines += ["", *(line for one in bullets for line in _wrapped(one, width))]
                 case DataTable(columns, rows, caption):
                     lines += ["", *(_wrapped(caption, width) if caption else ())]
-                    cells = [[_cell(cell, _words) for cell in row] for row in (columns, *rows)]
+                    cells = [[cell_words(cell, _words) for cell in row] for row in (columns, *rows)]
                     lines += _in_columns(cells, width)
     return lines
 
@@ -165,9 +166,9 @@ def _lines(block: Block) -> list[str]:
             return _bullets(items, _line)
         case DataTable(columns, rows, caption, right):
             numeric = [
-                i for i in range(len(columns)) if rows and all(_is_number(r[i]) for r in rows)
+                i for i in range(len(columns)) if rows and all(is_number(r[i]) for r in rows)
             ]
-            cells = [[_cell(value, _inline) for value in row] for row in rows]
+            cells = [[cell_words(value, _inline) for value in row] for row in rows]
             body = table([*map(_inline, columns)], cells, numeric if right is None else right)
             return [_line(caption), "", *body] if caption else body
         case Figure(file, alt):
@@ -207,15 +208,3 @@ def _span(span: Span) -> str:
 
 def _words(text: Text) -> str:
     return "".join(s if isinstance(s, str) else one_line(s.text) for s in spans(text))
-
-
-def _is_number(value: Cell) -> bool:
-    return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
-
-
-def _cell(value: Cell, write: Callable[[Text], str]) -> str:
-    if value is None:
-        return "–"
-    if isinstance(value, float):
-        return f"{value:.3g}"
-    return f"{value:,}" if isinstance(value, int) else write(value)

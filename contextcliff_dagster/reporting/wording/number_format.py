@@ -60,6 +60,11 @@ def milliseconds(value: Any, missing: str = NOT_MEASURED) -> str:
     return f"{finite / 1000:,.1f} s" if finite >= 1000 else f"{finite:.0f} ms"
 
 
+def two_digits(tokens: float) -> int:
+    """Rounded to two digits: more would feign a precision that no interval has."""
+    return int(float(f"{tokens:.1e}"))
+
+
 def located(at: Any, low: Any, high: Any) -> str:
     """A length in tokens with its interval: ``575 [477, 701]``; without one ``575 or less``."""
     if number(low) is None or number(high) is None:

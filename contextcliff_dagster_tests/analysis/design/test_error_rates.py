@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
@@ -22,7 +22,7 @@ SMALL = Plan(Design(bins=5, per_bin=8, pool=200, binary=True), 0.9)
 def test_the_result_does_not_depend_on_the_number_of_processes() -> None:
     one = calibrate(SMALL, SETTINGS, simulations=20, seed=3)
     assert calibrate(SMALL, SETTINGS, simulations=20, seed=3, jobs=2) == one
-    assert json.loads(json.dumps(one.to_dict(), allow_nan=False))["power"]["runs"] == 5
+    assert json.loads(json.dumps(asdict(one), allow_nan=False))["power"]["runs"] == 5
 
 
 def test_large_samples_find_deep_steps_and_where_they_are() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -43,7 +44,7 @@ def export(study: str, file: Path, campaign: str | None, as_json: bool) -> None:
         f"{count(summary.answers, 'answer')} of {count(len(summary.campaigns), 'campaign')}, "
         f"{summary.bytes / 1e6:.1f} MB, sha256 {summary.sha256}"
     )
-    print_either(summary.to_dict(), text, as_json=as_json)
+    print_either(asdict(summary), text, as_json=as_json)
 
 
 @click.command("import")
@@ -72,7 +73,7 @@ def import_(file: Path, name: str | None, as_json: bool) -> None:
         f"{summary.new_answers:,} of them new; see it with `contextcliff report "
         f"{summary.study}{_other_models(study, summary.campaigns, store)}`."
     )
-    print_either(summary.to_dict(), text, as_json=as_json)
+    print_either(asdict(summary), text, as_json=as_json)
 
 
 def _other_models(study: Study, campaigns: Sequence[str], store: Store) -> str:

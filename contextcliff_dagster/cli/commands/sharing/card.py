@@ -8,7 +8,12 @@ from typing import TYPE_CHECKING
 import click
 
 from contextcliff_dagster.cli.display.output import print_json
-from contextcliff_dagster.cli.options import DEFAULT_STUDY, common_options, profiled_campaign_option
+from contextcliff_dagster.cli.options import (
+    DEFAULT_STUDY,
+    common_options,
+    folder_option,
+    profiled_campaign_option,
+)
 from contextcliff_dagster.contracts import StudyError
 from contextcliff_dagster.store import Store, write_atomic
 
@@ -20,14 +25,7 @@ if TYPE_CHECKING:
 @click.argument("model")
 @click.option("--study", metavar="NAME", help="Its study, where several have measured the model.")
 @profiled_campaign_option
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path, file_okay=False),
-    default=Path("model-card"),
-    show_default=True,
-    metavar="DIR",
-    help="Folder of the files.",
-)
+@folder_option("--out", "Folder of the files.", default=Path("model-card"), show_default=True)
 @common_options
 def card(model: str, study: str | None, campaign: str | None, out: Path, as_json: bool) -> None:
     """Write MODEL's safe context as a block for its model card, JSON-LD and a badge; makes no call.

@@ -13,7 +13,7 @@ import click
 
 from contextcliff_dagster.cli.display.output import print_either
 from contextcliff_dagster.cli.errors import say
-from contextcliff_dagster.cli.options import common_options, with_answers_option
+from contextcliff_dagster.cli.options import common_options, folder_option, with_answers_option
 from contextcliff_dagster.contracts import StoreError
 
 _IN_THE_PAGE = (".*", "questions.png", "sensitivity.png")
@@ -24,14 +24,7 @@ _IN_THE_PAGE = (".*", "questions.png", "sensitivity.png")
 @click.argument(
     "paths", nargs=-1, required=True, metavar="PATH...", type=click.Path(path_type=Path)
 )
-@click.option(
-    "--output",
-    type=click.Path(path_type=Path, file_okay=False),
-    default=Path("gallery"),
-    show_default=True,
-    metavar="DIR",
-    help="Folder of the site.",
-)
+@folder_option("--output", "Folder of the site.", default=Path("gallery"), show_default=True)
 @with_answers_option
 @common_options
 def gallery(paths: tuple[Path, ...], output: Path, with_answers: bool, as_json: bool) -> None:

@@ -13,7 +13,14 @@ import click
 
 from contextcliff_dagster.cli.display.output import print_json
 from contextcliff_dagster.cli.errors import say
-from contextcliff_dagster.cli.options import MOST_TOKENS, common_options, profiled_campaign_option
+from contextcliff_dagster.cli.options import (
+    MOST_TOKENS,
+    common_options,
+    count_option,
+    file_option,
+    only_models_option,
+    profiled_campaign_option,
+)
 from contextcliff_dagster.contracts import ContextCliffError
 from contextcliff_dagster.policy import (
     EXPIRES_AFTER_DAYS,
@@ -46,17 +53,10 @@ def _expires(_: click.Context, __: click.Parameter, value: str) -> int | date:
 
 @click.command()
 @click.argument("study")
-@click.option(
-    "--model", "models", multiple=True, metavar="NAME", help="Only this model; repeatable."
-)
+@only_models_option
 @profiled_campaign_option
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path, dir_okay=False),
-    default=Path("safe-context.json"),
-    show_default=True,
-    metavar="FILE",
-    help="File to write; - is stdout.",
+@file_option(
+    "--out", "File to write; - is stdout.", default=Path("safe-context.json"), show_default=True
 )
 @click.option(
     "--expires",
@@ -212,12 +212,7 @@ def _policies(
     metavar="F",
     help="The document itself: counted with the policy's tokenizer.",
 )
-@click.option(
-    "--prompt-tokens",
-    type=click.IntRange(0, MOST_TOKENS),
-    metavar="N",
-    help="Tokens of the whole prompt.",
-)
+@count_option("--prompt-tokens", 0, MOST_TOKENS, "Tokens of the whole prompt.")
 @click.option("--model", metavar="NAME", help="The model the call goes to.")
 @click.option("--identity", metavar="HASH", help="The model's serving identity.")
 @click.option(

@@ -11,6 +11,7 @@ from contextcliff_dagster.reporting.wording.number_format import (
     percent,
     score,
     tokens,
+    two_digits,
 )
 
 if TYPE_CHECKING:
@@ -112,11 +113,6 @@ def location_sentence(endpoint: Endpoint) -> str | None:
         f"Half of the loss of the {NAMES[endpoint.name]} has happened {at}"
         f"[{tokens(found.low_tokens)} to {tokens(found.high_tokens)}]."
     )
-
-
-def two_digits(size: int) -> int:
-    """Rounded to two digits: more would feign a precision that no interval has."""
-    return int(float(f"{size:.1e}"))
 
 
 def plan_sentence(arm: ArmResult, margin: float) -> str | None:

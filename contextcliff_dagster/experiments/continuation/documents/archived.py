@@ -20,11 +20,11 @@ from contextcliff_dagster.experiments.continuation.documents.files import (
     read_texts,
     write_part,
 )
-from contextcliff_dagster.experiments.continuation.documents.making import CONTINUATION_DOCUMENTS
 from contextcliff_dagster.experiments.continuation.documents.source_texts import (
     SourceDigests,
     section_of,
 )
+from contextcliff_dagster.experiments.continuation.tables import CONTINUATION_DOCUMENTS
 
 if TYPE_CHECKING:
     from contextcliff_dagster.store import Store

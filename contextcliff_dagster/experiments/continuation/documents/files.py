@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from contextcliff_dagster.contracts import StoreError
-from contextcliff_dagster.experiments.continuation.documents.making import CONTINUATION_DOCUMENTS
+from contextcliff_dagster.experiments.continuation.tables import CONTINUATION_DOCUMENTS
 from contextcliff_dagster.store import Store, read_table, write_table
 
 LISTED = ("document_id", "kind", "source", "passage", "context_tokens", "length_tokens")

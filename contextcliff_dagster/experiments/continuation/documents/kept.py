@@ -15,6 +15,7 @@ from contextcliff_dagster.experiments.common.lists.document_list import (
     read_list,
     write_list,
 )
+from contextcliff_dagster.experiments.continuation.documents import files
 from contextcliff_dagster.experiments.continuation.documents.source_texts import (
     SourceDigests,
     read_source,
@@ -45,16 +46,12 @@ class ContinuationDocuments(KeptDocuments):
     )
 
     def keys(self, study: Study) -> Mapping[str, Sequence[str]]:
-        from contextcliff_dagster.experiments.continuation.documents.files import HUMAN, point_key
-
         section = section_of(study)
-        points = [point_key(number) for number in range(section.passages)]
-        human = [] if section.compat else [HUMAN]
+        points = [files.point_key(number) for number in range(section.passages)]
+        human = [] if section.compat else [files.HUMAN]
         return {"document": section.text_names, "part": [*human, *points]}
 
     def make(self, study: Study, store: Store, partition: Mapping[str, str]) -> MadeDocuments:
-        from contextcliff_dagster.experiments.continuation.documents.files import summary
-
         keys = self.keys(study)
         text, part = partition["document"], partition["part"]
         if text not in keys["document"] or part not in keys["part"]:
@@ -64,10 +61,9 @@ class ContinuationDocuments(KeptDocuments):
             )
         rows = _ensure_part(study, store, keys["document"].index(text), part)
         ids = json.dumps([row["document_id"] for row in rows])
-        return MadeDocuments(hashlib.sha256(ids.encode()).hexdigest(), summary(rows))
+        return MadeDocuments(hashlib.sha256(ids.encode()).hexdigest(), files.summary(rows))
 
     def freeze(self, study: Study, store: Store) -> MadeDocuments:
-        from contextcliff_dagster.experiments.continuation.documents.files import documents_dir
         from contextcliff_dagster.experiments.continuation.documents.making import (
             require_noise_floor,
         )
@@ -85,7 +81,7 @@ class ContinuationDocuments(KeptDocuments):
                 counts = {text: human[text] for text in keys["document"]}
                 require_noise_floor(counts, plan_of(study).words)
             store.mark()
-            folder = documents_dir(store, study.name)
+            folder = files.documents_dir(store, study.name)
             sources = {name: list(one) for name, one in _digests(study, store).items()}
             write_list(folder, _spec_hash(study, store), rows, sources)
         made = self.frozen(study, store)
@@ -93,19 +89,14 @@ class ContinuationDocuments(KeptDocuments):
         return made
 
     def frozen(self, study: Study, store: Store) -> MadeDocuments | None:
-        from contextcliff_dagster.experiments.continuation.documents.files import (
-            part_file,
-            summary,
-        )
-
         kept = _list(study, store)
         keys = self.keys(study)
         there = kept is not None and all(
-            part_file(store, study.name, text, part).exists()
+            files.part_file(store, study.name, text, part).exists()
             for text in keys["document"]
             for part in keys["part"]
         )
-        return MadeDocuments(kept.sha256, summary(kept.documents)) if kept and there else None
+        return MadeDocuments(kept.sha256, files.summary(kept.documents)) if kept and there else None
 
     def depends_on(self, study: Study) -> Mapping[str, Any]:
         section = section_of(study)
@@ -169,13 +160,11 @@ def passages(study: Study, store: Store) -> Iterator[dict[str, Any]]:
     Raises:
         StudyError, StoreError: they cannot be made, kept or read.
     """
-    from contextcliff_dagster.experiments.continuation.documents.files import part_file, read_texts
-
     DOCUMENTS.freeze(study, store)
     keys = DOCUMENTS.keys(study)
     for text in keys["document"]:
         for part in keys["part"]:
-            for row in read_texts(part_file(store, study.name, text, part)):
+            for row in files.read_texts(files.part_file(store, study.name, text, part)):
                 if row["kind"] != "context":
                     yield row
 
@@ -200,18 +189,14 @@ def require_texts(study: Study) -> None:
 
 def _list(study: Study, store: Store) -> DocumentList | None:
     """The list in the store where it is that of ``study``."""
-    from contextcliff_dagster.experiments.continuation.documents.files import documents_dir
-
-    folder = documents_dir(store, study.name)
+    folder = files.documents_dir(store, study.name)
     # Where there is none at all, no text need be read to know that.
     return read_list(folder, _spec_hash(study, store)) if read_list(folder) else None
 
 
 def _digests(study: Study, store: Store) -> dict[str, SourceDigests]:
     """The digests of the study's texts by name; of those that are gone, as the list has them."""
-    from contextcliff_dagster.experiments.continuation.documents.files import documents_dir
-
-    known = read_list(documents_dir(store, study.name))
+    known = read_list(files.documents_dir(store, study.name))
     kept = known.sources if known else {}
     names = section_of(study).text_names
     return {name: source_digests(study, number, kept) for number, name in enumerate(names)}
@@ -234,7 +219,6 @@ def _spec_hash(study: Study, store: Store) -> str:
 def _ensure_part(study: Study, store: Store, number: int, part: str) -> list[dict[str, Any]]:
     """The documents of a partition, made unless the store has them."""
     from contextcliff_dagster.experiments.continuation.compat_runs.documents import compat_rows
-    from contextcliff_dagster.experiments.continuation.documents import files
     from contextcliff_dagster.experiments.continuation.documents.making import (
         human_rows,
         passage_rows,

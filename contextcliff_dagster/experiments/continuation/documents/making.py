@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from contextcliff_dagster.contracts import Column, StudyError, Table
+from contextcliff_dagster.contracts import StudyError
 from contextcliff_dagster.corpora.corpus import document_id
 from contextcliff_dagster.experiments.continuation.passages.contexts import (
     author_after,
@@ -38,27 +38,6 @@ _MOST_READ = 1 << 22
 
 Kind = Literal["context", "author", "human", "source"]
 """`source`: length of the text that a compat study was cut from, without its words."""
-
-CONTINUATION_DOCUMENTS = Table(
-    "continuation_documents",
-    "Contexts by size, what the author wrote after them, and other passages for the noise floor.",
-    (
-        Column("document_id", "string", "SHA-256 of the UTF-8 bytes", nullable=False),
-        Column("made_by", "string", "Hash of what decides the documents", nullable=False),
-        Column("kind", "string", "context, author, human or source", nullable=False),
-        Column("source", "string", "Name of the source text", nullable=False),
-        Column("passage", "string", "Point of that text, or number of a human passage"),
-        Column("context_tokens", "int64", "Size of the window; 0: no context", "tokens"),
-        Column(
-            "length_tokens",
-            "int64",
-            "Tokens of this text; source: of the text that all was cut from",
-            "tokens",
-            nullable=False,
-        ),
-        Column("text", "string", "The whole text", nullable=False),
-    ),
-)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from contextcliff_dagster.experiments.continuation.analysis.wording import two_digits
 from contextcliff_dagster.experiments.continuation.results import EndpointName
 from contextcliff_dagster.reporting.figures import house
-from contextcliff_dagster.reporting.wording.number_format import level, tokens
+from contextcliff_dagster.reporting.wording.number_format import level, tokens, two_digits
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 
 from contextcliff_dagster.experiments.continuation.report import tables
 from contextcliff_dagster.experiments.continuation.report.figures import plot_arms, plot_sizes
@@ -13,11 +12,12 @@ from contextcliff_dagster.reporting.sections import (
     Block,
     Bullets,
     Code,
-    Figure,
     Fold,
     Page,
     Paragraph,
     Section,
+    of_each,
+    picture,
 )
 from contextcliff_dagster.reporting.wording.number_format import count, level, percent, score
 from contextcliff_dagster.store import slug
@@ -43,12 +43,14 @@ def continuation_page(
         name = [Code(result.model)] if len(results) > 1 else "Result"
         head.append(Section(name, _answer(result, there)))
     folds = [
-        Fold("At which size is what lost?", _each(results, _sizes)),
-        Fold("What did each metric of the prose do?", _each(results, lambda r: _metrics(r, there))),
-        Fold("Do the arms differ?", _each(results, lambda one: _arms(one, there))),
-        Fold("Does the model recite the text?", _each(results, _recitation)),
-        Fold("How sure is it?", _each(results, _certainty)),
-        Fold("How was it measured?", _each(results, _method)),
+        Fold("At which size is what lost?", of_each(results, _sizes)),
+        Fold(
+            "What did each metric of the prose do?", of_each(results, lambda r: _metrics(r, there))
+        ),
+        Fold("Do the arms differ?", of_each(results, lambda one: _arms(one, there))),
+        Fold("Does the model recite the text?", of_each(results, _recitation)),
+        Fold("How sure is it?", of_each(results, _certainty)),
+        Fold("How was it measured?", of_each(results, _method)),
     ]
     return Page(head, [fold for fold in folds if fold.sections])
 
@@ -72,33 +74,14 @@ def picture_file(result: ContinuationResult, what: str) -> str:
     return f"continuation-{what}-{slug(result.model)}.png"
 
 
-def _figure(
-    result: ContinuationResult, what: str, alt: str, there: Mapping[str, bytes]
-) -> list[Block]:
-    file = picture_file(result, what)
-    return [Figure(Path(file), alt)] if file in there else []
-
-
 def _answer(result: ContinuationResult, there: Mapping[str, bytes]) -> list[Block]:
+    alt = "Score and share without collapse over context size"
     return [
         Bullets(list(result.headline)),
-        *_figure(result, "sizes", "Score and share without collapse over context size", there),
+        *picture(picture_file(result, "sizes"), alt, there),
         tables.arms(result),
         *([Bullets(list(result.warnings))] if result.warnings else []),
     ]
-
-
-def _each(
-    results: Sequence[ContinuationResult], make: Callable[[ContinuationResult], list[Section]]
-) -> list[Section]:
-    sections: list[Section] = []
-    for result in results:
-        made = make(result)
-        if made and len(results) > 1:
-            sections.append(Section([Code(result.model)], (), 3))
-            made = [Section(one.title, one.blocks, one.level + 1) for one in made]
-        sections += made
-    return sections
 
 
 def _sizes(result: ContinuationResult) -> list[Section]:
@@ -117,7 +100,8 @@ def _arms(result: ContinuationResult, there: Mapping[str, bytes]) -> list[Sectio
     if table is None:
         return []
     said = [one.sentence for one in result.comparisons]
-    figure = _figure(result, "arms", "Difference of each arm from the reference", there)
+    alt = "Difference of each arm from the reference"
+    figure = picture(picture_file(result, "arms"), alt, there)
     return [Section("Arms", [Bullets(said), *figure, table], 3)]
 
 
@@ -127,7 +111,8 @@ def _metrics(result: ContinuationResult, there: Mapping[str, bytes]) -> list[Sec
         for arm in result.arms
         if (table := tables.metrics(arm, result)) is not None
     ]
-    figure = _figure(result, "metrics", "Each metric of the prose over context size", there)
+    alt = "Each metric of the prose over context size"
+    figure = picture(picture_file(result, "metrics"), alt, there)
     return [Section("", figure, 3), *found] if figure else found
 
 

@@ -7,7 +7,12 @@ from typing import TYPE_CHECKING
 
 from contextcliff_dagster.contracts.values import Verdict
 from contextcliff_dagster.experiments.utilization.rendering.formats import Format
-from contextcliff_dagster.reporting.wording.number_format import difference, level, score
+from contextcliff_dagster.reporting.wording.number_format import (
+    difference,
+    level,
+    score,
+    two_digits,
+)
 
 if TYPE_CHECKING:
     from contextcliff_dagster.contracts.results.fields import Missing
@@ -44,11 +49,6 @@ def listed(names: Sequence[str]) -> str:
 def share(value: float) -> str:
     """A margin without needless digits: ``0.1``, ``0.25``."""
     return f"{value:g}"
-
-
-def two_digits(tokens: int) -> int:
-    """Rounded to two digits: more would feign a precision that no interval has."""
-    return int(float(f"{tokens:.1e}"))
 
 
 def missing_sentences(missing: Missing, n: int) -> list[str]:

@@ -7,14 +7,14 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from contextcliff_dagster.contracts import StoreError, conform
-from contextcliff_dagster.experiments.utilization.documents.making import (
-    UTILIZATION_DOCUMENTS,
-    Batch,
-)
+from contextcliff_dagster.experiments.utilization.tables import UTILIZATION_DOCUMENTS
 from contextcliff_dagster.store import Store, atomic_path, read_table, slug
+
+if TYPE_CHECKING:
+    from contextcliff_dagster.experiments.utilization.documents.making import Batch
 
 LISTED = (
     *("document_id", "benchmark", "scale", "seed", "format", "arm", "length_tokens", "records"),

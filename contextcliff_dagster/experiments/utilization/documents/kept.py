@@ -12,6 +12,7 @@ from contextcliff_dagster.contracts import StudyError
 from contextcliff_dagster.experiments.common.kept_documents import KeptDocuments, MadeDocuments
 from contextcliff_dagster.experiments.common.lists.document_list import read_list, write_list
 from contextcliff_dagster.experiments.utilization.cells import arms_of
+from contextcliff_dagster.experiments.utilization.documents import files
 from contextcliff_dagster.experiments.utilization.section import (
     DEFAULT_TOKENIZER,
     UtilizationSection,
@@ -40,19 +41,15 @@ class UtilizationDocuments(KeptDocuments):
         for batch in batches_of(study):
             if (batch.benchmark, batch.scale, batch.seed) == (benchmark, scale, seed):
                 rows = ensure_batch(study, store, batch)
-                from contextcliff_dagster.experiments.utilization.documents.files import summary
-
                 ids = json.dumps([row["document_id"] for row in rows])
-                return MadeDocuments(hashlib.sha256(ids.encode()).hexdigest(), summary(rows))
+                return MadeDocuments(hashlib.sha256(ids.encode()).hexdigest(), files.summary(rows))
         raise StudyError(
             f"Study {study.name!r} asks for no documents {partition['document']}, "
             f"{partition['seed']}; see `utilization` in its file."
         )
 
     def freeze(self, study: Study, store: Store) -> MadeDocuments:
-        from contextcliff_dagster.experiments.utilization.documents.files import documents_dir
-
-        folder, made_by = documents_dir(store, study.name), spec_hash(study)
+        folder, made_by = files.documents_dir(store, study.name), spec_hash(study)
         if self.frozen(study, store) is None:
             batches = batches_of(study)
             documents = []
@@ -67,15 +64,10 @@ class UtilizationDocuments(KeptDocuments):
         return made
 
     def frozen(self, study: Study, store: Store) -> MadeDocuments | None:
-        from contextcliff_dagster.experiments.utilization.documents.files import (
-            batch_file,
-            documents_dir,
-            summary,
-        )
-
-        kept = read_list(documents_dir(store, study.name), spec_hash(study))
-        there = all(batch_file(store, study.name, batch).exists() for batch in batches_of(study))
-        return MadeDocuments(kept.sha256, summary(kept.documents)) if kept and there else None
+        kept = read_list(files.documents_dir(store, study.name), spec_hash(study))
+        batches = batches_of(study)
+        there = all(files.batch_file(store, study.name, one).exists() for one in batches)
+        return MadeDocuments(kept.sha256, files.summary(kept.documents)) if kept and there else None
 
     def depends_on(self, study: Study) -> Mapping[str, Any]:
         section = section_of(study)
@@ -166,7 +158,6 @@ def ensure_batch(study: Study, store: Store, batch: Batch) -> list[dict[str, Any
         StudyError, VerificationError: as `making.make_batch`.
         StoreError: the file cannot be written.
     """
-    from contextcliff_dagster.experiments.utilization.documents import files
     from contextcliff_dagster.experiments.utilization.documents.making import make_batch
 
     path = files.batch_file(store, study.name, batch)
@@ -180,22 +171,18 @@ def ensure_batch(study: Study, store: Store, batch: Batch) -> list[dict[str, Any
 
 def listed(study: Study, store: Store) -> Iterator[dict[str, Any]]:
     """Yield the documents of a study in the order of the list, made where they are missing."""
-    from contextcliff_dagster.experiments.utilization.documents.files import documents_dir
-
     DOCUMENTS.freeze(study, store)
-    kept = read_list(documents_dir(store, study.name), spec_hash(study))
+    kept = read_list(files.documents_dir(store, study.name), spec_hash(study))
     assert kept is not None
     yield from kept.documents
 
 
 def whole_documents(study: Study, store: Store) -> Iterator[dict[str, Any]]:
-    """Yield the rows of `making.UTILIZATION_DOCUMENTS` of a study, made where they are missing.
+    """Yield the rows of `tables.UTILIZATION_DOCUMENTS` of a study, made where they are missing.
 
     Raises:
         StudyError, VerificationError, StoreError: as `ensure_batch`.
     """
-    from contextcliff_dagster.experiments.utilization.documents import files
-
     batches = batches_of(study)
     for done, batch in enumerate(batches):
         report_step("documents", done, len(batches))

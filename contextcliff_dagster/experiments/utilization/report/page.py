@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from contextcliff_dagster.experiments.utilization.analysis.wording import capitalised, format_name
 from contextcliff_dagster.experiments.utilization.report import pair_tables, tables
@@ -17,11 +16,12 @@ from contextcliff_dagster.reporting.sections import (
     Bracketed,
     Bullets,
     Code,
-    Figure,
     Fold,
     Page,
     Paragraph,
     Section,
+    of_each,
+    picture,
 )
 from contextcliff_dagster.reporting.wording.number_format import level, score
 from contextcliff_dagster.store import slug
@@ -57,12 +57,12 @@ def utilization_page(
     for result in results:
         head.append(Section([Code(result.model)] if several else "Result", _answer(result, there)))
     folds = [
-        Fold("Where do the formats part?", _each(results, lambda one: _parting(one, there))),
-        Fold("Is it length?", _each(results, tables.length_and_work)),
-        Fold("What else changes the score?", _each(results, lambda one: _effects(one, there))),
-        Fold("How sure is it?", _each(results, _certainty)),
+        Fold("Where do the formats part?", of_each(results, lambda one: _parting(one, there))),
+        Fold("Is it length?", of_each(results, tables.length_and_work)),
+        Fold("What else changes the score?", of_each(results, lambda one: _effects(one, there))),
+        Fold("How sure is it?", of_each(results, _certainty)),
         Fold("What did it answer?", answers),
-        Fold("How was it measured?", _each(results, _method)),
+        Fold("How was it measured?", of_each(results, _method)),
     ]
     return Page(head, [fold for fold in folds if fold.sections])
 
@@ -89,10 +89,6 @@ def _difference_file(pair: FormatComparison, result: UtilizationResult) -> str:
     return picture_file(result, f"difference-{pair.a}-{pair.b}")
 
 
-def _figure(file: str, alt: str, there: Mapping[str, bytes]) -> list[Block]:
-    return [Figure(Path(file), alt)] if file in there else []
-
-
 def _scores(result: UtilizationResult, there: Mapping[str, bytes]) -> list[Block]:
     spans = []
     for curve in result.curves:
@@ -106,7 +102,7 @@ def _scores(result: UtilizationResult, there: Mapping[str, bytes]) -> list[Block
         "Mean score of each format over tokens of its text and over records, with fitted curves "
         f"and bands. {capitalised('; '.join(spans))}."
     )
-    return _figure(picture_file(result, "formats"), alt, there)
+    return picture(picture_file(result, "formats"), alt, there)
 
 
 def _difference(
@@ -116,7 +112,7 @@ def _difference(
         f"{capitalised(format_name(pair.a))} less {format_name(pair.b)} over the scales, with a "
         f"band for all scales at once and the margin. {pair.pooled.divergence.sentence}"
     )
-    return _figure(_difference_file(pair, result), alt, there)
+    return picture(_difference_file(pair, result), alt, there)
 
 
 def _work(results: Sequence[UtilizationResult]) -> list[Block]:
@@ -162,17 +158,6 @@ def _answer(result: UtilizationResult, there: Mapping[str, bytes]) -> list[Block
     ]
 
 
-def _each(results: Sequence[UtilizationResult], make: Any) -> list[Section]:
-    sections: list[Section] = []
-    for result in results:
-        made: list[Section] = make(result)
-        if made and len(results) > 1:
-            sections.append(Section([Code(result.model)], (), 3))
-            made = [Section(one.title, one.blocks, one.level + 1) for one in made]
-        sections += made
-    return sections
-
-
 def _parting(result: UtilizationResult, there: Mapping[str, bytes]) -> list[Section]:
     sections = []
     for pair in result.comparisons:
@@ -190,7 +175,7 @@ def _effects(result: UtilizationResult, there: Mapping[str, bytes]) -> list[Sect
         "The difference that each other condition makes to the mean score, with its interval, as "
         "in the table below"
     )
-    figure = _figure(picture_file(result, "effects"), alt, there)
+    figure = picture(picture_file(result, "effects"), alt, there)
     return [Section("Other conditions", [*figure, tables.effects(result)], 3)]
 
 

@@ -5,11 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from contextcliff_dagster.experiments.utilization.analysis.wording import (
-    capitalised,
-    format_name,
-    two_digits,
-)
+from contextcliff_dagster.experiments.utilization.analysis.wording import capitalised, format_name
 from contextcliff_dagster.experiments.utilization.report.names import scope_name
 from contextcliff_dagster.reporting.sections import (
     Bracketed,
@@ -24,6 +20,7 @@ from contextcliff_dagster.reporting.wording.number_format import (
     level,
     score,
     tokens,
+    two_digits,
 )
 from contextcliff_dagster.reporting.wording.sentences import VERDICT_PHRASE
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 
 from contextcliff_dagster.experiments.visibility.report import tables
 from contextcliff_dagster.experiments.visibility.report.answer import (
@@ -24,12 +23,13 @@ from contextcliff_dagster.reporting.sections import (
     Cell,
     Code,
     DataTable,
-    Figure,
     Fold,
     Page,
     Paragraph,
     Section,
     Strong,
+    of_each,
+    picture,
 )
 from contextcliff_dagster.reporting.wording.number_format import count, level, named
 from contextcliff_dagster.store import slug
@@ -56,8 +56,6 @@ HOW_TO_READ = (
     "as no behaviour of the model.",
 )
 
-_Make = Callable[[VisibilityResult], list[Section]]
-
 
 def visibility_page(
     results: Sequence[VisibilityResult],
@@ -81,14 +79,14 @@ def visibility_page(
     if single and trajectories:
         head += [Section(one.title, one.blocks, 2) for one in told(results[0])]
     folds = [
-        Fold("What does each axis change?", _each(results, _effects)),
-        Fold("How does it search?", _each(results, lambda one: _behaviour(one, there))),
-        Fold("What does a run do, step by step?", [] if single else _each(results, told)),
-        Fold("Does an effect depend on another axis?", _each(results, _interactions)),
-        Fold("What does a search without a model reach?", _each(results, _searches)),
-        Fold("How many seeds does it need?", _each(results, _plan)),
+        Fold("What does each axis change?", of_each(results, _effects)),
+        Fold("How does it search?", of_each(results, lambda one: _behaviour(one, there))),
+        Fold("What does a run do, step by step?", [] if single else of_each(results, told)),
+        Fold("Does an effect depend on another axis?", of_each(results, _interactions)),
+        Fold("What does a search without a model reach?", of_each(results, _searches)),
+        Fold("How many seeds does it need?", of_each(results, _plan)),
         Fold("How is it read?", _section("Reading", Bullets(HOW_TO_READ))),
-        Fold("How was it measured?", _each(results, _method)),
+        Fold("How was it measured?", of_each(results, _method)),
     ]
     return Page(head, [fold for fold in folds if fold.sections])
 
@@ -101,9 +99,9 @@ def draw_pictures(
     for result in results:
         pictures = {what: draw(result) for what, draw in _PICTURES.items()}
         pictures["runs"] = plot_trajectories(_of_model(trajectories, result))
-        for what, picture in pictures.items():
-            if picture is not None:
-                drawn[picture_file(result, what)] = picture
+        for what, drawing in pictures.items():
+            if drawing is not None:
+                drawn[picture_file(result, what)] = drawing
     return drawn
 
 
@@ -123,13 +121,6 @@ def picture_file(result: VisibilityResult, what: str) -> str:
     return f"visibility-{what}-{slug(result.model)}.png"
 
 
-def _figure(
-    result: VisibilityResult, what: str, alt: str, there: Mapping[str, bytes]
-) -> list[Block]:
-    file = picture_file(result, what)
-    return [Figure(Path(file), alt)] if file in there else []
-
-
 def _answer(result: VisibilityResult, there: Mapping[str, bytes]) -> list[Block]:
     curves = (
         "Regret by step: of all runs, of the levels of each axis, and of searches without a model"
@@ -138,21 +129,10 @@ def _answer(result: VisibilityResult, there: Mapping[str, bytes]) -> list[Block]
     return [
         Paragraph([Strong(" ".join(answer_sentences(result)))]),
         Paragraph(fallback_sentence(result)),
-        *_figure(result, "effects", effects, there),
-        *_figure(result, "curves", curves, there),
+        *picture(picture_file(result, "effects"), effects, there),
+        *picture(picture_file(result, "curves"), curves, there),
         *([Bullets(list(result.warnings))] if result.warnings else []),
     ]
-
-
-def _each(results: Sequence[VisibilityResult], make: _Make) -> list[Section]:
-    sections: list[Section] = []
-    for result in results:
-        made = make(result)
-        if made and len(results) > 1:
-            sections.append(Section([Code(result.model)], (), 3))
-            made = [Section(one.title, one.blocks, one.level + 1) for one in made]
-        sections += made
-    return sections
 
 
 def _section(title: str, *blocks: Block | None) -> list[Section]:
@@ -172,7 +152,7 @@ def _effects(result: VisibilityResult) -> list[Section]:
 
 def _behaviour(result: VisibilityResult, there: Mapping[str, bytes]) -> list[Section]:
     alt = "Differences of each measure of behaviour that each axis makes, as in the table below"
-    figure = _figure(result, "behaviour", alt, there)
+    figure = picture(picture_file(result, "behaviour"), alt, there)
     table, cells = tables.behaviour(result), tables.combinations(result)
     return [*_section("Behaviour", *figure, table), *_section("Combinations", cells)]
 
@@ -183,7 +163,7 @@ def _trajectories(
     if not told:
         return []
     alt = "Validation scores and parameters of these runs by step, as in the sentences below"
-    blocks: list[Block] = [*_figure(result, "runs", alt, there)]
+    blocks: list[Block] = [*picture(picture_file(result, "runs"), alt, there)]
     if len(told) > 1:
         rule = (
             "Runs are chosen by rule: of the combination that shows most, the run of median "

@@ -6,6 +6,8 @@ moves less over its whole space than from one split to another.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from contextcliff_dagster.experiments.visibility.tasks.parameters import (
@@ -31,39 +33,27 @@ def _bundled(name: str) -> Data:
     return Data(np.asarray(features, dtype=np.float64), np.asarray(targets))
 
 
-def _toy_flat() -> Data:
+def _made_classes(**how: Any) -> Data:
     require_scikit_learn()
     from sklearn.datasets import make_classification
 
-    features, targets = make_classification(
-        n_samples=1000,
-        n_features=20,
-        n_informative=10,
-        n_redundant=2,
-        n_classes=2,
-        class_sep=1.5,
-        random_state=0,
-    )
-    return Data(features, targets)
+    return Data(*make_classification(n_redundant=2, n_classes=2, random_state=0, **how))
+
+
+def _toy_flat() -> Data:
+    return _made_classes(n_samples=1000, n_features=20, n_informative=10, class_sep=1.5)
 
 
 def _toy() -> Data:
     """Fewer rows than the flat toy and more columns, most of them noise: the penalty matters."""
-    require_scikit_learn()
-    from sklearn.datasets import make_classification
-
-    features, targets = make_classification(
+    return _made_classes(
         n_samples=400,
         n_features=60,
         n_informative=10,
-        n_redundant=2,
-        n_classes=2,
         n_clusters_per_class=1,
         class_sep=2.0,
         flip_y=0.05,
-        random_state=0,
     )
-    return Data(features, targets)
 
 
 def _digits() -> Data:

@@ -18,6 +18,7 @@ from contextcliff_dagster.experiments.utilization.documents.files import (
     read_text,
 )
 from contextcliff_dagster.experiments.utilization.rendering.parse import parse
+from contextcliff_dagster.experiments.utilization.tables import UTILIZATION_DOCUMENTS
 from contextcliff_dagster.experiments.utilization.verification.verify import Verdict
 from contextcliff_dagster.store import Store, read_table
 from contextcliff_dagster.studies import Study
@@ -105,7 +106,7 @@ def test_any_record_may_be_corrupted_where_answers_follow(benchmark: str, store:
 
 def verdicts_of(store: Store) -> list[str]:
     files = sorted(store.root.rglob("*.parquet"))
-    tables = [read_table(file, making.UTILIZATION_DOCUMENTS) for file in files]
+    tables = [read_table(file, UTILIZATION_DOCUMENTS) for file in files]
     return [text for table in tables for text in table["verdicts"].to_pylist()]
 
 
