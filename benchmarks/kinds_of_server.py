@@ -65,7 +65,7 @@ def main() -> None:
                 cliffs, (_, again) = measured(kind, Path(folder))
             cap, missing = "refused", ""
             if cliffs is not None:
-                cap = f"{cliffs['safe_cap_tokens'] or 'none':,}"
+                cap = f"{cliffs['safe_cap_tokens']:,}" if cliffs["safe_cap_tokens"] else "none"
                 lost = [f"{n} {why}" for why, n in cliffs["missing"].items() if n]
                 missing = ", ".join(lost)
             print(f"| {name} | {group} | {cap} | {missing} | {again} |", flush=True)

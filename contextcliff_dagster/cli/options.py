@@ -125,10 +125,7 @@ def share_option(
 
 
 def gathered_as(
-    name: str,
-    make: Callable[..., Any],
-    options: Decorator,
-    names: Sequence[str] | None = None,
+    name: str, make: Callable[..., Any], options: Decorator, names: Sequence[str] | None = None
 ) -> Decorator:
     """A decorator that gives a command ``options``, those that it has, as one argument ``name``.
 

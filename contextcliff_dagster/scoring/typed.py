@@ -228,7 +228,9 @@ def _holds(stated: str, gold: str, question: str = "") -> bool:
     several = comparable(gold) in parts and (
         len(parts) > _PAIR or _TWO_NAMES.fullmatch(stated) is not None
     )
-    if several and (all(map(_is_short, parts)) or _MENTIONS.search(stated)):
+    if several and (
+        all(word_count(part) <= _NAME_WORDS for part in parts) or _MENTIONS.search(stated)
+    ):
         return False  # one of several candidates
     text = comparable(stated)
     places = _places(text, gold)
@@ -252,7 +254,3 @@ def _plain(text: str) -> str:
     """Without accents, which models leave out."""
     parts = unicodedata.normalize("NFKD", text)
     return "".join(part for part in parts if not unicodedata.combining(part))
-
-
-def _is_short(part: str) -> bool:
-    return word_count(part) <= _NAME_WORDS
