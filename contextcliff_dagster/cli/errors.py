@@ -2,7 +2,8 @@
 
 Exit codes: 0 done, 1 an error of ours (a log is kept), 2 something the user can act on, 130
 interrupted from the keyboard (143 by SIGTERM, 129 by a closed terminal). 3: two things that were
-compared are not the same. 4: a call is above the cap of a policy.
+compared are not the same. 4: a call is above the cap of a policy. 5: answers are lost, no disk had
+room for them.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from contextcliff_dagster.contracts import ContextCliffError
+from contextcliff_dagster.contracts import AnswersLostError, ContextCliffError, StoreError
 from contextcliff_dagster.store import store_root
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from contextcliff_dagster.studies import Study
 
 DONE, INTERNAL_ERROR, USER_ERROR, DIFFERENT, NOT_JUDGED, INTERRUPTED = 0, 1, 2, 3, 4, 130
+ANSWERS_LOST = 5
 
 # A name, not a class: importing Dagster only to compare exception types would cost every command
 # its import time.
@@ -62,7 +64,10 @@ def interruption_says(store: Store, study: Study, campaign: str | None) -> Itera
     except BaseException as error:
         if not is_interruption(error):
             raise
-        raise Interrupted(_kept(store, study, campaign)) from error
+        kept = ""
+        with contextlib.suppress(StoreError):  # the ledger may be why it was interrupted
+            kept = _kept(store, study, campaign)
+        raise Interrupted(kept) from error
 
 
 def _kept(store: Store, study: Study, campaign: str | None) -> str:
@@ -70,7 +75,7 @@ def _kept(store: Store, study: Study, campaign: str | None) -> str:
     from contextcliff_dagster.inference.ledger.ledger import Ledger
     from contextcliff_dagster.reporting.wording.number_format import count
 
-    with Ledger.open(store.ledger) as ledger:
+    with Ledger.open(store.ledger, patient=False) as ledger:
         name = campaign or current_campaign(ledger, study.name)
         done = ledger.read(
             "SELECT count(*) FROM results JOIN calls USING (call_key)"
@@ -181,7 +186,11 @@ def _explain(error: BaseException, resume: str) -> int:
     for cause in causes:
         if isinstance(cause, ContextCliffError):
             say(f"contextcliff: {sentence(str(cause))}")
-            return USER_ERROR
+            if not isinstance(cause, AnswersLostError):
+                return USER_ERROR
+            for key in cause.call_keys:
+                say(f"contextcliff: The answer to call {key} is lost.")
+            return ANSWERS_LOST
         if isinstance(cause, click.ClickException):
             say(f"contextcliff: {sentence(cause.format_message())}")
             return cause.exit_code

@@ -6,6 +6,7 @@ standard library only, because every process pays for their import. Results are 
 """
 
 from contextcliff_dagster.contracts.errors import (
+    AnswersLostError,
     BudgetError,
     ContextCliffError,
     CorpusError,
@@ -68,6 +69,7 @@ __all__ = [
     "SCHEMA_VERSION",
     "TABLES",
     "UNSCORED_TAGS",
+    "AnswersLostError",
     "BudgetError",
     "Column",
     "ContextCliffError",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 
@@ -36,6 +37,14 @@ class StoreError(ContextCliffError):
 
 class StoreUnreachableError(StoreError):
     """The server of the call ledger cannot be reached just now; a later try may succeed."""
+
+
+class AnswersLostError(StoreError):
+    """Answers that were paid could be put nowhere; ``call_keys`` says to which calls."""
+
+    def __init__(self, sentence: str, call_keys: Sequence[str]) -> None:
+        super().__init__(sentence)
+        self.call_keys = tuple(call_keys)
 
 
 class ScoreFileError(ContextCliffError):

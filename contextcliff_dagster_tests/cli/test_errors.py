@@ -11,7 +11,7 @@ import click
 import pytest
 
 from contextcliff_dagster.cli.errors import Interrupted, guarded
-from contextcliff_dagster.contracts import BudgetError, StoreError
+from contextcliff_dagster.contracts import AnswersLostError, BudgetError, StoreError
 from contextcliff_dagster_tests.support.terminal import call
 
 
@@ -40,6 +40,17 @@ def test_nothing_wrong_is_zero(capsys: pytest.CaptureFixture[str]) -> None:
 def test_our_errors_are_their_sentence(wrap, capsys: pytest.CaptureFixture[str]) -> None:  # type: ignore[no-untyped-def]
     code, err = outcome(wrap(BudgetError("The budget is used\nup")), capsys)
     assert (code, err) == (2, "contextcliff: The budget is used up.\n")
+
+
+@pytest.mark.parametrize("wrap", [lambda f: f, wrapped])
+def test_lost_answers_are_named_and_have_a_code_of_their_own(  # type: ignore[no-untyped-def]
+    wrap, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, err = outcome(wrap(AnswersLostError("Two are lost.", ["k1", "k2"])), capsys)
+    assert code == 5
+    assert err.splitlines()[1:] == [
+        f"contextcliff: The answer to call {key} is lost." for key in ("k1", "k2")
+    ]
 
 
 @pytest.mark.parametrize(

@@ -189,11 +189,13 @@ def _ledger() -> str:
         return f"{store.ledger} (will be made)"
     with Ledger.open(store.ledger) as ledger:
         stats, damage = ledger.stats(), ledger.backend.integrity_errors()
+        waits = ledger.spool.sentence()
     if damage:
         raise ContextCliffError(
             f"{store.ledger} is damaged ({damage[0]}); restore it from a backup."
         )
-    return f"{store.ledger}, {stats['answers']:,} answers, {stats['bytes'] / 1e6:.1f} MB"
+    found = f"{store.ledger}, {stats['answers']:,} answers, {stats['bytes'] / 1e6:.1f} MB"
+    return f"{found}. {waits}" if waits else found
 
 
 def _tokenizers() -> str:

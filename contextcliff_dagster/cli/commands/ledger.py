@@ -98,15 +98,15 @@ def verify(as_json: bool) -> None:
     from contextcliff_dagster.inference.ledger.verify import verify as check
 
     with _opened(Store.default(), read_only=True) as opened:
-        checked, name = check(opened), opened.name
+        checked, name, waits = check(opened), opened.name, opened.spool.sentence()
     pruned = f", {checked.pruned_prompts:,} are pruned" if checked.pruned_prompts else ""
     text = (
         f"{name}: {count(checked.prompts, 'prompt')} over {count(checked.documents, 'document')} "
         f"rebuilt byte for byte{pruned}; {count(checked.fault_count, 'error')}."
     )
     result = {"ledger": name, "sound": not checked.fault_count, **checked.to_dict()}
-    print_either(result, text, as_json=as_json)
-    for error in checked.faults:
+    print_either({**result, "waiting": waits or None}, text, as_json=as_json)
+    for error in (*checked.faults, *([waits] if waits else [])):
         say(f"contextcliff: {error}")
     if checked.fault_count:
         raise click.exceptions.Exit(USER_ERROR)

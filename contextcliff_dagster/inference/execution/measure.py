@@ -54,7 +54,8 @@ def measure(
             campaign began with. What was measured is kept, here and below.
         BudgetError: the next call would exceed the budget of the campaign or of the day (the
             environment's ``CONTEXTCLIFF_BUDGET_USD_PER_DAY``), or would come after the deadline.
-        StoreError: the ledger cannot be written.
+        StoreError: the ledger cannot be written. Answers that it did not take wait in the spool.
+        AnswersLostError: nor can the spool.
         KeyboardInterrupt: after the calls in flight have ended or been given up.
     """
     study, campaign = plan.study, plan.campaign
@@ -81,6 +82,7 @@ def measure(
         )
 
     _require_decoding(plan, entry)
+    ledger.make_ready()
     entry, budget = priced(entry), with_day_limit(control.budget or Budget())
     require_price(entry, budget)
     control = replace(control, budget=budget)

@@ -12,7 +12,13 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from contextcliff_dagster.contracts import BudgetError, ContextCliffError, EngineError
+from contextcliff_dagster.contracts import (
+    AnswersLostError,
+    BudgetError,
+    ContextCliffError,
+    EngineError,
+    StoreError,
+)
 from contextcliff_dagster.inference.engines.session import EngineSession
 from contextcliff_dagster.inference.execution.call_sender import CallEvents, CallSender
 from contextcliff_dagster.inference.execution.interrupts import deferred_interrupts
@@ -80,6 +86,8 @@ def run_calls(
         except BaseException:
             session.loop.call_soon_threadsafe(runner.cut)
             wait([future], timeout=control.grace_s)
+        if future.done() and isinstance(lost := future.exception(), AnswersLostError):
+            raise lost from None
         raise
     return future.result()
 
@@ -114,8 +122,11 @@ class CallRunner:
         self._sender = CallSender(session, ledger, scope, control.budget or Budget(), events)
 
     def halt(self, by_user: bool = False) -> None:
-        """Send nothing more. ``by_user``: calls in flight get the grace time only."""
+        """Send nothing more. ``by_user``: calls in flight get the grace time only, and answers
+        that the ledger does not take at once go to the spool."""
         self._asked_to_stop = self._asked_to_stop or by_user
+        if by_user:
+            self._ledger.backend.hurry()
         self._halt.set()
         self._sender.halt()
 
@@ -133,6 +144,9 @@ class CallRunner:
         summary = None
         try:
             summary = await self._run()
+        except ContextCliffError as error:
+            told = self._ledger.told(error)
+            raise told from (None if told is error else error)
         finally:
             self._trace.end(summary)
         return summary
@@ -173,7 +187,10 @@ class CallRunner:
                     refused = []
         if alarm is not None:
             alarm.cancel()
-        await asyncio.wrap_future(self._ledger.submit(lambda db: None))  # what was noted unwaited
+        try:
+            await asyncio.wrap_future(self._ledger.submit(lambda db: None))  # noted, not waited for
+        except StoreError as error:
+            self._stop_for(error)
         if self._fatal is not None:
             raise self._fatal
         orphans = self._ledger.orphans(scope.study, scope.campaign, scope.model)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import queue
 import threading
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
@@ -39,6 +40,10 @@ Ended = list[tuple[Any, Exception | None]]
 """What each operation returned, or its own error."""
 
 _BATCH = 256
+PATIENCE_S = 60.0
+"""How long a database that refuses is tried again before the run ends: a server restarts in less,
+and a backup of a file is made."""
+TRY_EVERY_S = 0.25
 
 
 class GroupCommit(ABC):
@@ -46,11 +51,15 @@ class GroupCommit(ABC):
 
     A durable commit costs a flush of the disk, whatever its size; while one is under way the next
     operations queue up and share the next. They run in the order of `submit`, each as a whole or
-    not at all. ``name``: where the ledger is, as it may be shown (no password).
+    not at all. A database that refuses is tried again for ``patience_s`` from its first refusal on,
+    and what is submitted waits. ``name``: where the ledger is, as it may be shown (no password).
     """
+
+    patience_s = PATIENCE_S
 
     def __init__(self, name: str) -> None:
         self.name = name
+        self.be_patient()
         self._queue: queue.SimpleQueue[tuple[Operation, Future[Any]] | None] = queue.SimpleQueue()
         self._submitting, self._closed = threading.Lock(), False
         self._thread = threading.Thread(target=self._work, name="ledger-writer", daemon=True)
@@ -63,6 +72,25 @@ class GroupCommit(ABC):
     @abstractmethod
     def _explained(self, error: Exception) -> StoreError | None:
         """Return ``error`` in words for people; None where it is not of the database."""
+
+    def be_patient(self) -> None:
+        """Wait for a database that refuses, from now on (again)."""
+        self._hurried = threading.Event()
+        self._refusing_since: float | None = None
+
+    def hurry(self) -> None:
+        """Wait for it no longer: the process is to end."""
+        self._hurried.set()
+
+    def _try_again(self) -> bool:
+        """Note a refusal, and wait a moment; False where it was waited long enough."""
+        now = time.monotonic()
+        if self._refusing_since is None:
+            self._refusing_since = now
+        if self._hurried.is_set() or now - self._refusing_since >= self.patience_s:
+            return False
+        self._hurried.wait(TRY_EVERY_S)
+        return True
 
     def submit(self, operation: Callable[[Database], T]) -> Future[T]:
         """Run ``operation`` in a transaction; the future is done once it is durable.
@@ -170,6 +198,10 @@ class Backend(GroupCommit):
     owner: str
     disk_was_full = False
     """Whether room was made for answers already paid, and nothing new may begin."""
+
+    def missing_reserve(self) -> int:
+        """How many bytes cannot be kept back for answers already paid; 0 where all can."""
+        return 0
 
     @abstractmethod
     def read(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:

@@ -10,17 +10,19 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from concurrent.futures import Future
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from contextcliff_dagster.contracts import StoreError
+from contextcliff_dagster.contracts import AnswersLostError, ContextCliffError, StoreError
 from contextcliff_dagster.inference.ledger import statements
 from contextcliff_dagster.inference.ledger.backend import Backend, Database
 from contextcliff_dagster.inference.ledger.queries import LedgerReader
+from contextcliff_dagster.inference.ledger.spool import Answer, Spool
 from contextcliff_dagster.inference.ledger.statements import Begun, Scope
 from contextcliff_dagster.inference.requests.outcome import Failure, Outcome, utc_now
 from contextcliff_dagster.inference.spending.budget import Budget, Spend
-from contextcliff_dagster.store import DatabaseUrl
+from contextcliff_dagster.store import DatabaseUrl, store_root
 
 if TYPE_CHECKING:
     from contextcliff_dagster.inference.requests.call_plan import PlannedCall
@@ -28,20 +30,33 @@ if TYPE_CHECKING:
 
 __all__ = ["Begun", "Ledger", "Scope"]
 
+SPOOL = "_spool"
 T = TypeVar("T")
 
 
 class Ledger(LedgerReader):
     """One process's door to the ledger; a context manager. Open one per run."""
 
-    def __init__(self, backend: Backend) -> None:
+    def __init__(self, backend: Backend, spool: Spool) -> None:
         super().__init__(backend)
         self._closed = False
         self._known_documents: set[str] = set()
+        self.spool = spool
+        self._spooled: set[str] = set()
+        self._lost: dict[str, str] = {}
+        if backend.owner and spool.files():
+            # A command that only reads need not wait; before a call is paid `make_ready` does.
+            backend.hurry()
+            with suppress(OSError, StoreError):
+                self.take_in()
+            backend.be_patient()
 
     @classmethod
-    def open(cls, where: Path | DatabaseUrl) -> Ledger:
+    def open(cls, where: Path | DatabaseUrl, *, patient: bool = True) -> Ledger:
         """Open the ledger in a SQLite file or a PostgreSQL database, made anew where there is none.
+
+        Answers that it would not take before are taken in, if it takes them now. A server that
+        cannot be reached is waited for, if ``patient``, as for writing.
 
         Raises:
             StoreError: it cannot be reached or written, is damaged, or is of a newer version.
@@ -49,10 +64,12 @@ class Ledger(LedgerReader):
         if isinstance(where, DatabaseUrl):
             from contextcliff_dagster.inference.ledger.postgres import PostgresLedger
 
-            return cls(PostgresLedger(where))
+            backend: Backend = PostgresLedger(where, patient=patient)
+            return cls(backend, Spool(store_root() / SPOOL, backend.owner))
         from contextcliff_dagster.inference.ledger.sqlite import SqliteLedger
 
-        return cls(SqliteLedger(where))
+        backend = SqliteLedger(where)
+        return cls(backend, Spool(where.parent / SPOOL, backend.owner))
 
     @classmethod
     def open_to_read(cls, where: Path | DatabaseUrl) -> Ledger:
@@ -68,13 +85,18 @@ class Ledger(LedgerReader):
             return cls.open(where)
         from contextcliff_dagster.inference.ledger.sqlite import ReadOnlySqlite
 
-        return cls(ReadOnlySqlite(where))
+        return cls(ReadOnlySqlite(where), Spool(where.parent / SPOOL, ""))
 
     def close(self) -> None:
-        """Commit what was submitted, give up all claims, disconnect."""
+        """Commit what was submitted, give up all claims, disconnect.
+
+        Calls whose answers wait stay ours: nobody may make them again.
+        """
         if not self._closed:
             self._closed = True
             if self.backend.owner:
+                self.backend.hurry()
+            if self.backend.owner and not self._spooled:
                 self.submit(lambda db: statements.release_all(db, self.backend.owner))
             self.backend.close()
 
@@ -123,14 +145,74 @@ class Ledger(LedgerReader):
     def finish(
         self, attempt_id: int, call_key: str, outcome: Outcome, charge: Spend
     ) -> Future[None]:
-        """Keep the outcome of a sent call, settle what was reserved, give up the claim."""
+        """Keep the outcome of a sent call, settle what was reserved, give up the claim.
+
+        The future raises StoreError where the ledger refuses; the answer then waits in the spool.
+        """
+        answer = Answer(attempt_id, call_key, outcome, charge)
 
         def operation(db: Database) -> None:
             statements.keep(db, call_key, outcome)
             statements.settle(db, attempt_id, charge)
             statements.release(db, call_key, self.backend.owner)
 
-        return self.submit(operation)
+        finished: Future[None] = Future()
+        finished.set_running_or_notify_cancel()
+
+        def stored(done: Future[None]) -> None:
+            if (refusal := done.exception()) is None:
+                finished.set_result(None)
+                return
+            try:
+                self.spool.add(answer)
+                self._spooled.add(call_key)
+            except Exception as error:
+                self._lost[call_key] = str(error.__cause__ or error)
+            finished.set_exception(refusal)
+
+        self.submit(operation).add_done_callback(stored)
+        return finished
+
+    def take_in(self) -> None:
+        """Store the answers that wait in the spool; those that are refused wait on."""
+
+        def store(owner: str, answer: Answer) -> Future[bool]:
+            return self.submit(lambda db: statements.take_in(db, owner, answer))
+
+        self.spool.take_in(store)
+        if not self.spool.own.exists():
+            self._spooled.clear()
+
+    def make_ready(self) -> None:
+        """Before calls are paid: take in the answers that wait, and see to room for new ones.
+
+        Raises:
+            StoreError: the ledger takes no writes, or its disk has no room.
+        """
+        self._lost.clear()
+        self.backend.be_patient()
+        self.write(lambda db: None)
+        self.take_in()
+        if missing := self.backend.missing_reserve():
+            raise StoreError(
+                f"The call ledger {self.name} has no room for the {missing:,} bytes that it keeps "
+                "back for answers already paid; free some space there and run the same command "
+                "again."
+            )
+
+    def told(self, error: ContextCliffError) -> ContextCliffError:
+        """``error`` with what has become of the answers that could not be stored, if any."""
+        if self._spooled:
+            error = type(error)(f"{error} {self.spool.sentence(len(self._spooled))}")
+        if self._lost:
+            reason = next(iter(self._lost.values()))
+            return AnswersLostError(
+                f"{error} The spool {self.spool.folder} cannot be written either ({reason}); free "
+                f"some space there. Answers to {len(self._lost)} calls are lost, and the next run "
+                "pays for them again.",
+                list(self._lost),
+            )
+        return error
 
     def fail(
         self, attempt_id: int, call_key: str, failure: Failure, charge: Spend, *, release: bool
@@ -176,7 +258,9 @@ class Ledger(LedgerReader):
         return self._remember(call, self.submit(operation))
 
     def release(self, call_key: str) -> Future[None]:
-        """Give up our claim on a call that will not be sent again."""
+        """Give up our claim on a call that will not be sent again, unless its answer waits."""
+        if call_key in self._spooled:
+            return self.submit(lambda db: None)
         return self.submit(lambda db: statements.release(db, call_key, self.backend.owner))
 
     def release_dead(self, owner: str) -> bool:
@@ -190,7 +274,11 @@ class Ledger(LedgerReader):
             statements.release_all(db, owner)
             return True
 
-        return not self.backend.is_alive(owner) and self.write(operation)
+        if self.backend.is_alive(owner):
+            return False
+        if self.spool.file_of(owner).exists():
+            self.take_in()  # before another process makes the call again
+        return self.write(operation)
 
     def forget_documents(self) -> None:
         """Offer documents anew with the next calls: some were removed."""

@@ -16,16 +16,15 @@ from pathlib import Path
 from typing import Any
 
 from contextcliff_dagster.contracts import StoreError
-from contextcliff_dagster.inference.ledger.backend import Database
+from contextcliff_dagster.inference.ledger.backend import TRY_EVERY_S, Database
 from contextcliff_dagster.inference.ledger.postgres_connection import (
     SCHEMA,
     PostgresConnection,
     is_lost,
+    may_pass,
 )
 from contextcliff_dagster.inference.ledger.postgres_writer import (
     HOLDERS,
-    PATIENCE_S,
-    TRY_EVERY_S,
     PostgresWriter,
     halves,
 )
@@ -45,17 +44,31 @@ class PostgresLedger(PostgresWriter):
         StoreError: it cannot be reached or written, or is of a newer version (and then untouched).
     """
 
-    def __init__(self, url: DatabaseUrl) -> None:
+    def __init__(self, url: DatabaseUrl, *, patient: bool = True) -> None:
         self._url = url
         self._reading = threading.Lock()
+        self.be_patient()
+        if not patient:
+            self.hurry()
         with self._explaining():
-            self._reader = PostgresConnection(url)
-            try:
-                prepare(self._reader, url)
-                super().__init__(url, uuid.uuid4().hex)
-            except BaseException:
-                self._reader.close()
-                raise
+            while True:
+                try:
+                    self._open()
+                    return
+                except StoreError:
+                    raise
+                except Exception as error:
+                    if not may_pass(error) or not self._try_again():
+                        raise
+
+    def _open(self) -> None:
+        self._reader = PostgresConnection(self._url)
+        try:
+            prepare(self._reader, self._url)
+            super().__init__(self._url, uuid.uuid4().hex)
+        except BaseException:
+            self._reader.close()
+            raise
 
     def close(self) -> None:
         """Finish what was submitted, then end both sessions."""
@@ -63,7 +76,7 @@ class PostgresLedger(PostgresWriter):
         self._reader.close()
 
     def read(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        patient_until = time.monotonic() + PATIENCE_S
+        patient_until = time.monotonic() + self.patience_s
         with self._explaining(), self._reading:
             while True:
                 try:
@@ -72,10 +85,11 @@ class PostgresLedger(PostgresWriter):
                     return self._reader.execute(sql, parameters).fetchall()
                 except Exception as error:
                     self._reader.rollback()
-                    if not is_lost(error) or time.monotonic() > patient_until:
+                    patient = time.monotonic() < patient_until and not self._hurried.is_set()
+                    if not is_lost(error) or not patient:
                         raise
                     self._reader.close()
-                    time.sleep(TRY_EVERY_S)
+                    self._hurried.wait(TRY_EVERY_S)
 
     @contextmanager
     def snapshot(self) -> Iterator[Database]:

@@ -213,13 +213,26 @@ def postgres_error(error: BaseException, url: DatabaseUrl) -> StoreError:
     elif code == "25006":
         what = "the server is read-only (a standby?); name the one that can be written"
     elif code == "55P03":
-        what = f"it was locked for {LOCK_SECONDS} s; end the other program, then {go_on}"
+        what = f"another program has locked it; end that one, then {go_on}"
     elif is_lost(error):
         what = f"the connection cannot be had ({text}); see that the server runs, then {go_on}"
     else:
         what = f"{text}; check the server's log and {go_on}"
     kind = StoreUnreachableError if is_lost(error) else StoreError
     return kind(f"The call ledger {url} failed: {what}.")
+
+
+# A lock or deadlock, too little of something, read-only, cancelled, a disk that fails.
+_PASSING = ("25006", "40", "53", "55", "57014", "58")
+_WRONG = ("authentication failed", "no password supplied", "does not exist", "translate host")
+
+
+def may_pass(error: BaseException) -> bool:
+    """Whether the ledger may be opened later though nobody corrects anything."""
+    code = str(getattr(error, "pgcode", None) or "")
+    # Of what is wrong on the way there only the words tell.
+    wrong = any(words in str(error).lower() for words in _WRONG)
+    return code.startswith(_PASSING) or (is_lost(error) and not wrong)
 
 
 def is_lost(error: BaseException) -> bool:

@@ -6,7 +6,6 @@ SQLite: what a budget or a claim was judged by still holds when it is committed.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
@@ -22,10 +21,8 @@ from contextcliff_dagster.inference.ledger.schema import require_version
 from contextcliff_dagster.inference.requests.outcome import utc_now
 from contextcliff_dagster.store import DatabaseUrl
 
-PATIENCE_S = 30.0
-"""How long a lost connection is tried again before the run ends: a server restarts in less."""
-TRY_EVERY_S = 0.25
-
+_TURN_SECONDS = 8
+"""How long to wait for a lock at a time: who wants to end is not kept longer."""
 
 # A lock's 64-bit key is shown as two halves.
 HOLDERS = """
@@ -45,8 +42,9 @@ _NOTE_BATCH = """
 INSERT INTO batches VALUES (?, ?, ?)
 ON CONFLICT (owner) DO UPDATE SET batch = excluded.batch, at = excluded.at
 """
+_READ_ONLY = "25006"
 _FORGOTTEN_AFTER = timedelta(days=1)
-"""When the row of a writer that died is of no more use: far longer than `PATIENCE_S`."""
+"""When the row of a writer that died is of no more use: far longer than its patience."""
 
 
 class PostgresWriter(Backend):
@@ -55,7 +53,6 @@ class PostgresWriter(Backend):
     def __init__(self, url: DatabaseUrl, owner: str) -> None:
         self.owner = owner
         self._batch = 0
-        self._patience_s = PATIENCE_S
         self._url = url
         self._db = self._connect()
         super().__init__(str(url))
@@ -77,6 +74,7 @@ class PostgresWriter(Backend):
     def _connect(self) -> PostgresConnection:
         db = PostgresConnection(self._url)
         try:
+            db.execute(f"SET lock_timeout TO '{_TURN_SECONDS}s'")
             # A session of ours that the server has not missed yet would keep the lock.
             db.execute(
                 f"SELECT pg_terminate_backend(pid) FROM ({HOLDERS}) held"
@@ -91,7 +89,7 @@ class PostgresWriter(Backend):
         return db
 
     def _transact(self, operations: Sequence[Operation]) -> Ended:
-        """Run one transaction; where the connection breaks, again over a new one.
+        """Run one transaction; again where the server refuses, over a new connection if need be.
 
         A transaction notes the number of its batch in the writer's own row: where the answer to its
         commit never came, that row says whether it was done, so that nothing is done twice and
@@ -101,7 +99,6 @@ class PostgresWriter(Backend):
         import psycopg2
 
         self._batch += 1
-        patient_until = time.monotonic() + self._patience_s
         ended: Ended = []
         while True:
             try:
@@ -114,22 +111,24 @@ class PostgresWriter(Backend):
                 self._db.execute(_NOTE_BATCH, (self.owner, self._batch, utc_now()))
                 self._db.execute("COMMIT")
                 self._db.flush()
-                self._patience_s = PATIENCE_S
+                self._refusing_since = None
                 return ended
             except (psycopg2.DataError, psycopg2.IntegrityError):
                 self._db.rollback()
                 if len(operations) == 1:
                     raise
                 return self._one_by_one(operations)
-            except BaseException as error:
-                if not self._db.is_lost and not is_lost(error):
+            except psycopg2.Error as error:
+                # Behind another connection there may be the server that took a standby's place.
+                if is_lost(error) or error.pgcode == _READ_ONLY:
+                    self._db.close()
+                else:
                     self._db.rollback()
+                if not self._try_again():
                     raise
-                self._db.close()
-                if time.monotonic() > patient_until or not is_lost(error):
-                    self._patience_s = 0.0  # what is still waiting need not wait as long
-                    raise
-                time.sleep(TRY_EVERY_S)
+            except BaseException:
+                self._db.rollback()
+                raise
 
     def _one_by_one(self, operations: Sequence[Operation]) -> Ended:
         """One operation has values that the database refuses: the others are not to suffer."""

@@ -36,6 +36,8 @@ T = TypeVar("T")
 _RESERVE_BYTES = 4 << 20
 _LITTLE_BYTES = 1 << 16
 BUSY_SECONDS = 60.0
+_TURN_SECONDS = 2.0
+"""How long the writer waits for another process at a time: who wants to end is not kept longer."""
 
 
 class SqliteLedger(Backend):
@@ -63,16 +65,9 @@ class SqliteLedger(Backend):
                 prepare(self._reader, path)
                 self._right = Owner(owners)
             remove_dead(owners)
-            self._writer = connect(path)
+            self._writer = connect(path, _TURN_SECONDS)
         self.owner = self._right.id
-        # Space kept back: on a full disk it is given up, so that paid answers can be stored.
-        with suppress(OSError):
-            if not self._reserve.exists():
-                try:
-                    make_file(self._reserve)
-                    self._reserve.write_bytes(bytes(_RESERVE_BYTES))
-                except OSError:
-                    self._reserve.unlink(missing_ok=True)
+        self.missing_reserve()
         super().__init__(str(path))
 
     def close(self) -> None:
@@ -84,6 +79,19 @@ class SqliteLedger(Backend):
 
     def _connect(self) -> sqlite3.Connection:
         return connect(self.path)
+
+    def missing_reserve(self) -> int:
+        # Space kept back: on a full disk it is given up, so that paid answers can be stored.
+        try:
+            if not self._reserve.exists() or self._reserve.stat().st_size < _RESERVE_BYTES:
+                make_file(self._reserve)
+                self._reserve.write_bytes(bytes(_RESERVE_BYTES))
+        except OSError:
+            with suppress(OSError):
+                self._reserve.unlink(missing_ok=True)
+            return _RESERVE_BYTES
+        self.disk_was_full = False
+        return 0
 
     def read(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         with self._explaining(), self._reading:
@@ -147,14 +155,18 @@ class SqliteLedger(Backend):
         return None
 
     def _transact(self, operations: Sequence[Operation]) -> Ended:
-        try:
-            return self._transaction(operations)
-        except sqlite3.Error as error:
-            if "full" not in str(error).lower():
-                raise
-            self.disk_was_full = True
-            self._reserve.unlink(missing_ok=True)
-            return self._transaction(operations)
+        while True:
+            try:
+                ended = self._transaction(operations)
+            except sqlite3.OperationalError as error:
+                if "full" in str(error).lower() and not self.disk_was_full:
+                    self.disk_was_full = True
+                    self._reserve.unlink(missing_ok=True)
+                elif not self._try_again():
+                    raise
+            else:
+                self._refusing_since = None
+                return ended
 
     def _transaction(self, operations: Sequence[Operation]) -> Ended:
         db = self._writer
@@ -235,10 +247,10 @@ def _refuse_newer(path: Path) -> None:
     require_version(version, path, older=True)
 
 
-def connect(path: Path) -> sqlite3.Connection:
+def connect(path: Path, busy_s: float = BUSY_SECONDS) -> sqlite3.Connection:
     """A connection in autocommit mode, for several threads one after the other."""
     connection = sqlite3.connect(
-        path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
+        path, timeout=busy_s, isolation_level=None, check_same_thread=False
     )
     connection.execute("PRAGMA synchronous=FULL")
     connection.execute("PRAGMA foreign_keys=ON")
@@ -257,7 +269,7 @@ def store_error(error: BaseException, path: Path) -> StoreError:
     elif isinstance(error, FileExistsError | NotADirectoryError) or "unable to open" in text:
         what = f"it cannot be opened; check the folder and its permissions, or {elsewhere}"
     elif "locked" in text or "busy" in text:
-        what = f"it was locked for {BUSY_SECONDS:.0f} s; end the other process, then {go_on}"
+        what = f"another process has locked it; end that one, then {go_on}"
     elif "not a database" in text or "malformed" in text:
         what = (
             "it is damaged or no ledger; put a backup in its place, or move it away and take back "

@@ -13,6 +13,7 @@ from contextcliff_dagster.inference.requests.outcome import Failure, Outcome, ut
 from contextcliff_dagster.inference.spending.budget import Budget, Spend
 
 if TYPE_CHECKING:
+    from contextcliff_dagster.inference.ledger.spool import Answer
     from contextcliff_dagster.inference.requests.call_plan import PlannedCall
 
 
@@ -210,6 +211,27 @@ def fail(db: Database, attempt_id: int, call_key: str, failure: Failure) -> None
             utc_now(),
         ),
     )
+
+
+def take_in(db: Database, owner: str, answer: Answer) -> bool:
+    """Keep an answer that had to wait, where its attempt stands open; False: it is unknown here.
+
+    A result that is there already stays: the answer is noted as paid in vain.
+    """
+    row = db.execute(
+        "SELECT ended_at FROM attempts WHERE attempt_id = ? AND call_key = ? AND owner = ?",
+        (answer.attempt_id, answer.call_key, owner),
+    ).fetchone()
+    if row is None or row[0] is not None:  # ended: taken in before
+        return row is not None
+    if taken(db, answer.call_key, owner) == Begun("finished"):
+        told = "another request had answered before this answer could be stored"
+        fail(db, answer.attempt_id, answer.call_key, Failure("duplicate", told, maybe_paid=True))
+    else:
+        keep(db, answer.call_key, answer.outcome)
+    settle(db, answer.attempt_id, answer.charge, answer.outcome.finished_at)
+    release(db, answer.call_key, owner)
+    return True
 
 
 def release(db: Database, call_key: str, me: str) -> None:

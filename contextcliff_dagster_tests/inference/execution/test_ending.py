@@ -5,20 +5,28 @@ from __future__ import annotations
 import itertools
 import shutil
 import signal
+import sqlite3
 import subprocess
 import threading
 import time
 from concurrent.futures import Future
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from contextcliff_dagster.contracts import BudgetError, EngineError, StoreError
+from contextcliff_dagster.contracts import (
+    AnswersLostError,
+    BudgetError,
+    EngineError,
+    StoreError,
+)
 from contextcliff_dagster.inference.devices.file_leases import lease
 from contextcliff_dagster.inference.execution.run_control import RunControl
+from contextcliff_dagster.inference.ledger import sqlite
 from contextcliff_dagster.inference.ledger.ledger import Ledger
+from contextcliff_dagster.inference.ledger.sqlite import SqliteLedger
 from contextcliff_dagster.inference.spending.budget import Budget
 from contextcliff_dagster.inference.telemetry.progress import Progress
 from contextcliff_dagster_tests.support.child_processes import wait_until
@@ -159,6 +167,48 @@ def test_an_answer_that_is_not_committed_is_not_counted_and_ends_the_run(
     with pytest.raises(StoreError, match="the commit failed"):
         run(ledger, on_bin=announced.append)
     assert announced == []
+
+
+@pytest.mark.parametrize("spool_is_full", [False, True])
+def test_answers_that_a_locked_ledger_refuses_wait_and_are_not_paid_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spool_is_full: bool
+) -> None:
+    monkeypatch.setattr(sqlite, "_TURN_SECONDS", 0.0)
+    monkeypatch.setattr(SqliteLedger, "patience_s", 0.0)
+    gate, log = Gate(tmp_path / "gate"), tmp_path / "requests.jsonl"
+    gate.let(3)
+    if spool_is_full:
+        (tmp_path / "_spool").write_text("no folder")
+    with reference_server(gate=gate, log=log) as url:
+        entry = openai_entry(url, concurrency=2)
+
+        def lock() -> None:
+            wait_until(lambda: ledger.stats()["attempts"] == 5)  # three, and two in flight
+            with closing(sqlite3.connect(tmp_path / "state.db", isolation_level=None)) as other:
+                other.execute("BEGIN IMMEDIATE")
+                gate.open()
+                ended.wait(120)
+
+        ended, locking = threading.Event(), threading.Thread(target=lock)
+        with Ledger.open(tmp_path / "state.db") as ledger:
+            locking.start()
+            expected = AnswersLostError if spool_is_full else StoreError
+            with pytest.raises(expected, match="locked") as caught:
+                run(ledger, entry)
+        ended.set()
+        locking.join()
+        received = [line for line in read_log(log) if line["event"] == "received"]
+        assert len(received) == 5
+        if spool_is_full:
+            (tmp_path / "_spool").unlink()
+            assert len(caught.value.call_keys) == 2  # type: ignore[attr-defined]
+        else:
+            assert "2 answers wait in" in str(caught.value)
+        with Ledger.open(tmp_path / "state.db") as ledger:
+            kept = 3 if spool_is_full else 5
+            assert ledger.stats()["answers"] == kept
+            summary = run(ledger, entry)
+            assert (summary.cached, summary.answered) == (kept, 18 - kept)
 
 
 def test_a_measurement_on_a_disk_that_fills_keeps_every_answer_in_flight(tmp_path: Path) -> None:

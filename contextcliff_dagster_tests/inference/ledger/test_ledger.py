@@ -211,6 +211,7 @@ def test_a_store_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> None:
 
 def test_on_a_full_disk_answers_already_paid_are_still_kept(tmp_path: Path) -> None:
     with Ledger.open(tmp_path / "state.db") as ledger:
+        ledger.backend.patience_s = 0.0
         begun = begin(ledger, CALLS[0])
         pages = ledger.write(lambda db: db.execute("PRAGMA page_count").fetchone()[0])
         # SQLite's own limit gives the error of a full disk; lifting it does what the reserve does.

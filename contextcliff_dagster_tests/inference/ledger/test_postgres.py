@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import subprocess
@@ -111,8 +112,7 @@ def test_what_was_rolled_back_with_the_connection_is_done_again(
 def test_a_server_that_stays_away_is_one_sentence_and_what_was_kept_is_kept(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    for module in ("postgres", "postgres_writer"):
-        monkeypatch.setattr(f"contextcliff_dagster.inference.ledger.{module}.PATIENCE_S", 0.5)
+    monkeypatch.setattr(PostgresLedger, "patience_s", 0.5)
     with running_postgres("ledger") as server:
         url = DatabaseUrl(server.url)
         with Ledger.open(url) as ledger:
@@ -134,8 +134,8 @@ def test_a_server_that_stays_away_is_one_sentence_and_what_was_kept_is_kept(
                 assert server.password not in str(caught.value)
         server.start()
         with Ledger.open(url) as ledger:
-            assert len(ledger.outcomes(call.call_key for call in CALLS)) == 2
-            assert [orphan.call_key for orphan in ledger.orphans()] == [CALLS[2].call_key]
+            assert len(ledger.outcomes(call.call_key for call in CALLS)) == 3
+            assert ledger.orphans() == []
 
 
 def test_a_server_that_restarts_is_waited_for(opened: Ledger) -> None:
@@ -147,6 +147,23 @@ def test_a_server_that_restarts_is_waited_for(opened: Ledger) -> None:
         server.start()
         kept.result(timeout=120)
         assert ledger.stats()["answers"] == 1
+
+
+def test_opening_waits_for_a_server_that_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    tries = itertools.count()
+
+    with running_postgres("ledger") as server:
+        server.stop()
+
+        def start_later(self: PostgresLedger) -> bool:
+            if next(tries) == 1:
+                server.start()
+            return True
+
+        monkeypatch.setattr(PostgresLedger, "_try_again", start_later)
+        with Ledger.open(DatabaseUrl(server.url)) as ledger:
+            assert ledger.stats()["answers"] == 0
+        assert next(tries) >= 2
 
 
 def test_a_value_that_the_database_refuses_harms_no_other_call(opened: Ledger) -> None:
@@ -247,8 +264,10 @@ def test_a_process_that_is_at_work_when_a_newer_one_migrates_stops(
     ],
 )
 def test_who_cannot_connect_reads_one_sentence_without_the_password(
-    change: dict[str, Any], postgres: PostgresServer
+    change: dict[str, Any], postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # Only a server that does not answer is waited for: the other faults need somebody's hand.
+    monkeypatch.setattr(PostgresLedger, "patience_s", 0.0 if "port" in change else float("inf"))
     # Where the database is the fault, the password has to be right: it is looked at first.
     secret = {} if "database" in change else {"password": CANARY}
     url = replace(postgres, **{**secret, **change}).url
