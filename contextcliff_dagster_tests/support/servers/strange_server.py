@@ -177,7 +177,9 @@ QUOTAS = {
         lambda n: told(
             413,
             plain(
-                f"Request too large on tokens per minute (TPM): Limit {LIMIT}, Requested {n}",
+                f"Request too large on tokens per minute (TPM): Limit {LIMIT}, Requested {n}, "
+                "please reduce your message size and try again. Need more tokens? Upgrade today at "
+                "https://console.example.com/settings/billing",
                 code="rate_limit_exceeded",
             ),
         )
@@ -216,7 +218,7 @@ SAME = {
             429,
             plain(
                 "Rate limit on tokens per min (TPM): Limit 6000, Used 6012, Requested 900. Please "
-                "try again in 0.01s",
+                "try again in 0.01s. More: https://console.example.com/settings/billing",
                 code="rate_limit_exceeded",
             ),
         )

@@ -167,8 +167,6 @@ class ErrorMapper:
         where = f"Model {self._model!r} at {self._endpoint}"
         reason = f"{status}: {message}"
         described = f"status {reason}"
-        if status == 402 or (status < 500 and is_used_up(lower)):
-            return self._quota(described)
         if status in (400, 413, 429) and (limit := too_much_at_once(lower)):
             return RejectedError(
                 f"{described} (the account may use {limit}, fewer than this prompt has: ask for a "
@@ -176,6 +174,8 @@ class ErrorMapper:
                 status=status,
                 why="quota",
             )
+        if status == 402 or (status < 500 and is_used_up(lower)):
+            return self._quota(described)
         if (why := known_refusal(lower)) == "content_filter" and 400 <= status < 500:
             return RejectedError(described, status=status, why=why)
         if 300 <= status < 400:

@@ -54,8 +54,8 @@ def known_refusal(message: str) -> Literal["content_filter", "context_overflow"]
 
 
 def is_used_up(message: str) -> bool:
-    """Whether the account's money or quota is."""
-    return bool(_QUOTA.search(message))
+    """Whether the account's money or quota is; an address to pay more at says nothing of that."""
+    return bool(_QUOTA.search(re.sub(r"https?://\S+", "", message)))
 
 
 def is_bad_key(message: str) -> bool:
