@@ -70,6 +70,19 @@ def test_verify_rebuilds_every_prompt_and_finds_what_is_spoiled(store: Path) -> 
     assert spoiled.err
 
 
+def test_answers_that_wait_are_named_by_verify_and_doctor_and_stay(store: Path) -> None:
+    spool = store / "_spool" / "nobody.jsonl"
+    spool.parent.mkdir(mode=0o700)
+    spool.write_bytes(b'{"attempt_id": 1, "call_key": "of another ledger"}\n')
+    said = f"1 answer waits in {spool.parent}"
+    verified = call("ledger", "verify", "--store", str(store), "--json")
+    assert verified.code == 0
+    assert said in verified.err
+    assert said in json.loads(verified.out)["waiting"]
+    assert said in call("doctor", "--store", str(store)).out
+    assert spool.read_bytes().count(b"\n") == 1
+
+
 def test_a_backup_is_a_ledger(store: Path, tmp_path: Path) -> None:
     file = tmp_path / "new" / "state.db"
     ended = call("ledger", "backup", str(file), "--store", str(store))
