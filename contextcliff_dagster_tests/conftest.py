@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import random
+import re
 import signal
 from collections.abc import Generator, Iterator
 from dataclasses import replace
@@ -92,6 +93,31 @@ def _isolated(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monk
         monkeypatch.setenv(variable, str(root / folder))
     (root / "dagster" / "dagster.yaml").write_text(
         "telemetry:\n  enabled: false\nnux:\n  enabled: false\n", encoding="utf-8"
+    )
+
+
+@pytest.fixture(autouse=True)
+def _interruptible(_isolated: None) -> Iterator[None]:
+    """A test leaves Ctrl-C as it found it: the next one may send it."""
+    before = _ctrl_c()
+    yield
+    after = _ctrl_c()
+    if after != before:
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    assert after == before
+
+
+def _ctrl_c() -> tuple[object, bool, int]:
+    # Python knows the handlers that it installed itself; a library in C may have taken its place.
+    status = Path("/proc/self/status")
+    caught = status.is_file() and re.search(r"SigCgt:\s*(\w+)", status.read_text(encoding="ascii"))
+    wakeup = signal.set_wakeup_fd(-1)
+    signal.set_wakeup_fd(wakeup)
+    return (
+        signal.getsignal(signal.SIGINT),
+        not caught or bool(int(caught[1], 16) >> (signal.SIGINT - 1) & 1),
+        wakeup,
     )
 
 
