@@ -164,6 +164,8 @@ class _Model:
         solver = self._cp.CpSolver()
         # One worker gives the same solution every time, and leaves the other cores to others.
         solver.parameters.num_workers = 1
+        # It would put the system's own handler in Python's place: Ctrl-C would kill the process.
+        solver.parameters.catch_sigint_signal = False
         solver.parameters.max_time_in_seconds = _SECONDS
         status = solver.solve(model)
         if status == self._cp.INFEASIBLE:
