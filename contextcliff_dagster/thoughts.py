@@ -50,17 +50,19 @@ def without_thoughts(text: str, tags: Sequence[str] = ()) -> tuple[str, bool]:
     opening, closing = _patterns(tuple(tags))
     kept: list[str] = []
     at = 0
-    while (opened := opening.search(text, at)) or closing.search(text, at):
-        closed = closing.search(text, opened.end() if opened else at)
-        if opened and (early := closing.search(text, at)) and early.start() < opened.start():
-            closed, opened = early, None  # its opening tag was part of the prompt
-        if opened:
+    opened, closed = opening.search(text), closing.search(text)
+    while opened or closed:
+        if opened and not (closed and closed.start() < opened.start()):
             kept.append(text[at : opened.start()])
+            closed = closing.search(text, opened.end())
         else:
-            kept.clear()
+            kept.clear()  # its opening tag was part of the prompt
         if closed is None:
             return " ".join([*kept, text[opened.start() :] if opened else ""]), True
         at = closed.end()
+        if opened and opened.start() < at:  # looked for once in what has none
+            opened = opening.search(text, at)
+        closed = closing.search(text, at)
     return " ".join([*kept, text[at:]]), False
 
 

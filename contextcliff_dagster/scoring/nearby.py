@@ -23,19 +23,28 @@ _NAME = re.compile(
     r"\b(?:is|are|was|were|ist|est|es)\s+(?:[a-z]+\s+){0,6}([^\W\d_a-z]\w+)(?!\w|\s*\d)"
 )
 _BUT = re.compile(r"\b(?:but|however|aber|mais|pero)\s(?:it |he |she |they )?$", re.IGNORECASE)
+_ROSE = (
+    r"(?:up|down|rose|fell|went|grew|(?:chang|mov|increas|decreas|reduc|rais|lower|extend|shorten"
+    r"|relocat|switch)ed)(?: (?:up|down|in \w+))?"
+)
+_FROM_TO = re.compile(rf"\b{_ROSE} from\s[^;!?]{{1,60}}\sto\s*$", re.IGNORECASE)
 _DENIED = re.compile(
     r"(?:\b(?:not|never|no longer|neither|nor|rather than|instead of|except|without|far from|nicht"
     r"|anything but|by no means|cannot be \w+ as"
     r"|(?<!\bno )(?<!\bnot )(?:less|more|fewer|greater|higher|lower) than"
     r"|above|below|double|twice"
     r"|half|just as well be|could also be|previously|formerly|originally"
-    r"|kein(?:e[mnrs]?)?|pas|non|plutôt que|au lieu de|y no"
+    r"|kein(?:e[mnrs]?)?|pas|non|plutôt que|au lieu de|no est[aá]|no es|y no"
+    r"|none of|excluding|(?:excluded|not covered):?"
     r"|confused? (?:it |this )?with|(?:which |that )?(?:replace[sd]?|supersede[sd]?)"
     r"|(?:at first |first |originally )?(?:i|we) thought"
-    r"|(?:up|down|rose|fell|changed) from|compared (?:with|to)|scheduled for"
+    rf"|{_ROSE} (?:from|out of)|left|near|outside|close to|other than|unlikely"
+    r"|compared (?:with|to)|scheduled for"
     r"|(?:supposed|meant|used) to(?: \w+){1,4}"
     r"|(?:earlier|previous|old|former|first|original) \w+ (?:said|stated|was|had|gave|listed))"
-    r"|n['\u2019]t)\s+(?:(?:the|a|an|it|of|de|option|was|be)\s+){0,2}[\"'*_(]*$"
+    r"|n['\u2019]t)\s+"
+    r"(?:(?:the|a|an|it|of|de|option|was|be|in|at|from|within|on|en|im|à|la)\s+){0,2}[\"'*_(]*$"
+    r"|\b(?:not|neither|nicht|never)\s+[\w-]+,?\s+(?:or|nor|oder)\s+$|(?:不是|不在|并非)\s*$"
     r"|\b(?:previously|formerly|originally|earlier)\s[^.,;]*$",
     re.IGNORECASE,
 )
@@ -44,18 +53,20 @@ _TAKEN_BACK = re.compile(
     r"^[\"'*_)]*(?:(?:,|\s(?:and|or|nor))\s[A-H]\b)*\s*(?:(?:is|was|are|would be)"
     r"(?:n['\u2019]t|\s+(?:not|wrong|incorrect|false|ruled out))|can be ruled out"
     r"|in (?:one|the other|another)\b)"
-    r"|^[\"'*_)]*\s+if\b"
+    r"|^[\"'*_)]*\s+if\b|^ではなく"
     r"|^[^.!?]*\bbut (?:that|this|it) (?:is|was|would be) (?:not|wrong|a mistake|an)"
-    r"|^[^.!?]*?(?:\b(?:replaced|superseded|corrected|amended) (?:by|to|in)\b"
-    r"|(?:\bbut\b|;|\bhowever\b|,\s*so\b)[^.!?]*\b(?:it is|it's|answer is|could|is now|now"
+    r"|^[^.!?\n]*?(?:\b(?:replaced|superseded|corrected|amended) (?:by|to|in)\b"
+    r"|(?:\bbut\b|;|\bhowever\b|,\s*so\b)[^.!?\n]*\b(?:answer is|could|is now|now"
     r"|(?:moved|changed|postponed|extended|raised|lowered) to"
-    r"|(?:(?:final|current|amended|correct|actual)\s+\w+|document|text|contract|report)"
-    r"\s+(?:is|says|states|gives)))",
+    r"|(?:it is|it's|(?:(?:final|current|amended|correct|actual)\s+\w+"
+    r"|document|text|contract|report)\s+(?:is|says|states|gives))"
+    r"(?!\s+(?:the|an?|in|on|at|from|also|only|still|so|stated|given|exceptions?|payable|due)\b)))",
     re.IGNORECASE,
 )
 """After a value that a reply does not give after all."""
 _EITHER = re.compile(
     r"^[\"'*_)]*,?\s*(?:or|oder|ou|o bien|o|versus|vs\.?)\s"
+    r"(?!(?:more|less|older|later|fewer)\b)"
     r"|^\s*/\s*(?!(?:month|year|week|day|hour|unit|monat|jahr|tag|mois|mes|año)\b)\w"
     r"|^\s*(?:[-\u2013]|to|bis)\s*(?:[A-Z]{3}\s)?[\d$\u20ac]",
     re.IGNORECASE,
@@ -78,7 +89,16 @@ _UNSTATED = re.compile(
     r"|\bno (?:information|mention)\b|\bunknown\b",
     re.IGNORECASE,
 )
-_YET = re.compile(r"\b(?:but|however|though|yet)\b", re.IGNORECASE)
+_ABSTAINS = re.compile(
+    rf"\W*(?:unfortunately|sorry)?,?\s*(?:i (?:do not|don['\u2019]t) know|i(?:'m| am) not sure"
+    r"|(?:it|this|that|the (?:document|text|passage|context|contract))"
+    rf"\s(?:\w+\s)?(?:{_UNSTATED.pattern}))",
+    re.IGNORECASE,
+)
+_YET = re.compile(
+    r"\b(?:but|however|though|yet)\b(?!,?\s(?:\w+\s){0,3}(?:typical|usual|general|common)ly\b)",
+    re.IGNORECASE,
+)
 
 
 class Place(NamedTuple):
@@ -108,15 +128,17 @@ def names_a_place(text: str, one: Quantity, question: str) -> bool:
     return word is not None and word[1].lower().strip(".") not in question.lower()
 
 
-def unstated(text: str) -> bool:
+def unstated(stated: str, reply: str) -> bool:
     """Whether the reply says that the document does not tell, and gives nothing after "but"."""
-    said = _UNSTATED.search(text)
-    return said is not None and not _YET.search(text)
+    said = [(_UNSTATED.search(stated), stated), (_ABSTAINS.match(reply), reply)]
+    return any(found and not _YET.search(text, found.end()) for found, text in said)
 
 
 def offered(text: str, start: int, end: int) -> bool:
     """Whether "or" is at either side: one of several that the reply does not choose from."""
-    return bool(_EITHER.match(text[end : end + NEAR]) or _OR.search(before(text, start)))
+    left = before(text, start)
+    either = _OR.search(left) and not _FROM_TO.search(left)
+    return bool(either or _EITHER.match(text[end : end + NEAR]))
 
 
 def of_clause(text: str, question: str, found: Sequence[_Placed]) -> list[_Placed]:

@@ -34,6 +34,10 @@ _UNITS = {
     "day": r"(?:business |working |calendar )?days?|(?:werk|arbeits|kalender)?tage?n?|jours?|días?",
     "hour": r"hours?|hrs?|stunden?|heures?|horas?",
     "minute": r"minutes?|mins?|minuten|minutos?",
+    "second": r"seconds?|secs?|sekunden?|secondes?|segundos?",
+    "ms": r"ms|milliseconds?",
+    "am": r"a\.m\.|am",
+    "pm": r"p\.m\.|pm",
     "kg": r"kg|kilos?|kilograms?|kilogramm",
     "g": r"g|grams?|gramm",
     "mg": r"mg|milligrams?",
@@ -46,9 +50,15 @@ _UNITS = {
     "kW": r"kw|kilowatts?",
     "MW": r"mw|megawatts?",
     "GW": r"gw|gigawatts?",
+    "mm": r"millimet(?:er|re)s?",
     "cm": r"cm|centimet(?:er|re)s?",
+    "m": r"met(?:er|re)s?",
     "km": r"km|kilomet(?:er|re)s?",
     "mile": r"miles?|mi|meilen?",
+    "foot": r"ft|feet|foot",
+    "inch": r"inch(?:es)?",
+    "litre": r"lit(?:er|re)s?",
+    "ml": r"ml|millilit(?:er|re)s?",
     "C": r"\u00b0\s?C|degrees celsius|celsius",
     "F": r"\u00b0\s?F|degrees fahrenheit|fahrenheit",
 }
@@ -58,7 +68,7 @@ _SCALES = {
     Decimal(10) ** 8: r"[亿億]",
     Decimal(10) ** 3: r"k|thousand|tausend|tsd\.?|mille|mil",
     Decimal(10) ** 6: r"m|mn|mm|million(?:en|s)?|mio\.?|millones|millón",
-    Decimal(10) ** 9: r"bn|billions?|milliarden?|mrd\.?|milliards?",
+    Decimal(10) ** 9: r"b|bn|billions?|milliarden?|mrd\.?|milliards?",
 }
 _ONES = (
     "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen "
@@ -183,7 +193,7 @@ def quantities(text: str) -> Iterator[Quantity]:
         scale = next((by for place, by in enumerate(_SCALES) if match[f"s{place}"]), Decimal(1))
         scale *= Decimal(10) ** int(match["power"] or 0)
         # A letter alone is metres as well as millions.
-        letter = match.end() and re.search(r"\d[km]$", match[0], re.IGNORECASE)
+        letter = re.search(r"\d\s?[kmb]$", match[0], re.IGNORECASE)
         plain = Decimal(1) if letter else scale
         sign = -1 if match["minus"] or match["sign"] in ("-", "\u2212") else 1
         unit = next((u for i, u in enumerate(_UNITS) if match[f"u{i}"] or match[f"b{i}"]), None)

@@ -2,17 +2,19 @@
 
 In this order, the first that applies:
 
-1. a JSON object: the value of the key ``answer``, ``result`` or the like, else the first that gives
-   no reason or source; of a table the last cell;
-2. what follows the last label ``Answer:`` (in other languages, too), to the end of the line,
-   or the last sentence where it alone is a field with a short value (``Category: low``);
+1. a JSON object: the value of the key ``answer``, ``result`` or the like, else of the one that
+   shares most words with the question and gives no reason or source; of a table the last cell;
+2. what follows the last label ``Answer:`` (in other languages, too), to the end of the line;
 3. ``\\boxed{...}``, or what a code fence around the answer holds;
-4. a value by itself at the beginning, before an explanation: at most `SHORT` words without a verb;
-5. the last text in bold;
-6. the last sentence that says "the answer is", else the last that begins with "so" or "therefore",
-   else the one that shares most words with the question, the last of equal ones.
+4. the last sentence where it alone is a field with a short value (``Category: low``);
+5. a value by itself at the beginning or after a colon, before an explanation: at most `SHORT` words
+   without a verb;
+6. the last text in bold;
+7. the last sentence that says "the answer is", else the last that begins with "so" or "therefore",
+   else with "it is", else the one that shares most words with the question, the last of equal ones.
 
-The question itself, where the reply repeats it, and sentences that ask are left out.
+The question itself, where the reply repeats it, what comes before a correction ("Wait, no: ") and
+sentences that ask are left out. A list of candidates states none.
 """
 
 from __future__ import annotations
@@ -39,10 +41,20 @@ _LEAST_REPEATED = 4
 _MARKS = "*_ \"'\u201c\u201d\u00ab\u00bb`"
 _DASH = re.compile(r"\s[-\u2013\u2014]\s(?!(?:[A-Z]{3}\s)?[\d$\u20ac\u00a3])|\s\(")
 _BRIEF = re.compile(r"\S+(?:\s[^\s;]+){0,2}(?=;\s)")
-_SUBJECT = re.compile(r"the [^(]*\([^()]*\)\s*(?::|(?:is|are|was|were)\b)", re.IGNORECASE)
+_SUBJECT = re.compile(
+    r"the [^(]*\([^()]*\)\s*"
+    r"(?::|(?:is|are|was|were|sets?|states|says|provides|requires|gives|has)\b)",
+    re.IGNORECASE,
+)
 """What is no value by itself, though an aside follows it: "The fee (Section 4) is"."""
 _PLACE = re.compile(rf"\W*({PLACE_WORD})\s*\d[\w.]*\W*$", re.IGNORECASE)
 _SOURCE = re.compile(r"\b(?:according to|based on|as per|per|see)\s$", re.IGNORECASE)
+_POINTS = re.compile(
+    r"\W*(?:see\b|(?:this|that|it) (?:is|was) (?:stated|given|mentioned|found|set out)\b"
+    rf"|(?:this|that|it) is (?:on|in) {PLACE_WORD})",
+    re.IGNORECASE,
+)
+"""A sentence that only says where it stands."""
 _ALTERNATIVES = re.compile(r"\b(?:or|oder|ou|one of)\b|(?<!\w)A\s?[).:]", re.IGNORECASE)
 _TABLE_ROW = re.compile(r"\|(.+)\|\s*$")
 _FIELD = re.compile(r"\W*[^\W\d][\w ()/-]{0,40}?(?<!\s[A-H])\W{0,3}:\W{0,3}\s(?P<value>\S.*)$")
@@ -69,6 +81,7 @@ _FENCE = re.compile(r"(```|~~~)[^\n`~]*\n(.*?)\n?\s*\1", re.DOTALL)
 _BOLD = re.compile(r"(?:\*\*(.+?)\*\*|__(.+?)__)(?!\s*:)", re.DOTALL)
 _SENTENCE_END = re.compile(
     r"(?<=[.!?])(?<!\b[A-Z]\.)(?<!\b(?:No|Nr|Dr|Mr|St)\.)(?<!\b(?:Art|Mrs|Inc|Ltd|Sec|e\.g|i\.e)\.)"
+    r"(?<!\b(?:Ms|vs)\.)(?<!\bv\.)(?<!\b(?:Gov|Gen|Rev|Sen)\.)(?<!\b(?:Prof|Capt|Sept)\.)"
     r"(?<!\b(?:Jan|Feb|Mar|Apr|Jun|Jul|Aug|Sep|Oct|Nov|Dec)\.)"
     r"[\"'*_)\]]*\s+(?=[\"'*_(\[]*[^\W_a-z])(?!(?:J[aä]n|Feb|M[aä]rz|Apr|Mai|Jun|Jul|Aug|Sep|Okt|Nov"
     r"|Dez)\w*\s\d)|\n+|(?<=[。！？])"
@@ -97,7 +110,7 @@ _CANDIDATES = re.compile(
     re.IGNORECASE,
 )
 _NO_VALUE = re.compile(
-    r"\b(?:i|i'm|i'll|let|let's|me|we|you|you're|sure|certainly|course|okay|ok|great|good|thanks"
+    r"\b(?:this|typically|usually|i|i'm|i'll|let|let's|me|we|you|you're|sure|certainly|course|okay|ok|great|good|thanks"
     r"|thank|hello|hi|happy|absolutely|definitely|will|would|can|may|must|sorry|apologi[sz]e|apologies|step|first|next|here|is|are|was|were|has|have|had|does"
     r"|do|contains?|mentions?|says?|states?|lists?|names?|shows?|refers?|gives|makes|equals|totals|find|check|look|see|need"
     r"|document|text|passage|ist|sind|est|es|son)\b",
@@ -106,12 +119,14 @@ _NO_VALUE = re.compile(
 _QUESTION_MARK = re.compile(r"^[^\w\n]*Q\s*:", re.MULTILINE)
 _ANSWER_MARK = re.compile(r"^[^\w\n]*A\s*:\W*", re.MULTILINE)
 _CORRECTS = re.compile(
-    r"\b(?:no, sorry|wait|correction|scratch that|i misread|on second thou?ghts?|actually, no)\b"
-    r"[^.!?:]*[.!?:,]\s*(?=\S)",
-    re.IGNORECASE,
+    r"(?:\b(?:no, sorry|correction|scratch that|i misread|on second thou?ghts?|actually, no)\b"
+    r"|(?:^|[.!?…\u2013\u2014-]\s*)(?:hmm,?\s)?(?:wait|hold on|actually)"
+    r"(?=\s*(?:[,.:!…\u2014-]|no\b)))"
+    r"[^.!?:,]{0,200}[.!?:,]+(?:\s*no\b[\s,:.]*)?\s*(?=\S)",
+    re.IGNORECASE | re.MULTILINE,
 )
 _LETTERED = re.compile(r"[*_(\[]*(?:[Oo]ption\s+)?[A-Ha-h](?:[).:]|\s*$)")
-_OPTIONS = re.compile(r"(?<!\w)A\s?[).:]")
+OPTIONS = re.compile(r"(?<!\w)A\s?[).:]")
 _BULLET = re.compile(r"^\s*[-*>\u2022\u2013]\s+(?=\S)")
 _NUMBERED = re.compile(r"^\s*\d{1,2}[.)]\s+(?=\S)")
 
@@ -134,12 +149,13 @@ def stated_answer(reply: str, question: str) -> str:
     >>> stated_answer("Section 2 says 30 days. **Answer:** 45 days", "How long is the notice?")
     '45 days'
     """
-    if (value := _of_json(reply)) is not None:
+    if (value := _of_json(reply, question)) is not None:
         return value
-    text = _without_question(reply.strip(), question)
-    text = _CORRECTS.split(text)[-1]
+    text = _corrected(reply, question)
     lines = text.splitlines()
-    if _CANDIDATES.search(text) or (len(lines) > 1 and all(map(_bare_item, lines))):
+    if (_CANDIDATES.search(text) and not _ANSWERS.search(text)) or (
+        len(lines) > 1 and all(map(_bare_item, lines))
+    ):
         return ""
     if row := _TABLE_ROW.match(lines[-1]) if lines else None:
         return row[1].split("|")[-1].strip()
@@ -151,22 +167,41 @@ def stated_answer(reply: str, question: str) -> str:
     return _stated(text, question)
 
 
+def stated_items(reply: str, question: str) -> str:
+    """The part of ``reply`` that lists items: a JSON value, what follows a label, else all."""
+    if (value := _of_json(reply, question)) is not None:
+        return value
+    text = _corrected(reply, question)
+    labels = [*_LABEL.finditer(text)]
+    return (text[labels[-1].end() :].strip() if labels else "") or text
+
+
+def _corrected(reply: str, question: str) -> str:
+    """Without the question, and what comes before "Wait, no: "."""
+    return _CORRECTS.split(_without_question(reply.strip(), question))[-1]
+
+
 def _stated(text: str, question: str) -> str:
     if boxed := _BOXED.findall(text):
         return str(boxed[-1])
     if (fenced := _FENCE.findall(text)) and (inner := str(fenced[-1][1]).strip()):
-        return _of_json(inner) or inner
+        return _of_json(inner, question) or inner
     sentences = [one for one in _sentences(text) if re.search(r"\w", one)]
     if not sentences:
         return text
     told = [one for one in sentences if not (_FIELD.match(one) and _is_aside(one))]
     fields = [field for one in told if (field := _FIELD.match(one))]
     last = fields[0] if len(fields) == 1 and fields[0].string == told[-1] else None
-    if last and len(sentences) > 1 and word_count(last["value"]) <= SHORT:
+    if (
+        last
+        and len(sentences) > 1
+        and not _alone(sentences[0])
+        and word_count(last["value"]) <= SHORT
+    ):
         return last["value"].strip("*_ ")
     if told[1:] and told[0].endswith(":") and _alone(told[1]) and not any(map(_alone, told[2:])):
         return told[1]  # after words that lead to it
-    if _LETTERED.match(sentences[0]) and _OPTIONS.search(question):
+    if _LETTERED.match(sentences[0]) and OPTIONS.search(question) and not _ANSWERS.search(text):
         return sentences[0]
     brief = _BRIEF.match(sentences[0])
     head = brief[0] if brief else _DASH.split(sentences[0])[0]
@@ -178,7 +213,8 @@ def _stated(text: str, question: str) -> str:
             return rest
     if (bold := _bold(text, question)) is not None:
         return bold
-    telling = [one for one in sentences if not one.rstrip(_MARKS).endswith("?")] or sentences
+    asking = [one for one in sentences if one.rstrip(_MARKS).endswith("?") or _POINTS.match(one)]
+    telling = [one for one in sentences if one not in asking] or sentences
     for rule in (_ANSWERS.search, _CONCLUDES.match, _IT_IS.match):
         if concluding := [one for one in telling if rule(one)]:
             return concluding[-1]
@@ -268,7 +304,7 @@ def _short(text: str) -> bool:
     return 0 < word_count(text) <= SHORT and not _NO_VALUE.search(text)
 
 
-def _of_json(text: str) -> str | None:
+def _of_json(text: str, question: str) -> str | None:
     """The answer in a JSON object that is all of ``text``, but for a fence and words around it."""
     start, end = text.find("{"), text.rfind("}")
     if start < 0 or end < start:
@@ -281,6 +317,8 @@ def _of_json(text: str) -> str | None:
         return None
     keys = {str(key).lower(): key for key in value}
     telling = [keys[key] for key in keys if not _ASIDE.search(key)]
+    asked = content_words(question)
+    telling.sort(key=lambda key: -len(asked & content_words(str(key))))
     found = next((keys[key] for key in _KEYS if key in keys), next(iter(telling), None))
     inner = value.get(found)
     if isinstance(inner, dict):

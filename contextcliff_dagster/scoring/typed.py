@@ -2,8 +2,9 @@
 
 Read is what the reply states as its answer (`stated_answer`). `em` is 1 where that is the accepted
 one, whatever words, units' spellings and marks are around it: the number and its unit, the date,
-the label, yes or no, the chosen letter, all items of a list; of words, the accepted ones as whole
-words in an answer of at most `BOUND` more. Another answer beside it, or "not" before it, is wrong.
+the label, yes or no, the chosen letter, all items of a list (more do no harm); of words, the
+accepted ones as whole words in an answer of at most `BOUND` more. Another answer beside it, or
+"not" before it, is wrong.
 `f1` is `em`, but of free text SQuAD's token F1; `contained` is that of `text`.
 """
 
@@ -37,17 +38,25 @@ from contextcliff_dagster.scoring.quantities import (
 )
 from contextcliff_dagster.scoring.scorers import Scorer, Scores, score_choice
 from contextcliff_dagster.scoring.squad import exact_match, token_f1
-from contextcliff_dagster.scoring.stated_answer import readable, stated_answer
+from contextcliff_dagster.scoring.stated_answer import (
+    OPTIONS,
+    readable,
+    stated_answer,
+    stated_items,
+)
 
 BOUND = 25
 """Words that an answer may have besides the accepted ones, to be one that states them."""
 _UNDECIDED = re.compile(
-    r"\b(?:can(?:no|['\u2019])t|cannot|unable to|could(?: not|n['\u2019]t)) (?:\w+ )?"
-    r"(?:determine|find|tell|identify|decide|answer|choose|locate)\b|\bneither is clear"
-    r"|\bwithout (?:saying|stating|specifying) which\b|\bnot clear which\b",
+    r"(?:^|[.!?]\s|\b(?:i|we|it|one|so|therefore)\b,?\s)(?:am |was )?"
+    r"(?:can(?:no|['\u2019])t|cannot|unable to|could(?: not|n['\u2019]t)) (?:\w+ )?"
+    r"(?:determine|find|tell|identify|decide|answer|choose|locate)\b(?![^.!?]*\bbut\b)"
+    r"|\bneither is clear|\bwithout (?:saying|stating|specifying) which\b|\bnot clear which\b",
     re.IGNORECASE,
 )
-_LOWER = re.compile(r"^[\s*_\"'(\[]*[a-h](?=[).:\s]|$)|(?<!\w)[a-h](?=\))")
+_LOWER = re.compile(
+    r"^[\s*_\"'(\[]*[a-h](?=[).:\s]|$)|(?<!\w)[a-h](?=\))|(?<=\banswer is )[b-h](?=\W*$)"
+)
 _LETTER = re.compile(
     r"(?<![A-Za-z0-9])(?<![A-Za-z]['\u2019])(?:[B-H]|A(?!\s(?!is\b|are\b|was\b|and\b|und\b|et\b|ist\b|or\b|because\b|since\b|as\b|can\b|versus\b)[a-z]))"
     r"(?!['\u2019]?[A-Za-z0-9])"
@@ -58,17 +67,23 @@ _ANNOUNCED = re.compile(
     r"(?:option )?([A-H])\b",
     re.IGNORECASE,
 )
+_INITIAL = re.compile(r"[A-H]\.\s+\S")
+_ASIDE = re.compile(r"\([^)]*\Z")
 _OPTION = re.compile(r"(?<!\w)([A-H])\s?[).:]\s*(.+?)(?=[\s;(]+[A-H]\s?[).:]|\n|$)")
 _WORDS = "|".join(map(re.escape, sorted(YES | NO, key=len, reverse=True)))
 _YES_NO = re.compile(
-    rf"(?<!\w)(?P<not>(?:not|nicht|n't) )?(?P<word>{_WORDS})"
+    rf"(?:(?P<not>\b(?:not|nicht) |(?<=\w)n['\u2019]t )|(?<!\w))(?P<word>{_WORDS})"
     r"(?=\W*$|[.,:;!?*)<\"'\u2014、。，]|\s[-\u2013\u2014(])"
 )
 _IS_TRUE = re.compile(r"\b(?:is|was)(?P<not> not|n't)? (?P<word>true|false|correct|incorrect)\b")
 _IT_DOES = re.compile(
     r"\W*(?:it|they|there|he|she|this|that) (?:does|do|is|are|was|were|did|has|have|can|will)"
-    r"(?P<not>n['\u2019]t| not)?\b",
+    r"(?P<not>n['\u2019]t| not| prohibited| forbidden| banned)?+\b"
+    r"(?!\s(?:un\w+|only|stated|mentioned|specified|clear|given|known|said)\b)",
     re.IGNORECASE,
+)
+_YES_AND_NO = re.compile(
+    r"(?<!\w)(?:yes|ja|oui|sí) ?(?:and|or|und|oder|et|ou|y|o|/) ?(?:no|nein|non)(?!\w)"
 )
 _PAIR, _NAME_WORDS = 2, 5
 _TWO_NAMES = re.compile(r"\W*[^\W\d_a-z][\w ]* (?:and|und|et|y) [^\W\d_a-z][\w ]*\W*")
@@ -95,7 +110,11 @@ def typed_scorer(question: str, labels: Sequence[str] = (), *, free: bool = Fals
         inside = contained(parsed.visible, accepted)
         if parsed.text is None or not accepted:
             return Scores(0.0, 0.0, inside)
+        if comparable(parsed.text).rstrip(" .") in map(comparable, accepted):
+            return Scores(1.0, 1.0, 1.0)
         kind = "label" if labels else answer_type(accepted)
+        if kind == "choice" and not OPTIONS.search(question) and any(map(_INITIAL.match, accepted)):
+            kind = None
         if kind is None and free:
             em = exact_match(parsed.text, accepted)
             return Scores(em, token_f1(parsed.text, accepted), max(em, inside))
@@ -103,7 +122,7 @@ def typed_scorer(question: str, labels: Sequence[str] = (), *, free: bool = Fals
         if parsed.value is None:
             visible = readable(visible, question)
             stated = "" if _UNDECIDED.search(visible) else stated_answer(visible, question)
-            stated = "" if kind != "yes_no" and unstated(stated) else stated
+            stated = "" if kind != "yes_no" and unstated(stated, visible) else stated
         if kind == "choice":
             right = _letters_are(replace(parsed, text=stated), question, accepted)
         elif kind == "label":
@@ -112,7 +131,8 @@ def typed_scorer(question: str, labels: Sequence[str] = (), *, free: bool = Fals
             is_it = _number_is if kind == "number" else _day_is
             right = any(is_it(stated, question, gold) for gold in accepted)
         elif kind == "list":  # items stand on lines of their own
-            right = any(_holds_all(_plain(visible), _plain(gold)) for gold in accepted)
+            items = stated if parsed.value is not None else stated_items(visible, question)
+            right = any(_holds_all(_plain(items), _plain(gold)) for gold in accepted)
         elif kind == "yes_no":
             alone = word_count(stated) <= _NAME_WORDS
             said = _says(stated) if alone else None
@@ -154,6 +174,8 @@ def _letters_are(parsed: ParsedAnswer, question: str, accepted: Sequence[str]) -
 def _says(text: str) -> bool | None:
     """Yes or no: the last of the words that is an answer of its own; None where there is none."""
     plain = comparable(text)
+    if _YES_AND_NO.search(plain):
+        return None
     said = [*_YES_NO.finditer(plain)] or [*_IS_TRUE.finditer(plain)]
     words = [(one["word"] in YES) is (one["not"] is None) for one in said]
     if words:
@@ -166,6 +188,9 @@ def _number_is(stated: str, question: str, gold: str) -> bool:
     accepted = next(quantities(gold), None)
     if accepted is None:
         return False
+    names = re.findall(r"\b[A-Z][a-z]+", gold[accepted.end :])  # "3 March", "12 Main Street"
+    if not all(name.lower() in stated.lower() for name in names):
+        return False
     asked = [one.values for one in quantities(question)]
     found = [*quantities(stated)] or [*quantities(stated.replace("#", ""))]
     given = _affirmed(stated, [one for one in found if not names_a_place(stated, one, question)])
@@ -177,11 +202,17 @@ def _number_is(stated: str, question: str, gold: str) -> bool:
     several = len({one.values for one in given}) > 1
     if several and any(one.unit for one in given) and accepted.unit:
         given = [one for one in given if one.unit == accepted.unit] or given
+    years = {year for day in dated for year, *_ in day.days}
+    if re.fullmatch(r"[12]\d{3}", gold.strip()) and len(years) == 1:
+        return years == {int(gold)}
     if len({one.values for one in given}) > 1:
         given = of_clause(stated, question, given)
     if len({one.values for one in given}) > 1:  # as in "on page 12 the fee is 300": what "is" says
         given = [one for one in given if _STATED.search(before(stated, one.start))][-1:]
-    return bool(given) and same_quantity(given[0], accepted)
+    counted = accepted.unit is None and re.match(r"\s*[a-z]{3}", gold[accepted.end :])
+    return bool(
+        given and same_quantity(given[0], accepted) and not (counted and given[0].unit is not None)
+    )
 
 
 def _affirmed(text: str, found: Iterable[Quantity]) -> list[Quantity]:
@@ -197,6 +228,7 @@ def _day_is(stated: str, question: str, gold: str) -> bool:
     given = [one for one in days(stated) if not refused(stated, one.start, one.end)]
     given = [one for one in given if not one.of_month] or given
     given = of_clause(stated, question, given)
+    given = [one for one in given if not _ASIDE.search(stated, 0, one.start)] or given
     same = [accepted is not None and same_day(one, accepted) for one in given]
     return bool(same) and all(same)
 

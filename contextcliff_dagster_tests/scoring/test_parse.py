@@ -136,8 +136,8 @@ def test_a_plain_answer_is_left_alone_bare_and_in_json(answer: str) -> None:
 
 @pytest.mark.parametrize(
     "part",
-    ["<think>", "</s>", "``` ", "x" * 10, " " * 10],
-    ids=["open-thoughts", "end-markers", "fences", "letters", "spaces"],
+    ["<think>", "</think> a ", "</s>", "``` ", "x" * 10, " " * 10],
+    ids=["open-thoughts", "ends-of-thoughts", "end-markers", "fences", "letters", "spaces"],
 )
 def test_a_huge_output_is_parsed_in_linear_time(part: str) -> None:
     started = time.process_time()
