@@ -152,7 +152,8 @@ class Network:
         ahead, before = distances(weights, source)
         if target not in ahead:
             raise ValueError(f"there is no path: {dict(about)!r}")
-        back, _ = distances({(to, one): weight for (one, to), weight in weights.items()}, target)
+        turned = {(to, one): weight for (one, to), weight in weights.items()}
+        back, after = distances(turned, target)
         answer = ahead[target]
         path = path_to(before, target)
         evidence: list[int] = []
@@ -173,10 +174,11 @@ class Network:
             if edge in on_path or edge[0] not in ahead or edge[1] not in back:
                 continue
             rest = ahead[edge[0]] + back[edge[1]]
-            if rest >= answer:
-                continue  # however short this connection was, no path over it would be shorter
             for place, other in self.without(edge, at):
-                if other is not None and rest + other < answer:
+                if other is None or rest + other >= answer:
+                    continue
+                # Below 0 it may close a circle, which is no path.
+                if other > 0 or not _meet(before, after, edge):
                     evidence.append(place)
                     changes.append(answer - rest - other)
         return make_question(
@@ -210,3 +212,10 @@ class Network:
         return make_question(
             kind, about, flow.value, evidence, float(min(changes)), choices=(1, most)
         )
+
+
+def _meet(before: Mapping[str, str], after: Mapping[str, str], edge: Edge) -> bool:
+    """Whether the shortest ways to ``edge`` and on from it have a node in common."""
+    ways = (before, edge[0]), (after, edge[1])
+    there, on = ({end, *(node for pair in path_to(way, end) for node in pair)} for way, end in ways)
+    return not there.isdisjoint(on)
