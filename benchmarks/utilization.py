@@ -54,8 +54,7 @@ from contextcliff_dagster.experiments.utilization.documents.kept import solver_o
 from contextcliff_dagster.experiments.utilization.documents.making import Batch, make_batch
 from contextcliff_dagster.experiments.utilization.documents.samples import UtilizationSamples
 from contextcliff_dagster.experiments.utilization.prompts import TEMPLATES
-from contextcliff_dagster.experiments.utilization.readers.guesses import plausible
-from contextcliff_dagster.experiments.utilization.readers.law import parse_law
+from contextcliff_dagster.experiments.utilization.readers.engine import parse_law, plausible
 from contextcliff_dagster.experiments.utilization.rendering.formats import (
     FORMATS,
     Format,

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from contextcliff_dagster.analysis.cliff.suddenness import kind_of_drop
 from contextcliff_dagster.analysis.curves.falling_curve import Estimate, fit_falling_curve
 from contextcliff_dagster.analysis.curves.permutation_scan import scan_at
 from contextcliff_dagster.analysis.statistics.intervals import chi_square_quantile, ratio_interval
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
     from contextcliff_dagster.analysis.curves.permutation_scan import Dip, Scan, Split
     from contextcliff_dagster.analysis.records.samples import Documents
     from contextcliff_dagster.analysis.records.settings import AnalysisSettings
+    from contextcliff_dagster.contracts.arrays import Floats
 
 LEAST_EXAMPLES = 30
 LEAST_DOCUMENTS = 20
@@ -100,7 +100,7 @@ def find_verdict(
        than the best step (quasi-deviance by more than 3.84);
     4. ``cliff``, ``gradual_decline`` or ``decline``: the scan's step has p <= .9 alpha, and the
        drop at its split is large, or 2/3 of the tolerance is lost with a chance of .95. Which of
-       the three `suddenness` says, however deep the drop is;
+       the three `kind_of_drop` says, however deep the drop is;
     5. ``stable``.
 
     Large is a drop of at least 5/6 of the tolerance and of what the choice of its place may feign
@@ -212,3 +212,49 @@ def _too_few(examples: int, documents: int) -> str:
 
 def _insufficient(reason: str) -> Finding:
     return Finding(Verdict.INSUFFICIENT_DATA, reason)
+
+
+SUDDEN, GRADUAL = 1.0, 0.0
+"""Twice the log evidence of a step over a slope: a cliff from the first on, a gradual decline up to
+the second; chosen by benchmarks/suddenness.py."""
+_LEAST_AFTER = 0.04
+_LEAST, _MOST = 0.05, 0.95
+"""Means in the variance of a score, so that a flawless cell does not decide alone."""
+
+
+def kind_of_drop(curve: FallingCurve) -> Verdict:
+    """``cliff``, ``gradual_decline``, or ``decline`` where neither explains the scores better."""
+    evidence = step_over_slope(curve)
+    if evidence >= SUDDEN:
+        return Verdict.CLIFF
+    return Verdict.GRADUAL_DECLINE if evidence <= GRADUAL else Verdict.DECLINE
+
+
+def step_over_slope(curve: FallingCurve) -> float:
+    """Twice the log evidence of a step over that of a slope over all lengths.
+
+    Each shape has the mean before and the mean after it free, and is fitted by weighted least
+    squares, which leaves for each what it explains. A step may lie anywhere beyond the baseline
+    region, a slope be straight in the logarithm of length, in the rank of length, or in length. The
+    evidence of either kind is the mean of exp(explained / 2) over its shapes, so that many places
+    to choose from are no advantage.
+    """
+    cells = curve.cells
+    reached = np.cumsum(cells.n) / cells.n.sum()
+    cut = np.arange(cells.baseline_cells, len(cells.n))
+    cut = cut[(1.0 - reached[cut - 1] >= _LEAST_AFTER - 1e-9) | (cut == cut[0])]
+    steps = np.arange(len(cells.n)) >= cut[:, None]
+    slopes = np.array([cells.x, reached - 0.5 * cells.n / cells.n.sum(), np.exp(cells.x)])
+    mean = curve.mean().clip(_LEAST, _MOST)
+    weight = cells.n / (curve.dispersion * mean * (1.0 - mean))
+    score = cells.s / cells.n
+
+    def evidence(shapes: Floats) -> float:
+        centred = shapes - (shapes @ weight)[:, None] / weight.sum()
+        spread = np.maximum(np.square(centred) @ weight, 1e-12)
+        fall = np.maximum(-centred @ (weight * score), 0.0)
+        explained = np.square(fall) / spread
+        most = float(explained.max())
+        return most + 2.0 * float(np.log(np.exp(0.5 * (explained - most)).mean()))
+
+    return evidence(steps.astype(np.float64)) - evidence(slopes)

@@ -124,7 +124,7 @@ def made_study(
     Raises:
         StudyError: a text is not there, or an option has no such value.
     """
-    from contextcliff_dagster.experiments.continuation.section import DEFAULT_TOKENIZER
+    from contextcliff_dagster.experiments.common.kept_documents import DEFAULT_TOKENIZER
     from contextcliff_dagster.studies import Study
 
     section: dict[str, Any] = {"texts": [_file(text) for text in texts], **keys}

@@ -9,14 +9,18 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from contextcliff_dagster.archive.kept_documents import KeptList
+    from contextcliff_dagster.sampling.tokenizers.tokenizers import Tokenizer
     from contextcliff_dagster.store import Store
     from contextcliff_dagster.studies import Study
+
+DEFAULT_TOKENIZER = "tiktoken:o200k_base"
 
 
 @dataclass(frozen=True)
@@ -89,3 +93,29 @@ class KeptDocuments(ABC):
             StoreError: these are no documents of ``study``, or the store has others.
         """
         raise NotImplementedError
+
+
+def tokenizer_name(study: Study, key: str) -> str:
+    """Return what counts documents: the tokenizer of the section ``key``, the study's, or ours."""
+    own: str = study.sections[key].tokenizer
+    return own or study.tokenizer_name or DEFAULT_TOKENIZER
+
+
+def tokenizer_of(study: Study, key: str) -> Tokenizer:
+    """Open `tokenizer_name`.
+
+    Raises:
+        StudyError: there is none of that name, or it cannot be opened.
+    """
+    from contextcliff_dagster.studies.study_paths import refuse_without_leave
+
+    refuse_without_leave(study, "tokenizer")
+    return opened_tokenizer(tokenizer_name(study, key))
+
+
+@lru_cache(maxsize=2)
+def opened_tokenizer(name: str) -> Tokenizer:
+    """Open a tokenizer by its name, once; raises StudyError."""
+    from contextcliff_dagster.inference.models.tokenizers import open_any_tokenizer
+
+    return open_any_tokenizer(name)

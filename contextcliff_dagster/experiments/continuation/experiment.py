@@ -14,6 +14,7 @@ from contextcliff_dagster.experiments.common.experiment import (
     Source,
     Step,
 )
+from contextcliff_dagster.experiments.common.kept_documents import tokenizer_name
 from contextcliff_dagster.experiments.common.record_checks import RECORD_CHECKS
 from contextcliff_dagster.experiments.continuation.cells import BASE, Cell, cells_of
 from contextcliff_dagster.experiments.continuation.documents.files import part_file, point_key
@@ -24,10 +25,7 @@ from contextcliff_dagster.experiments.continuation.documents.kept import (
     plan_of,
     require_texts,
 )
-from contextcliff_dagster.experiments.continuation.documents.source_texts import (
-    section_of,
-    tokenizer_name,
-)
+from contextcliff_dagster.experiments.continuation.documents.source_texts import section_of
 from contextcliff_dagster.experiments.continuation.prompts import instruction_of, recipe_of
 from contextcliff_dagster.experiments.continuation.section import ContinuationSection
 from contextcliff_dagster.experiments.continuation.tables import (
@@ -137,7 +135,9 @@ class Continuation(Experiment):
         entry = load_models().get(models[0])
         window = entry.window_tokens if entry else None
         context = replace(
-            context_of(run, records, ", ".join(models), tokenizer_name(study), window),
+            context_of(
+                run, records, ", ".join(models), tokenizer_name(study, "continuation"), window
+            ),
             warnings=list(filter(None, [missing_sentence(study, records)])),
         )
         heats = section_of(study).temperature

@@ -12,6 +12,7 @@ from contextcliff_dagster.experiments.common.experiment import (
     Source,
     Step,
 )
+from contextcliff_dagster.experiments.common.kept_documents import tokenizer_name
 from contextcliff_dagster.experiments.common.record_checks import RECORD_CHECKS
 from contextcliff_dagster.experiments.utilization.cells import Cell, cells_of
 from contextcliff_dagster.experiments.utilization.documents.files import batch_file
@@ -20,7 +21,6 @@ from contextcliff_dagster.experiments.utilization.documents.kept import (
     batches_of,
     listed,
     section_of,
-    tokenizer_name,
 )
 from contextcliff_dagster.experiments.utilization.extraction import EXTRACTION_VERSION
 from contextcliff_dagster.experiments.utilization.overview import (
@@ -98,7 +98,7 @@ class Utilization(Experiment):
             return super().expected_sources(run)
         from contextcliff_dagster.experiments.utilization.documents.expected import expected_rows
 
-        tokenizer = tokenizer_name(run.study)
+        tokenizer = tokenizer_name(run.study, "utilization")
         rows = [row for batch in batches_of(run.study) for row in expected_rows(batch, tokenizer)]
         return _sources(run.study, rows, {})
 
@@ -131,7 +131,7 @@ class Utilization(Experiment):
         for model in in_order(study, records["model"].unique()):
             entry = entries.get(model)
             window = entry.window_tokens if entry else None
-            context = context_of(run, records, model, tokenizer_name(study), window)
+            context = context_of(run, records, model, tokenizer_name(study, "utilization"), window)
             results.append(
                 analyse_model(
                     records[records["model"] == model],

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
+from contextcliff_dagster.experiments.common.kept_documents import DEFAULT_TOKENIZER
 from contextcliff_dagster.experiments.utilization.benchmarks.data import (
     ALIASES,
     BenchmarkName,
@@ -28,7 +29,6 @@ CorruptedRecords = Literal["distractors", "recomputed"]
 Match = Literal["content", "tokens"]
 One = TypeVar("One")
 
-DEFAULT_TOKENIZER = "tiktoken:o200k_base"
 MOST_SEEDS = 1000
 
 

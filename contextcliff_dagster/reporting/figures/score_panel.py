@@ -144,24 +144,23 @@ def dodge(axes: Axes, x: float, row: int, models: int) -> float:
     )
 
 
+def records_of(result: Cliffs, records: pd.DataFrame, results: int) -> pd.DataFrame | None:
+    """Rows of one of so many results; None where several are in ``records`` without a name."""
+    for column in ("study", "model", "campaign"):
+        if column in records.columns and (value := getattr(result, column)) is not None:
+            records = records[records[column] == value]
+        elif column == "model" and results > 1:
+            return None
+    return records
+
+
 def answers_of(
     records: pd.DataFrame | None, results: Sequence[Cliffs], row: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Lengths and scores of one result's scored records; empty where there are none to show."""
-    none = np.empty(0), np.empty(0)
-    if records is None or not {"length_tokens", "score"} <= set(records.columns):
-        return none
-    mine = records
-    result = results[row]
-    for column, value in (
-        ("study", result.study),
-        ("model", result.model),
-        ("campaign", result.campaign),
-    ):
-        if column in mine.columns and value is not None:
-            mine = mine[mine[column] == value]
-        elif column == "model" and len(results) > 1:
-            return none
+    mine = None if records is None else records_of(results[row], records, len(results))
+    if mine is None or not {"length_tokens", "score"} <= set(mine.columns):
+        return np.empty(0), np.empty(0)
     x = mine["length_tokens"].to_numpy(dtype=float, na_value=np.nan)
     y = mine["score"].to_numpy(dtype=float, na_value=np.nan)
     keep = np.isfinite(x) & np.isfinite(y) & (x > 0)

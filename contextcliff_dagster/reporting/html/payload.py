@@ -96,7 +96,9 @@ def payload_of(
             },
         }
         if answers is None and records is not None:
-            model["points"] = _points(_of_model(records, result, len(results)), scores, most)
+            from contextcliff_dagster.reporting.figures.score_panel import records_of
+
+            model["points"] = _points(records_of(result, records, len(results)), scores, most)
         models.append(model)
     payload = {"models": models, "scores": names, "how": evidence.how}
     if answers is not None:
@@ -124,20 +126,6 @@ def _columns(rows: Iterable[Any], names: Sequence[str]) -> dict[str, list[Any]]:
         ]
         for name in names
     }
-
-
-def _of_model(records: pd.DataFrame, result: Cliffs, results: int) -> pd.DataFrame | None:
-    mine = records
-    for column, value in (
-        ("study", result.study),
-        ("model", result.model),
-        ("campaign", result.campaign),
-    ):
-        if column in mine.columns and value is not None:
-            mine = mine[mine[column] == value]
-        elif column == "model" and results > 1:
-            return None
-    return mine
 
 
 def _points(

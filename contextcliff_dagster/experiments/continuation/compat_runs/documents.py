@@ -8,6 +8,11 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from contextcliff_dagster.contracts import StudyError
+from contextcliff_dagster.experiments.common.kept_documents import (
+    opened_tokenizer,
+    tokenizer_name,
+    tokenizer_of,
+)
 from contextcliff_dagster.experiments.continuation.compat.slicing import (
     Slices,
     needed_tokens,
@@ -22,11 +27,8 @@ from contextcliff_dagster.experiments.continuation.documents.files import (
 )
 from contextcliff_dagster.experiments.continuation.documents.making import document_row
 from contextcliff_dagster.experiments.continuation.documents.source_texts import (
-    opened_tokenizer,
     read_source,
     section_of,
-    tokenizer_name,
-    tokenizer_of,
 )
 from contextcliff_dagster.experiments.continuation.prompts import instruction_of
 
@@ -49,8 +51,10 @@ def slices_of(study: Study) -> Slices:
     section = section_of(study)
     text = read_source(study, 0)
     most, length = section.max_context, section.max_tokens
-    tokenizer_of(study)  # refused without leave
-    return _cut(text.text, tokenizer_name(study), most, length, instruction_of(section))
+    tokenizer_of(study, "continuation")  # refused without leave
+    return _cut(
+        text.text, tokenizer_name(study, "continuation"), most, length, instruction_of(section)
+    )
 
 
 @lru_cache(maxsize=2)
@@ -68,7 +72,7 @@ def compat_rows(study: Study, name: str) -> Iterator[dict[str, Any]]:
     Raises:
         StudyError: the text reaches no size at all.
     """
-    section, tokenizer = section_of(study), tokenizer_of(study)
+    section, tokenizer = section_of(study), tokenizer_of(study, "continuation")
     slices, passage = slices_of(study), f"{name}-00"
     largest = section.max_context - _TEMPLATE_TOKENS
     for size in section.sizes:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from contextcliff_dagster.contracts import StoreError, StudyError
+from contextcliff_dagster.experiments.common.kept_documents import tokenizer_name
 from contextcliff_dagster.experiments.continuation.compat.result_files import (
     start_folder,
     write_run,
@@ -19,10 +20,7 @@ from contextcliff_dagster.experiments.continuation.compat.runs import Run
 from contextcliff_dagster.experiments.continuation.compat_runs.again import Written, write_picture
 from contextcliff_dagster.experiments.continuation.compat_runs.batches import ATTEMPTS
 from contextcliff_dagster.experiments.continuation.compat_runs.generations import run_of
-from contextcliff_dagster.experiments.continuation.documents.source_texts import (
-    section_of,
-    tokenizer_name,
-)
+from contextcliff_dagster.experiments.continuation.documents.source_texts import section_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -110,7 +108,7 @@ def metadata_of(
     return {
         **_named(study, named),
         "embedding_model": embedding,
-        "tokenizer_model": tokenizer_name(study),
+        "tokenizer_model": tokenizer_name(study, "continuation"),
         "source_text_file": section.texts[0],
         "start_time": found.finished[0] if found.finished else None,
         "num_rounds": section.rounds,

@@ -8,6 +8,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from contextcliff_dagster.experiments.common.kept_documents import tokenizer_of
 from contextcliff_dagster.experiments.continuation.cells import cells_of
 from contextcliff_dagster.experiments.continuation.compat.coherence import Embed, coherence
 from contextcliff_dagster.experiments.continuation.compat.metrics import Figures, text_metrics
@@ -17,10 +18,7 @@ from contextcliff_dagster.experiments.continuation.compat.words import sentences
 from contextcliff_dagster.experiments.continuation.compat_runs.batches import Batch, chosen_rounds
 from contextcliff_dagster.experiments.continuation.compat_runs.word_list import read_word_list
 from contextcliff_dagster.experiments.continuation.documents.files import part_file, read_texts
-from contextcliff_dagster.experiments.continuation.documents.source_texts import (
-    section_of,
-    tokenizer_of,
-)
+from contextcliff_dagster.experiments.continuation.documents.source_texts import section_of
 
 if TYPE_CHECKING:
     from contextcliff_dagster.experiments.common.experiment import Experiment
@@ -104,7 +102,7 @@ def run_of(
     study: Study, found: Generations, metadata: Mapping[str, Any], embed: Embed | None
 ) -> Run:
     """Return the sizes that are done as a run; without ``embed`` coherence is 0, as there."""
-    section, tokenizer = section_of(study), tokenizer_of(study)
+    section, tokenizer = section_of(study), tokenizer_of(study, "continuation")
     familiar = familiar_of(study)
     author_tokens = tokenizer.count(found.author)
     contexts = {}
@@ -158,7 +156,7 @@ def _round(row: Mapping[str, Any], study: Study, familiar: frozenset[str] | None
         return None
     tokens = row.get("completion_tokens")
     if tokens is None:
-        tokens = tokenizer_of(study).count(text)
+        tokens = tokenizer_of(study, "continuation").count(text)
     else:
         tokens -= row.get("reasoning_tokens") or 0
     if not is_long_enough(tokens, section_of(study).max_tokens):

@@ -16,7 +16,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from contextcliff_dagster.contracts import DataError
-from contextcliff_dagster.experiments.continuation.distance.shrinkage import ledoit_wolf
 from contextcliff_dagster.experiments.continuation.prose.metrics import ProseMetrics
 
 Floats = NDArray[np.float64]
@@ -184,3 +183,22 @@ def _pair_distances(rows: Floats, texts: NDArray[np.int64]) -> Floats:
         chosen = np.random.default_rng(0).choice(chosen, _MOST_PAIRS, replace=False)
     distances: Floats = np.linalg.norm(rows[chosen[:, 0]] - rows[chosen[:, 1]], axis=1)
     return distances
+
+
+def ledoit_wolf(rows: Floats) -> Floats:
+    """Covariance of centred ``rows`` (n x p), shrunk towards its mean variance times identity.
+
+    Ledoit and Wolf 2004, "A well-conditioned estimator for large-dimensional covariance matrices",
+    J. Multivariate Analysis 88: the convex combination of least expected squared error.
+    """
+    n, p = rows.shape
+    sample = rows.T @ rows / n
+    scale = float(np.trace(sample)) / p
+    target = scale * np.eye(p)
+    spread = float(((sample - target) ** 2).sum())
+    # Sum over rows of |x x' - S|^2, without the n matrices: |x|^4 - 2 x'Sx + |S|^2.
+    fourth = float(((rows**2).sum(axis=1) ** 2).sum()) / n
+    noise = (fourth - float((sample**2).sum())) / n
+    share = min(max(noise / spread, 0.0), 1.0) if spread > 0 else 1.0
+    shrunk: Floats = share * target + (1.0 - share) * sample
+    return shrunk

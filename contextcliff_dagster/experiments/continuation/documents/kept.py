@@ -9,7 +9,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from contextcliff_dagster.contracts import StudyError
-from contextcliff_dagster.experiments.common.kept_documents import KeptDocuments, MadeDocuments
+from contextcliff_dagster.experiments.common.kept_documents import (
+    KeptDocuments,
+    MadeDocuments,
+    tokenizer_name,
+    tokenizer_of,
+)
 from contextcliff_dagster.experiments.common.lists.document_list import (
     DocumentList,
     read_list,
@@ -21,8 +26,6 @@ from contextcliff_dagster.experiments.continuation.documents.source_texts import
     read_source,
     section_of,
     source_digests,
-    tokenizer_name,
-    tokenizer_of,
 )
 from contextcliff_dagster.experiments.continuation.prompts import TEMPLATE_TOKENS, instruction_of
 from contextcliff_dagster.step_progress import report_step
@@ -106,7 +109,7 @@ class ContinuationDocuments(KeptDocuments):
             **asked,
             "sizes": list(plan.sizes),
             "reserved": plan.reserved,
-            "tokenizer": tokenizer_name(study),
+            "tokenizer": tokenizer_name(study, "continuation"),
             **({"compat": section.compat} if section.compat else {}),
         }
 
@@ -133,7 +136,7 @@ def plan_of(study: Study) -> Plan:
     from contextcliff_dagster.experiments.continuation.documents.making import Plan
 
     section = section_of(study)
-    asked = tokenizer_of(study).count(instruction_of(section))
+    asked = tokenizer_of(study, "continuation").count(instruction_of(section))
     reserved = section.max_tokens + asked + TEMPLATE_TOKENS
     if section.sizes[0] - reserved < section.max_tokens // 2:
         raise StudyError(
@@ -210,7 +213,7 @@ def _maker(study: Study, plan: Plan, text_sha256: str, fingerprint: str) -> str:
 
 
 def _spec_hash(study: Study, store: Store) -> str:
-    plan, fingerprint = plan_of(study), tokenizer_of(study).fingerprint
+    plan, fingerprint = plan_of(study), tokenizer_of(study, "continuation").fingerprint
     digests = _digests(study, store).values()
     together = "".join(_maker(study, plan, one.text, fingerprint) for one in digests)
     return hashlib.sha256(together.encode()).hexdigest()
@@ -224,7 +227,7 @@ def _ensure_part(study: Study, store: Store, number: int, part: str) -> list[dic
         passage_rows,
     )
 
-    plan, tokenizer = plan_of(study), tokenizer_of(study)
+    plan, tokenizer = plan_of(study), tokenizer_of(study, "continuation")
     name = section_of(study).text_names[number]
     digest = _digests(study, store)[name].text
     maker = _maker(study, plan, digest, tokenizer.fingerprint)

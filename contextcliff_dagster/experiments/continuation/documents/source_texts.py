@@ -10,15 +10,16 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from contextcliff_dagster.contracts import StudyError
 from contextcliff_dagster.corpora.extraction.kinds_and_limits import Limits
-from contextcliff_dagster.experiments.continuation.passages.points import ReadText, read_text
-from contextcliff_dagster.experiments.continuation.section import (
-    DEFAULT_TOKENIZER,
-    ContinuationSection,
+from contextcliff_dagster.experiments.common.kept_documents import (
+    opened_tokenizer,
+    tokenizer_name,
+    tokenizer_of,
 )
+from contextcliff_dagster.experiments.continuation.passages.points import ReadText, read_text
+from contextcliff_dagster.experiments.continuation.section import ContinuationSection
 from contextcliff_dagster.user_files import open_file
 
 if TYPE_CHECKING:
-    from contextcliff_dagster.sampling.tokenizers.tokenizers import Tokenizer
     from contextcliff_dagster.studies import Study
 
 _Changed = tuple[int, int]
@@ -32,40 +33,15 @@ def section_of(study: Study) -> ContinuationSection:
     return section
 
 
-def tokenizer_name(study: Study) -> str:
-    """Return the tokenizer that counts windows: the key's, the study's, or ours."""
-    return section_of(study).tokenizer or study.tokenizer_name or DEFAULT_TOKENIZER
-
-
-def tokenizer_of(study: Study) -> Tokenizer:
-    """Open `tokenizer_name`.
-
-    Raises:
-        StudyError: there is none of that name, or it cannot be opened.
-    """
-    from contextcliff_dagster.studies.study_paths import refuse_without_leave
-
-    refuse_without_leave(study, "tokenizer")
-    return opened_tokenizer(tokenizer_name(study))
-
-
-@lru_cache(maxsize=2)
-def opened_tokenizer(name: str) -> Tokenizer:
-    """Open a tokenizer by its name, once; raises StudyError."""
-    from contextcliff_dagster.inference.models.tokenizers import open_any_tokenizer
-
-    return open_any_tokenizer(name)
-
-
 def read_source(study: Study, number: int) -> ReadText:
     """Return a text of the study, by its place in `texts`.
 
     Raises:
         StudyError: its user has not agreed to the file, it cannot be read, or it holds no text.
     """
-    tokenizer_of(study)
+    tokenizer_of(study, "continuation")
     name = section_of(study).text_names[number]
-    return _read(*_file_of(study, number), name, tokenizer_name(study))
+    return _read(*_file_of(study, number), name, tokenizer_name(study, "continuation"))
 
 
 class SourceDigests(NamedTuple):

@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 
 from contextcliff_dagster.contracts import EngineError
+from contextcliff_dagster.experiments.common.kept_documents import DEFAULT_TOKENIZER
 from contextcliff_dagster.experiments.continuation.prose.words import sentence_ends
-from contextcliff_dagster.experiments.continuation.section import DEFAULT_TOKENIZER, tokens_of
+from contextcliff_dagster.experiments.continuation.section import tokens_of
 from contextcliff_dagster.inference.engines.base import Decoding, RejectedError
 from contextcliff_dagster.inference.engines.scripted import UNLIMITED, ScriptedEngine
 from contextcliff_dagster.inference.models.models_file import ModelEntry

@@ -9,20 +9,22 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from contextcliff_dagster.contracts import StudyError
-from contextcliff_dagster.experiments.common.kept_documents import KeptDocuments, MadeDocuments
+from contextcliff_dagster.experiments.common.kept_documents import (
+    KeptDocuments,
+    MadeDocuments,
+    opened_tokenizer,
+    tokenizer_name,
+    tokenizer_of,
+)
 from contextcliff_dagster.experiments.common.lists.document_list import read_list, write_list
 from contextcliff_dagster.experiments.utilization.cells import arms_of
 from contextcliff_dagster.experiments.utilization.documents import files
-from contextcliff_dagster.experiments.utilization.section import (
-    DEFAULT_TOKENIZER,
-    UtilizationSection,
-)
+from contextcliff_dagster.experiments.utilization.section import UtilizationSection
 from contextcliff_dagster.step_progress import report_step
 
 if TYPE_CHECKING:
     from contextcliff_dagster.experiments.utilization.documents.making import Batch
     from contextcliff_dagster.experiments.utilization.documents.scales import ScaleSolver
-    from contextcliff_dagster.sampling.tokenizers.tokenizers import Tokenizer
     from contextcliff_dagster.store import Store
     from contextcliff_dagster.studies import Study
 
@@ -73,7 +75,11 @@ class UtilizationDocuments(KeptDocuments):
         section = section_of(study)
         keys = {"benchmarks", "formats", "scales", "seeds", "questions", "match", *_OF_DOCUMENT}
         asked = section.model_dump(mode="json", include=keys)
-        return {**asked, "factorial": section.factorial, "tokenizer": tokenizer_name(study)}
+        return {
+            **asked,
+            "factorial": section.factorial,
+            "tokenizer": tokenizer_name(study, "utilization"),
+        }
 
 
 DOCUMENTS = UtilizationDocuments()
@@ -86,36 +92,12 @@ def section_of(study: Study) -> UtilizationSection:
     return section
 
 
-def tokenizer_name(study: Study) -> str:
-    """Return the tokenizer that counts scales and lengths: the key's, the study's, or ours."""
-    return section_of(study).tokenizer or study.tokenizer_name or DEFAULT_TOKENIZER
-
-
-def tokenizer_of(study: Study) -> Tokenizer:
-    """Open `tokenizer_name`.
-
-    Raises:
-        StudyError: there is none of that name, or it cannot be opened.
-    """
-    from contextcliff_dagster.studies.study_paths import refuse_without_leave
-
-    refuse_without_leave(study, "tokenizer")
-    return _opened(tokenizer_name(study))
-
-
-@lru_cache(maxsize=2)
-def _opened(name: str) -> Tokenizer:
-    from contextcliff_dagster.inference.models.tokenizers import open_any_tokenizer
-
-    return open_any_tokenizer(name)
-
-
 @lru_cache(maxsize=2)
 def solver_of(tokenizer: str) -> ScaleSolver:
     """Return the solver of a tokenizer, with what it knows of tokens per record."""
     from contextcliff_dagster.experiments.utilization.documents.scales import ScaleSolver
 
-    return ScaleSolver(_opened(tokenizer).count)
+    return ScaleSolver(opened_tokenizer(tokenizer).count)
 
 
 def batches_of(study: Study) -> list[Batch]:
@@ -126,7 +108,7 @@ def batches_of(study: Study) -> list[Batch]:
     """
     from contextcliff_dagster.experiments.utilization.documents.making import Batch
 
-    section, fingerprint = section_of(study), tokenizer_of(study).fingerprint
+    section, fingerprint = section_of(study), tokenizer_of(study, "utilization").fingerprint
     arms = list(dict.fromkeys(arm.of_document for arm in arms_of(section)))
     return [
         Batch(
@@ -163,7 +145,7 @@ def ensure_batch(study: Study, store: Store, batch: Batch) -> list[dict[str, Any
     path = files.batch_file(store, study.name, batch)
     kept = files.read_batch(path, batch.hash)
     if kept is None:
-        files.write_batch(path, make_batch(batch, solver_of(tokenizer_name(study))))
+        files.write_batch(path, make_batch(batch, solver_of(tokenizer_name(study, "utilization"))))
         kept = files.read_batch(path, batch.hash)
         assert kept is not None
     return kept

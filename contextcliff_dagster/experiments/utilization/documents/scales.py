@@ -27,7 +27,8 @@ _SHORT_TOKENS = 40_000
 _FEW_QUESTIONS = 4
 """So many fit into every document."""
 _TRIALS = 16
-_STEPS = 24
+_STEPS, _DRAWS = 24, 4
+"""Sizes tried between two trials, and documents of each size."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,10 +95,12 @@ class ScaleSolver:
                 records = max(1.0, records * wish.tokens / solved.tokens)
         if below and above and wish.tokens <= _SHORT_TOKENS:
             # Short documents grow in steps of a record and more: each size between is tried.
-            for step in range(_STEPS + 1):
-                share = step / _STEPS
-                records = below[0] - 2.0 + share * (above[0] - below[0] + 4.0)
-                best = _nearer(best, self._trial(wish, max(1.0, records)), wish)
+            for number in range(_DRAWS * (_STEPS + 1)):
+                draw, step = divmod(number, _STEPS + 1)
+                if not step and best is not None and _miss(best, wish) <= most_off(wish.tokens):
+                    break
+                records = below[0] - 2.0 + step / _STEPS * (above[0] - below[0] + 4.0)
+                best = _nearer(best, self._trial(wish, max(1.0, records), draw), wish)
             if best is not None and _miss(best, wish) <= most_off(wish.tokens):
                 return best
         raise _out_of_reach(wish, best)
@@ -121,13 +124,13 @@ class ScaleSolver:
             self._points[key] = None if solved is None else (records, solved.tokens)
         return self._points[key]
 
-    def _trial(self, wish: Wish, records: float) -> Solved | None:
+    def _trial(self, wish: Wish, records: float, draw: int = 0) -> Solved | None:
         """A document of so many records; None where they hold no such questions."""
         try:
             data = generate(
                 wish.benchmark,
                 wish.seed,
-                parameters_for(wish.benchmark, records),
+                {**parameters_for(wish.benchmark, records), **({"draw": draw} if draw else {})},
                 evidence=wish.evidence,
                 questions=wish.questions,
             )

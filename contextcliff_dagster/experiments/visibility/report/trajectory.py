@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -42,20 +42,6 @@ class Trajectory:
     summary: Sequence[str]
 
 
-def read_aloud(rows_of_run: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Return a run as sentences: its start, each step, how it searched, what it would report.
-
-    Args:
-        rows_of_run: rows of `tables.VISIBILITY_RECORDS` of one run, in any order.
-
-    Raises:
-        ValueError: there is no row.
-        StudyError: there is no such benchmark.
-    """
-    told = _told("", recorded_run(rows_of_run), "")
-    return [*told.steps, *told.summary]
-
-
 def trajectories_of(records: pd.DataFrame) -> list[Trajectory]:
     """Return two runs of each model: of the combination that shows most, median and worst regret.
 
@@ -76,15 +62,15 @@ def trajectories_of(records: pd.DataFrame) -> list[Trajectory]:
             continue
         median, worst = ranked[(len(ranked) - 1) // 2], ranked[-1]
         of = f"of {count(len(ranked), 'run')} that {'shows' if len(ranked) == 1 else 'show'} most"
-        found.append(
-            _told(str(model), median, f"Median regret {of}" if len(ranked) > 1 else "The run")
-        )
+        why = f"Median regret {of}" if len(ranked) > 1 else "The run"
+        found.append(trajectory_of(str(model), median, why))
         if worst is not median:
-            found.append(_told(str(model), worst, f"Most regret {of}"))
+            found.append(trajectory_of(str(model), worst, f"Most regret {of}"))
     return found
 
 
-def _told(model: str, run: RecordedRun, why: str) -> Trajectory:
+def trajectory_of(model: str, run: RecordedRun, why: str) -> Trajectory:
+    """Return a run as sentences: its start, each step, how it searched, what it would report."""
     task = task_named(run.benchmark)
     start, *steps = run.steps
     searched = behaviour_of(task.space, [one.step for one in run.steps])

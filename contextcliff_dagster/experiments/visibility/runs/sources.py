@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from contextcliff_dagster.contracts import StudyError
 from contextcliff_dagster.experiments.common.experiment import Source
 from contextcliff_dagster.experiments.common.generated import GeneratedSamples, Made
+from contextcliff_dagster.experiments.common.kept_documents import DEFAULT_TOKENIZER
 from contextcliff_dagster.experiments.visibility.agent.prompts import TEMPLATE, system_text
 from contextcliff_dagster.experiments.visibility.agent.schema import reply_schema
 from contextcliff_dagster.experiments.visibility.agent.state import Usage
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from contextcliff_dagster.studies import Study
 
 _LEFT_ALONE = ("template", "instructions", "output_schema")
-DEFAULT_TOKENIZER = "tiktoken:o200k_base"
 
 
 @dataclass(frozen=True)

@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from contextcliff_dagster.analysis.records.settings import AnalysisSettings
+from contextcliff_dagster.experiments.continuation.analysis.arm import trend_over_sizes
 from contextcliff_dagster.experiments.continuation.analysis.equivalence import (
     intact_upper,
     score_upper,
 )
 from contextcliff_dagster.experiments.continuation.analysis.intervals import ClusterBootstrap
 from contextcliff_dagster.experiments.continuation.analysis.planning import passages_needed
-from contextcliff_dagster.experiments.continuation.analysis.trend import trend_over_sizes
 from contextcliff_dagster.experiments.continuation.results import Components
 
 SETTINGS = AnalysisSettings(resamples=1_000)

@@ -14,8 +14,8 @@ from contextcliff_dagster.contracts import DataError
 from contextcliff_dagster.experiments.continuation.distance.human_noise import (
     DISTANCE_METRICS,
     HumanNoise,
+    ledoit_wolf,
 )
-from contextcliff_dagster.experiments.continuation.distance.shrinkage import ledoit_wolf
 from contextcliff_dagster.experiments.continuation.prose.metrics import ProseMetrics, prose_metrics
 from contextcliff_dagster_tests.support.requirements import novels
 

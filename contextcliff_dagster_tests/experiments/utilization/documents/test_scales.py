@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from contextcliff_dagster.contracts import StudyError
@@ -27,6 +27,7 @@ SOLVER = ScaleSolver(COUNT)
     st.integers(0, 500),
     st.sampled_from(FORMATS),
 )
+@example("network", 1_000, 138, "jsonl").via("no size of its first draw comes near enough")
 def test_any_scale_from_1k_on_is_met(
     benchmark: BenchmarkName, tokens: int, seed: int, format: Format
 ) -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from contextcliff_dagster.experiments.utilization.benchmarks.schema import ASKS, DOMAINS, SCHEMAS
 from contextcliff_dagster.experiments.utilization.benchmarks.wording import question_text
-from contextcliff_dagster.experiments.utilization.readers.questions import parse_question
+from contextcliff_dagster.experiments.utilization.readers.prompt import parse_question
 
 BENCHMARK_OF = {
     "units": "warehouse", "stock": "warehouse", "transfers": "warehouse",

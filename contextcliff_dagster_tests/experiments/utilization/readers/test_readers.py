@@ -18,9 +18,13 @@ from contextcliff_dagster.experiments.utilization.benchmarks.data import (
 )
 from contextcliff_dagster.experiments.utilization.benchmarks.wording import question_text
 from contextcliff_dagster.experiments.utilization.readers import prompt as prompts
-from contextcliff_dagster.experiments.utilization.readers.engine import PlantedReader
-from contextcliff_dagster.experiments.utilization.readers.guesses import plausible
-from contextcliff_dagster.experiments.utilization.readers.law import Loss, PlantedLaw, parse_law
+from contextcliff_dagster.experiments.utilization.readers.engine import (
+    Loss,
+    PlantedLaw,
+    PlantedReader,
+    parse_law,
+    plausible,
+)
 from contextcliff_dagster.experiments.utilization.readers.prompt import read_prompt
 from contextcliff_dagster.experiments.utilization.rendering.formats import (
     FORMATS,

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from contextcliff_dagster.experiments.visibility.agent.prompts import (
     TEMPLATE,
     prompt_of,
+    resources_text,
     system_text,
 )
 from contextcliff_dagster.experiments.visibility.agent.state import RunState, ShownTrial, Usage
-from contextcliff_dagster.experiments.visibility.agent.tariff import resources_text
 from contextcliff_dagster.experiments.visibility.axes import Axes
 from contextcliff_dagster.experiments.visibility.landscape.points import sobol_configs
 from contextcliff_dagster.experiments.visibility.tasks.bundled import BUNDLED

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -16,8 +16,8 @@ from contextcliff_dagster.experiments.visibility.axes import Axes, PlannedRun
 from contextcliff_dagster.experiments.visibility.behaviour.measures import behaviour_of
 from contextcliff_dagster.experiments.visibility.report.recorded_run import recorded_run
 from contextcliff_dagster.experiments.visibility.report.trajectory import (
-    read_aloud,
     trajectories_of,
+    trajectory_of,
 )
 from contextcliff_dagster.experiments.visibility.report.value_words import (
     change_words,
@@ -38,6 +38,11 @@ proposals = (
     | values
     | st.dictionaries(st.sampled_from(["C", "max_iter", "depth", "</script>"]), values, max_size=3)
 )
+
+
+def read_aloud(rows: Iterable[Mapping[str, Any]]) -> list[str]:
+    told = trajectory_of("", recorded_run(rows), "")
+    return [*told.steps, *told.summary]
 
 
 def rows_of(replies: Sequence[object], run: PlannedRun = TOY) -> list[dict[str, Any]]:
