@@ -29,7 +29,7 @@ def chance_allowed(tolerance: float, confidence: float, examples: float) -> floa
 
 
 def tail_confidence(confidence: float, share: float = 1.0) -> float:
-    """Confidence at which the longest answers have to refute a loss by themselves (`curves.tail`).
+    """Confidence at which the longest answers have to refute a loss by themselves (`Tail`).
 
     Twice the error rate: over late drops and outlying documents of benchmarks/accept.py caps were
     unsafe in .05 at most that way, and flat curves covered as far as they can be.

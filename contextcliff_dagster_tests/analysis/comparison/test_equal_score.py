@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contextcliff_dagster.analysis.comparison.comparison import Measured, compare
-from contextcliff_dagster.analysis.comparison.equal_score import (
+from contextcliff_dagster.analysis.comparison.kv_costs import (
     LEAST_DOCUMENTS,
     drop_p_value,
     equal_score,
+    median_of,
 )
-from contextcliff_dagster.analysis.comparison.kv_costs import median_of
 from contextcliff_dagster.analysis.comparison.pairing import Pairs, pair_records
 from contextcliff_dagster.analysis.records.settings import AnalysisSettings
 from contextcliff_dagster.contracts.results import Comparison, to_json

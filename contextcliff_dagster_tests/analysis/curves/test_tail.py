@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contextcliff_dagster.analysis.cliff.cap import certified_cap, tail_confidence
-from contextcliff_dagster.analysis.curves.falling_curve import fit_falling_curve
-from contextcliff_dagster.analysis.curves.tail import tail_of
+from contextcliff_dagster.analysis.curves.falling_curve import fit_falling_curve, tail_of
 from contextcliff_dagster.analysis.records.samples import Documents
 from contextcliff_dagster.contracts.arrays import Floats
 
