@@ -15,7 +15,7 @@ from itertools import combinations, pairwise
 
 import numpy as np
 
-from contextcliff_dagster.experiments.continuation.analysis.recitation import COMMON
+from contextcliff_dagster.experiments.continuation.analysis.metric_means import COMMON
 from contextcliff_dagster.experiments.continuation.documents.making import MOST_HUMAN
 from contextcliff_dagster.experiments.continuation.prose.memorisation import (
     RUN_WORDS,

@@ -107,11 +107,9 @@ def measure_compat(
         new_folder,
         write_folder,
     )
-    from contextcliff_dagster.experiments.continuation.compat_runs.further_rounds import (
-        with_further_rounds,
-    )
     from contextcliff_dagster.experiments.continuation.compat_runs.generations import (
         generations_of,
+        with_further_rounds,
     )
     from contextcliff_dagster.experiments.continuation.experiment import CONTINUATION
 

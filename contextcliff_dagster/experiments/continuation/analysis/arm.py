@@ -39,7 +39,6 @@ from contextcliff_dagster.experiments.continuation.results import (
 if TYPE_CHECKING:
     from contextcliff_dagster.analysis.records.settings import AnalysisSettings
     from contextcliff_dagster.contracts.arrays import Floats, Ints
-    from contextcliff_dagster.experiments.continuation.analysis.intervals import ClusterBootstrap
     from contextcliff_dagster.experiments.continuation.analysis.outcomes import ArmOutcomes
 
 ROOM = 2.0

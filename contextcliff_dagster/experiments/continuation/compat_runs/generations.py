@@ -1,4 +1,4 @@
-"""A run of Context-Tester's kind from what the ledger has."""
+"""A run of Context-Tester's kind from what the ledger has, and the further rounds that it asks."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from contextcliff_dagster.experiments.common.kept_documents import tokenizer_of
+from contextcliff_dagster.experiments.common.study_run import StudyRun
 from contextcliff_dagster.experiments.continuation.cells import cells_of
 from contextcliff_dagster.experiments.continuation.compat.coherence import Embed, coherence
 from contextcliff_dagster.experiments.continuation.compat.metrics import Figures, text_metrics
@@ -18,12 +19,13 @@ from contextcliff_dagster.experiments.continuation.compat.words import sentences
 from contextcliff_dagster.experiments.continuation.compat_runs.batches import Batch, chosen_rounds
 from contextcliff_dagster.experiments.continuation.compat_runs.word_list import read_word_list
 from contextcliff_dagster.experiments.continuation.documents.files import part_file, read_texts
+from contextcliff_dagster.experiments.continuation.documents.kept import DOCUMENTS
 from contextcliff_dagster.experiments.continuation.documents.source_texts import section_of
 
 if TYPE_CHECKING:
     from contextcliff_dagster.experiments.common.experiment import Experiment
-    from contextcliff_dagster.experiments.common.study_run import StudyRun
     from contextcliff_dagster.experiments.continuation.compat.averages import Round
+    from contextcliff_dagster.store import Store
     from contextcliff_dagster.studies import Study
 
 _PREVIEW = 500
@@ -177,3 +179,29 @@ def _round(row: Mapping[str, Any], study: Study, familiar: frozenset[str] | None
 @lru_cache(maxsize=4096)
 def _metrics(text: str, familiar: frozenset[str] | None) -> Figures:
     return text_metrics(text, familiar)
+
+
+def with_further_rounds(
+    study: Study, store: Store, experiment: Experiment, campaign: str | None
+) -> Study:
+    """Return ``study`` with all rounds that its answers so far call for: retries, replacements.
+
+    No call is made. The same study comes back where none are: it is measured as far as it can be.
+
+    Raises:
+        StudyError, StoreError: the answers so far cannot be read.
+    """
+    if not store.has_ledger or DOCUMENTS.frozen(study, store) is None:
+        return study
+    while True:
+        section = section_of(study)
+        with StudyRun.open(study, store, campaign) as run:
+            found = generations_of(run, experiment, study.models[0])
+        further = dict(section.further_rounds)
+        for size in found.open_sizes:
+            if (more := found.batches[size].needed - section.rounds) > further.get(size, 0):
+                further[size] = more
+        if further == section.further_rounds:
+            return study
+        changed = section.model_copy(update={"further_rounds": further})
+        study = study.changed(**{experiment.name: changed.model_dump(mode="json")})

@@ -12,14 +12,12 @@ import numpy as np
 
 from contextcliff_dagster.contracts import StudyError
 from contextcliff_dagster.corpora.corpus import document_id
-from contextcliff_dagster.experiments.continuation.passages.contexts import (
-    author_after,
-    context_before,
-)
-from contextcliff_dagster.experiments.continuation.passages.points import (
+from contextcliff_dagster.experiments.continuation.passages import (
     Point,
     ReadText,
+    author_after,
     choose_points,
+    context_before,
 )
 from contextcliff_dagster.experiments.continuation.prose.words import read_prose
 from contextcliff_dagster.sampling.tokenizers.tokenizers import Tokenizer

@@ -15,7 +15,7 @@ from contextcliff_dagster.experiments.common.kept_documents import (
     tokenizer_name,
     tokenizer_of,
 )
-from contextcliff_dagster.experiments.continuation.passages.points import ReadText, read_text
+from contextcliff_dagster.experiments.continuation.passages import ReadText, read_text
 from contextcliff_dagster.experiments.continuation.section import ContinuationSection
 from contextcliff_dagster.user_files import open_file
 

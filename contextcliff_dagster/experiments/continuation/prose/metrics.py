@@ -2,30 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING
+from itertools import pairwise
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from contextcliff_dagster.experiments.continuation.prose.diversity import (
     moving_type_token_ratio,
     repetition,
     word_ids,
 )
-from contextcliff_dagster.experiments.continuation.prose.language import function_words
-from contextcliff_dagster.experiments.continuation.prose.sentences import (
-    lix,
-    long_word_share,
-    mean_sentence_length,
-    rhythm,
-    sentence_length_variation,
-    shared_content,
-)
-from contextcliff_dagster.experiments.continuation.prose.style import (
-    broken_articles,
-    mark_rates,
-    pronoun_share,
+from contextcliff_dagster.experiments.continuation.prose.language import (
+    ENGLISH_ARTICLES,
+    function_words,
 )
 from contextcliff_dagster.experiments.continuation.prose.words import Prose, read_prose
 
@@ -136,3 +129,137 @@ def metrics_of(prose: Prose, embedder: Embedder | None = None) -> ProseMetrics:
         far_coherence=far,
         **(marks._asdict() if marks else {}),
     )
+
+
+LONG_WORD_LETTERS = 7
+_LEAST_SENTENCES, _LEAST_FOR_RHYTHM = 3, 8
+
+
+def mean_sentence_length(lengths: NDArray[np.int64]) -> float | None:
+    """Mean words of a sentence; None without one that a mark ends."""
+    return float(lengths.mean()) if len(lengths) else None
+
+
+def sentence_length_variation(lengths: NDArray[np.int64]) -> float | None:
+    """Standard deviation of the logarithms of sentence lengths; None below three sentences."""
+    return float(np.log(lengths).std(ddof=1)) if len(lengths) >= _LEAST_SENTENCES else None
+
+
+def rhythm(lengths: NDArray[np.int64]) -> float | None:
+    """Correlation of the logarithm of a sentence's length with that of the next, -1..1.
+
+    Negative where long and short sentences take turns. None below eight sentences, or where all
+    are equally long.
+    """
+    if len(lengths) < _LEAST_FOR_RHYTHM:
+        return None
+    off = np.log(lengths) - np.log(lengths).mean()
+    squares = float(off @ off)
+    return float(off[1:] @ off[:-1]) / squares if squares > 1e-12 else None
+
+
+def lix(prose: Prose) -> float | None:
+    """Readability: LIX = words / sentences + 100 x words of more than six letters / words.
+
+    Bjornsson 1968, "Lasbarhet"; Anderson 1983, "Lix and Rix: variations on a little-known
+    readability index". Higher is harder: under 30 very easy, over 60 very hard. It counts no
+    syllables and knows no word list, so it holds for every language written in letters with blanks.
+    Sentences are those that a mark ends; None without one.
+    """
+    length, share = mean_sentence_length(prose.sentence_lengths), long_word_share(prose)
+    return None if length is None or share is None else length + 100.0 * share
+
+
+def long_word_share(prose: Prose) -> float | None:
+    """Share of words of more than six letters; None without words."""
+    if not prose.words:
+        return None
+    return float(np.mean([len(word) >= LONG_WORD_LETTERS for word in prose.words]))
+
+
+def shared_content(prose: Prose) -> float | None:
+    """Cohesion: mean share of a sentence's content words that the sentence before also has.
+
+    Content words are all but function words; sentences without one are passed over. The overlap of
+    neighbours is one of the measures of Coh-Metrix (McNamara, Graesser, McCarthy and Cai 2014).
+    None below three sentences with content words.
+    """
+    content = ~function_words(prose.words)
+    bounds = [0, *map(int, prose.sentence_ends)]
+    sets = [
+        {word for word, counts in zip(prose.words[a:b], content[a:b], strict=True) if counts}
+        for a, b in pairwise(bounds)
+    ]
+    sets = [one for one in sets if one]
+    if len(sets) < _LEAST_SENTENCES:
+        return None
+    return float(
+        np.mean([len(one & other) / min(len(one), len(other)) for one, other in pairwise(sets)])
+    )
+
+
+_COMMA = re.compile(r"[,،、，](?!\d)")
+_SEMICOLON = re.compile(r"[;؛；]|[:：](?!\d)")
+_QUOTE = re.compile(r"'+")
+_PRONOUNS = frozenset(
+    "i me my mine myself we us our ours ourselves you your yours yourself yourselves he him his "
+    "himself she her hers herself it its itself they them their theirs themselves".split()
+)
+_BEFORE_NOUNS = ENGLISH_ARTICLES | {"my", "your", "our", "their", "every"}
+_MARK = re.compile(r"[.,;:!?]")
+_LEAST_ARTICLES = 5
+
+
+class MarkRates(NamedTuple):
+    """Marks per 100 words."""
+
+    commas: float
+    semicolons: float
+    questions: float
+    exclamations: float
+    dashes: float
+    quotation_marks: float
+
+
+def mark_rates(prose: Prose) -> MarkRates | None:
+    """Rates of marks per 100 words; colons count as semicolons. None without words."""
+    if not prose.words:
+        return None
+    text, scale = prose.text, 100.0 / len(prose.words)
+    quotes = sum(
+        not (_is_letter(text, one.start() - 1) and _is_letter(text, one.end()))
+        for one in _QUOTE.finditer(text)
+    )
+    return MarkRates(
+        scale * len(_COMMA.findall(text)),
+        scale * len(_SEMICOLON.findall(text)),
+        scale * sum(map(text.count, "?？؟")),
+        scale * sum(map(text.count, "!！")),
+        scale * text.count("—"),
+        scale * quotes,
+    )
+
+
+def pronoun_share(prose: Prose) -> float | None:
+    """Share of English personal and possessive pronouns; None without words."""
+    if not prose.words:
+        return None
+    return sum(word.split("'")[0] in _PRONOUNS for word in prose.words) / len(prose.words)
+
+
+def broken_articles(prose: Prose, function: NDArray[np.bool_]) -> float | None:
+    """Share of English articles and possessives with a mark or a function word after them.
+
+    Near 0 where words are in their order. ``function``: which words are function words. None below
+    five of them.
+    """
+    at = [i for i, word in enumerate(prose.words[:-1]) if word in _BEFORE_NOUNS]
+    if len(at) < _LEAST_ARTICLES:
+        return None
+    ends = prose.starts + np.fromiter(map(len, prose.words), np.int64, len(prose.words))
+    marked = (_MARK.search(prose.text, ends[i], prose.starts[i + 1]) is not None for i in at)
+    return sum(one or bool(function[i + 1]) for i, one in zip(at, marked, strict=True)) / len(at)
+
+
+def _is_letter(text: str, at: int) -> bool:
+    return 0 <= at < len(text) and text[at].isalnum()

@@ -13,12 +13,12 @@ from contextcliff_dagster.contracts import DataError, ScoreFileError, StudyError
 from contextcliff_dagster.experiments.continuation.compat.coherence import COHERENCE_KEYS
 from contextcliff_dagster.experiments.continuation.compat.earlier_runs import read_run
 from contextcliff_dagster.experiments.continuation.compat.metrics import LIST_KEYS, METRICS
-from contextcliff_dagster.experiments.continuation.compat.reanalysis import reanalysed
 from contextcliff_dagster.experiments.continuation.compat.result_files import (
     start_folder,
     write_run,
 )
 from contextcliff_dagster.experiments.continuation.compat.runs import file_name
+from contextcliff_dagster.experiments.continuation.compat_runs.again import reanalysed
 from contextcliff_dagster_tests.support.files.continuation_runs import (
     AT,
     FAMILIAR,

@@ -10,19 +10,17 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from contextcliff_dagster.contracts import StudyError
-from contextcliff_dagster.experiments.continuation.passages.contexts import (
-    author_after,
-    context_before,
-    first_that,
-)
-from contextcliff_dagster.experiments.continuation.passages.points import (
+from contextcliff_dagster.experiments.continuation.passages import (
     Point,
     ReadText,
+    author_after,
     choose_points,
+    context_before,
+    first_that,
     read_text,
 )
-from contextcliff_dagster.experiments.continuation.passages.sizes import context_sizes
 from contextcliff_dagster.experiments.continuation.prose.words import read_prose
+from contextcliff_dagster.experiments.continuation.section import context_sizes
 from contextcliff_dagster_tests.support.examples import examples
 from contextcliff_dagster_tests.support.o200k import O200K
 
