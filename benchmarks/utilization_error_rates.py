@@ -50,8 +50,8 @@ from contextcliff_dagster.analysis.statistics.proportions import band_quantile
 from contextcliff_dagster.analysis.statistics.sign_flips import sign_flip_p_value
 from contextcliff_dagster.experiments.utilization.analysis.asked import Question, Scale
 from contextcliff_dagster.experiments.utilization.analysis.comparison import seeds_needed
+from contextcliff_dagster.experiments.utilization.analysis.differences import bootstrap_weights
 from contextcliff_dagster.experiments.utilization.analysis.divergence import locate_divergence
-from contextcliff_dagster.experiments.utilization.analysis.exact_tests import bootstrap_weights
 from contextcliff_dagster.experiments.utilization.analysis.matching import Matched, Side
 from contextcliff_dagster.experiments.utilization.analysis.score_intervals import (
     difference_limits,

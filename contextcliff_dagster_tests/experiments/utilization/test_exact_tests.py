@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy import optimize, stats
 
 from contextcliff_dagster.analysis.statistics.proportions import newcombe_limits
-from contextcliff_dagster.experiments.utilization.analysis.exact_tests import (
+from contextcliff_dagster.experiments.utilization.analysis.differences import (
     binomial_p_value,
     bootstrap_weights,
     paired_t_test,

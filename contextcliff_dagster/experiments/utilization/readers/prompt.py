@@ -15,8 +15,7 @@ from contextcliff_dagster.experiments.utilization.benchmarks.schema import ASKS,
 from contextcliff_dagster.experiments.utilization.benchmarks.wording import PATTERNS
 from contextcliff_dagster.experiments.utilization.rendering.formats import Format
 from contextcliff_dagster.experiments.utilization.rendering.parse import detect, parse
-from contextcliff_dagster.experiments.utilization.verification.solution import Solver
-from contextcliff_dagster.experiments.utilization.verification.solve import solver_for
+from contextcliff_dagster.experiments.utilization.verification.solution import Solver, solver_for
 
 _EDGE_CHARACTERS = 8_000
 """A question is within so many of the prompt's beginning or end."""

@@ -12,8 +12,7 @@ from contextcliff_dagster.experiments.utilization.benchmarks.data import (
     Record,
 )
 from contextcliff_dagster.experiments.utilization.rendering.formats import Format
-from contextcliff_dagster.experiments.utilization.verification.solution import Solution
-from contextcliff_dagster.experiments.utilization.verification.solve import solver_for
+from contextcliff_dagster.experiments.utilization.verification.solution import Solution, solver_for
 
 
 class Verdict(NamedTuple):

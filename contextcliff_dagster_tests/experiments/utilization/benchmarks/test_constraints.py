@@ -13,7 +13,7 @@ from contextcliff_dagster.experiments.utilization.benchmarks.data import Benchma
 from contextcliff_dagster.experiments.utilization.benchmarks.generate import generate
 from contextcliff_dagster.experiments.utilization.benchmarks.schema import DOMAINS
 from contextcliff_dagster.experiments.utilization.benchmarks.sizes import DEFAULTS, parameters_for
-from contextcliff_dagster.experiments.utilization.verification.solve import solver_for
+from contextcliff_dagster.experiments.utilization.verification.solution import solver_for
 from contextcliff_dagster_tests.support.examples import examples
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from contextcliff_dagster.contracts import StudyError
 from contextcliff_dagster.experiments.utilization.benchmarks.schema import DOMAINS, make_record
 from contextcliff_dagster.experiments.utilization.verification import network
-from contextcliff_dagster.experiments.utilization.verification.solve import solve, solver_for
+from contextcliff_dagster.experiments.utilization.verification.solution import solve, solver_for
 from contextcliff_dagster_tests.experiments.utilization.hand_made import document
 from contextcliff_dagster_tests.support.examples import examples
 
