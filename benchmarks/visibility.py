@@ -36,18 +36,19 @@ from contextcliff_dagster.experiments.visibility.baselines.curves import (
     area_under_curve,
     regret_curve,
 )
-from contextcliff_dagster.experiments.visibility.baselines.hill_climb import HillClimb
-from contextcliff_dagster.experiments.visibility.baselines.search import Search, run_search
-from contextcliff_dagster.experiments.visibility.baselines.space_filling import (
+from contextcliff_dagster.experiments.visibility.baselines.search import (
+    HillClimb,
     RandomSearch,
+    Search,
     SobolSearch,
+    run_search,
 )
 from contextcliff_dagster.experiments.visibility.baselines.tpe import TPESearch
-from contextcliff_dagster.experiments.visibility.landscape.acceptance import accept
 from contextcliff_dagster.experiments.visibility.landscape.files import (
     read_landscape,
     write_landscape,
 )
+from contextcliff_dagster.experiments.visibility.landscape.grounds import accept
 from contextcliff_dagster.experiments.visibility.landscape.strata import (
     Stratum,
     members,

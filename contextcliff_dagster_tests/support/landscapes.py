@@ -6,8 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from contextcliff_dagster.experiments.visibility.landscape.points import sobol_configs
-from contextcliff_dagster.experiments.visibility.landscape.table import Landscape
+from contextcliff_dagster.experiments.visibility.landscape.table import Landscape, sobol_configs
 from contextcliff_dagster.experiments.visibility.tasks.parameters import Floats, Space
 
 

@@ -15,7 +15,7 @@ from contextcliff_dagster.experiments.visibility.axes import PlannedRun, runs_of
 from contextcliff_dagster.experiments.visibility.baselines.curves import reported_scores
 from contextcliff_dagster.experiments.visibility.baselines.search import Trial
 from contextcliff_dagster.experiments.visibility.behaviour.step_columns import as_json, columns_of
-from contextcliff_dagster.experiments.visibility.landscape.regret import normalised_regret
+from contextcliff_dagster.experiments.visibility.landscape.table import normalised_regret
 from contextcliff_dagster.experiments.visibility.runs.tuning import Bench
 from contextcliff_dagster.experiments.visibility.tasks.catalogue import task_named
 

@@ -10,7 +10,7 @@ import json
 from collections.abc import Sequence
 
 from contextcliff_dagster.experiments.visibility.agent.state import RunState, ShownTrial, Usage
-from contextcliff_dagster.experiments.visibility.agent.texts.catalogue import Texts, texts_of
+from contextcliff_dagster.experiments.visibility.agent.texts import Texts, texts_of
 from contextcliff_dagster.experiments.visibility.axes import Axes
 from contextcliff_dagster.experiments.visibility.tasks.parameters import (
     Choice,
@@ -36,7 +36,7 @@ def prompt_of(
 
     Args:
         texts: about the task, its score, and of their placebos; by default those of
-            `texts.catalogue`.
+            `agent.texts`.
 
     Raises:
         KeyError: no texts are given, and there are none for the task.

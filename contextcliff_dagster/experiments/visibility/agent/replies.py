@@ -1,4 +1,4 @@
-"""A model's reply to the object in it.
+"""A model's reply to the object in it, and its form for engines that can write nothing else.
 
 The order is context-eval's: the whole text, the first block marked as JSON, the first block, from
 the first brace to the last. Against it: only an object counts, so that a bare number or a list is
@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from contextcliff_dagster.experiments.visibility.tasks.clamping import Shown, shown
+from contextcliff_dagster.experiments.visibility.tasks.parameters import Number, Parameter
+from contextcliff_dagster.experiments.visibility.tasks.task import Task
 
 How: TypeAlias = Literal["whole", "json block", "block", "braces", "none"]
 _FENCE = "```"
@@ -99,3 +101,26 @@ def _checked(value: Any, depth: int) -> Any:
     if isinstance(value, list):
         return [_checked(one, depth - 1) for one in value]
     return value
+
+
+_TYPES = {bool: "boolean", int: "integer", float: "number", str: "string"}
+
+
+def reply_schema(task: Task) -> dict[str, Any]:
+    """Return the JSON Schema of an object with every parameter of ``task`` and nothing else.
+
+    It has types only: bounds and choices are an axis, and a schema may not give them away.
+    """
+    return {
+        "type": "object",
+        "properties": {one.name: {"type": _type(one)} for one in task.space.parameters},
+        "required": list(task.space.names),
+        "additionalProperties": False,
+    }
+
+
+def _type(parameter: Parameter) -> str | list[str]:
+    if isinstance(parameter, Number):
+        return "integer" if parameter.integer else "number"
+    names = sorted({_TYPES[type(choice)] for choice in parameter.choices})
+    return names[0] if len(names) == 1 else names

@@ -51,8 +51,6 @@ from contextcliff_dagster.experiments.visibility.results import (
 if TYPE_CHECKING:
     import pandas as pd
 
-    from contextcliff_dagster.analysis.records.settings import AnalysisSettings
-    from contextcliff_dagster.experiments.visibility.analysis.runs import Runs
     from contextcliff_dagster.experiments.visibility.section import VisibilitySection
 
 

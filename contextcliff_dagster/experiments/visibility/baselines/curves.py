@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from contextcliff_dagster.experiments.visibility.baselines.search import Trial
-from contextcliff_dagster.experiments.visibility.landscape.regret import normalised_regret
+from contextcliff_dagster.experiments.visibility.landscape.table import normalised_regret
 from contextcliff_dagster.experiments.visibility.tasks.parameters import Floats
 
 

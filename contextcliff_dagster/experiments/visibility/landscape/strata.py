@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from contextcliff_dagster.contracts import DataError
-from contextcliff_dagster.experiments.visibility.landscape.regret import regrets
-from contextcliff_dagster.experiments.visibility.landscape.table import Landscape
+from contextcliff_dagster.experiments.visibility.landscape.table import Landscape, regrets
 from contextcliff_dagster.experiments.visibility.tasks.parameters import Config
 
 Stratum = Literal["low", "neutral", "high"]

@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from contextcliff_dagster.experiments.visibility.landscape.points import sobol_configs
-from contextcliff_dagster.experiments.visibility.tasks.parameters import Config, Floats, Space
+from contextcliff_dagster.experiments.visibility.tasks.parameters import (
+    Config,
+    Floats,
+    Number,
+    Space,
+    Value,
+)
 from contextcliff_dagster.experiments.visibility.tasks.task import (
     Data,
     Evaluation,
@@ -148,3 +156,63 @@ def data_digest(data: Data) -> str:
         else:
             digest.update(np.ascontiguousarray(array).tobytes())
     return digest.hexdigest()
+
+
+def sobol_configs(space: Space, count: int, seed: int) -> list[dict[str, Value]]:
+    """Return ``count`` configurations spread evenly: a scrambled Sobol sequence (Owen 1998).
+
+    Points are drawn on each parameter's own scale, parameters in the order of their names, and
+    have three digits: an agent that is shown one of them can write it again. More points of the
+    same seed begin with the fewer.
+
+    Raises:
+        ValueError: fewer than one.
+    """
+    from scipy.stats import qmc
+
+    if count < 1:
+        raise ValueError("at least one configuration")
+    rng = np.random.Generator(np.random.PCG64(seed))
+    sequence = qmc.Sobol(len(space.parameters), scramble=True, rng=rng)
+    with warnings.catch_warnings():
+        # Its balance holds for powers of 2; a landscape of another size only is less even.
+        warnings.simplefilter("ignore", UserWarning)
+        drawn = [space.at(point) for point in sequence.random(count)]
+    return [_of_three_digits(space, one) for one in drawn]
+
+
+def _of_three_digits(space: Space, config: dict[str, Value]) -> dict[str, Value]:
+    short = dict(config)
+    for one in space.parameters:
+        if isinstance(one, Number) and not one.integer:
+            value = float(config[one.name])
+            places = 2 - math.floor(math.log10(one.high - one.low))
+            short[one.name] = one.clipped(
+                float(f"{value:.3g}") if one.log else round(value, places)
+            )
+    return short
+
+
+def normalised_regret(scores: ArrayLike, best: float, worst: float) -> Floats:
+    """Return how far ``scores`` are from the best one known, of what there was to gain.
+
+    That is (best - score) / (best - worst) within 0 and 1, of the same shape as ``scores``.
+
+    The formula has its own direction: for errors ``best`` is the lower one. Scores beyond the two,
+    which a landscape of some configurations allows, have 0 or 1; failed ones (nan) have 1. Where
+    best and worst are equal, all have .5.
+
+    >>> normalised_regret([0.9, 0.7, 0.5, 0.95], best=0.9, worst=0.5).round(3).tolist()
+    [0.0, 0.5, 1.0, 0.0]
+    """
+    given = np.asarray(scores, dtype=np.float64)
+    if best == worst:
+        return np.full(given.shape, 0.5)
+    regret = np.clip((best - given) / (best - worst), 0.0, 1.0)
+    return np.where(np.isnan(given), 1.0, regret)
+
+
+def regrets(landscape: Landscape) -> Floats:
+    """Return the regret of each configuration's mean test score; nan where it has none."""
+    regret = normalised_regret(landscape.means, landscape.best, landscape.worst)
+    return np.where(np.isnan(landscape.means), np.nan, regret)

@@ -13,7 +13,7 @@ from contextcliff_dagster.experiments.visibility.behaviour.step_columns import (
     as_json,
     columns_of,
 )
-from contextcliff_dagster.experiments.visibility.landscape.regret import normalised_regret
+from contextcliff_dagster.experiments.visibility.landscape.table import normalised_regret
 from contextcliff_dagster.experiments.visibility.runs.sources import usage_of
 from contextcliff_dagster.experiments.visibility.runs.tuning import Bench, Benches, History
 

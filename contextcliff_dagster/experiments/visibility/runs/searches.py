@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from contextcliff_dagster.experiments.visibility.baselines.curves import regret_curve
-from contextcliff_dagster.experiments.visibility.baselines.hill_climb import HillClimb
-from contextcliff_dagster.experiments.visibility.baselines.search import Search, run_search
-from contextcliff_dagster.experiments.visibility.baselines.space_filling import (
+from contextcliff_dagster.experiments.visibility.baselines.search import (
+    HillClimb,
     RandomSearch,
+    Search,
     SobolSearch,
+    run_search,
 )
 from contextcliff_dagster.experiments.visibility.baselines.tpe import TPESearch
 from contextcliff_dagster.step_progress import report_step

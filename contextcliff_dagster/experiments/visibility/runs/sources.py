@@ -11,7 +11,7 @@ from contextcliff_dagster.experiments.common.experiment import Source
 from contextcliff_dagster.experiments.common.generated import GeneratedSamples, Made
 from contextcliff_dagster.experiments.common.kept_documents import DEFAULT_TOKENIZER
 from contextcliff_dagster.experiments.visibility.agent.prompts import TEMPLATE, system_text
-from contextcliff_dagster.experiments.visibility.agent.schema import reply_schema
+from contextcliff_dagster.experiments.visibility.agent.replies import reply_schema
 from contextcliff_dagster.experiments.visibility.agent.state import Usage
 from contextcliff_dagster.experiments.visibility.axes import PlannedRun, runs_of
 from contextcliff_dagster.experiments.visibility.landscape.grounds import section_of

@@ -17,9 +17,9 @@ from contextcliff_dagster.experiments.visibility.agent.prompts import (
     prompt_of,
     system_text,
 )
-from contextcliff_dagster.experiments.visibility.agent.schema import reply_schema
+from contextcliff_dagster.experiments.visibility.agent.replies import reply_schema
 from contextcliff_dagster.experiments.visibility.agent.state import RunState, ShownTrial, Usage
-from contextcliff_dagster.experiments.visibility.agent.texts.catalogue import Texts
+from contextcliff_dagster.experiments.visibility.agent.texts import Texts
 from contextcliff_dagster.experiments.visibility.axes import Axes, Base, Shown, StartName, Text
 from contextcliff_dagster.experiments.visibility.tasks.parameters import Choice, Number, Space
 from contextcliff_dagster.experiments.visibility.tasks.scores import Score

@@ -17,7 +17,7 @@ from contextcliff_dagster.experiments.visibility.agent.prompts import (
 )
 from contextcliff_dagster.experiments.visibility.agent.state import RunState, ShownTrial, Usage
 from contextcliff_dagster.experiments.visibility.axes import Axes
-from contextcliff_dagster.experiments.visibility.landscape.points import sobol_configs
+from contextcliff_dagster.experiments.visibility.landscape.table import sobol_configs
 from contextcliff_dagster.experiments.visibility.tasks.bundled import BUNDLED
 from contextcliff_dagster.experiments.visibility.tasks.catalogue import TASKS, task_named
 from contextcliff_dagster.experiments.visibility.tasks.task import Task

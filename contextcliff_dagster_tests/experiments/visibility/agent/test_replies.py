@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contextcliff_dagster.experiments.visibility.agent.replies import parse_reply
-from contextcliff_dagster.experiments.visibility.agent.schema import reply_schema
+from contextcliff_dagster.experiments.visibility.agent.replies import parse_reply, reply_schema
 from contextcliff_dagster.experiments.visibility.tasks.catalogue import TASKS
 from contextcliff_dagster.experiments.visibility.tasks.clamping import clamp
 from contextcliff_dagster.experiments.visibility.tasks.task import Task

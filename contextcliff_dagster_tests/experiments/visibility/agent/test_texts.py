@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from contextcliff_dagster.experiments.visibility.agent.texts.catalogue import texts_of
+from contextcliff_dagster.experiments.visibility.agent.texts import texts_of
 from contextcliff_dagster.experiments.visibility.tasks.bundled import BUNDLED
 from contextcliff_dagster.experiments.visibility.tasks.catalogue import TASKS
 from contextcliff_dagster.experiments.visibility.tasks.kaggle.formats import FORMATS, Format

@@ -16,15 +16,13 @@ from contextcliff_dagster.experiments.visibility.baselines.curves import (
     regret_curve,
     reported_scores,
 )
-from contextcliff_dagster.experiments.visibility.baselines.hill_climb import HillClimb
 from contextcliff_dagster.experiments.visibility.baselines.search import (
+    HillClimb,
+    RandomSearch,
     Search,
+    SobolSearch,
     Trial,
     run_search,
-)
-from contextcliff_dagster.experiments.visibility.baselines.space_filling import (
-    RandomSearch,
-    SobolSearch,
 )
 from contextcliff_dagster.experiments.visibility.baselines.tpe import TPESearch
 from contextcliff_dagster.experiments.visibility.tasks.clamping import clamp

@@ -16,11 +16,10 @@ from contextcliff_dagster.experiments.visibility.axes import Axes
 from contextcliff_dagster.experiments.visibility.controls.agents import (
     ScriptedAgent,
     ignores_everything,
+    read_prompt,
     uses_what_it_sees,
 )
-from contextcliff_dagster.experiments.visibility.controls.prompt_view import read_prompt
-from contextcliff_dagster.experiments.visibility.landscape.points import sobol_configs
-from contextcliff_dagster.experiments.visibility.landscape.table import Landscape
+from contextcliff_dagster.experiments.visibility.landscape.table import Landscape, sobol_configs
 from contextcliff_dagster.experiments.visibility.section import VisibilitySection
 from contextcliff_dagster.experiments.visibility.tasks.bundled import BUNDLED
 from contextcliff_dagster.experiments.visibility.tasks.catalogue import task_named

@@ -12,17 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contextcliff_dagster.contracts import DataError, StoreError
-from contextcliff_dagster.experiments.visibility.landscape.acceptance import accept
 from contextcliff_dagster.experiments.visibility.landscape.files import (
     landscape_file,
     read_landscape,
     write_landscape,
 )
-from contextcliff_dagster.experiments.visibility.landscape.points import sobol_configs
-from contextcliff_dagster.experiments.visibility.landscape.regret import (
-    normalised_regret,
-    regrets,
-)
+from contextcliff_dagster.experiments.visibility.landscape.grounds import accept
 from contextcliff_dagster.experiments.visibility.landscape.strata import (
     BOUNDS,
     members,
@@ -31,6 +26,9 @@ from contextcliff_dagster.experiments.visibility.landscape.strata import (
 from contextcliff_dagster.experiments.visibility.landscape.table import (
     Landscape,
     fingerprint,
+    normalised_regret,
+    regrets,
+    sobol_configs,
     tabulate,
 )
 from contextcliff_dagster.experiments.visibility.tasks.catalogue import task_named
