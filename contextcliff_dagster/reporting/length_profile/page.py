@@ -22,13 +22,11 @@ from contextcliff_dagster.reporting.length_profile.answer import (
     work_sections,
 )
 from contextcliff_dagster.reporting.length_profile.attention import attention_sections
-from contextcliff_dagster.reporting.length_profile.definitions import (
-    definition_sections,
-    rule_sections,
-)
 from contextcliff_dagster.reporting.length_profile.questions import question_sections
 from contextcliff_dagster.reporting.length_profile.robustness import (
+    definition_sections,
     more_data_sections,
+    rule_sections,
     sensitivity_sections,
 )
 from contextcliff_dagster.reporting.length_profile.scope import (

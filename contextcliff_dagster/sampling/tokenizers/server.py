@@ -31,9 +31,8 @@ from contextcliff_dagster.retry import (
     retry_after_s,
     retry_blocking,
 )
-from contextcliff_dagster.sampling.tokenizers.check_texts import CHECK_TEXTS
 from contextcliff_dagster.sampling.tokenizers.count_cache import TokenCounts
-from contextcliff_dagster.sampling.tokenizers.cross_checked_counter import whole
+from contextcliff_dagster.sampling.tokenizers.cross_checked_counter import CHECK_TEXTS, whole
 
 AT_ONCE = 4
 """Requests in flight: counting is to leave room for others who use the server."""

@@ -11,8 +11,8 @@ import pytest
 
 from contextcliff_dagster.contracts import StudyError
 from contextcliff_dagster.sampling.tokenizers import tokenizers
-from contextcliff_dagster.sampling.tokenizers.check_texts import CHECK_TEXTS
 from contextcliff_dagster.sampling.tokenizers.cross_checked_counter import (
+    CHECK_TEXTS,
     CheckedCounter,
     Count,
     CountMany,
