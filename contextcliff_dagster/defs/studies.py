@@ -1,8 +1,9 @@
-"""One study as one asset group with its jobs."""
+"""One study as one asset group with its jobs; one that cannot be loaded as an asset saying why."""
 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple
@@ -10,11 +11,13 @@ from typing import NamedTuple
 import dagster as dg
 
 from contextcliff_dagster.defs.asset_specs import (
+    OWNERS,
     RETRY_FAILED,
     asset_key,
     documents_job_name,
     group,
     job_name,
+    key_prefix,
     pilot_job_name,
 )
 from contextcliff_dagster.defs.assets.experiment import experiment_assets
@@ -30,7 +33,7 @@ from contextcliff_dagster.experiments.lookup import (
     partitioned,
 )
 from contextcliff_dagster.store import Store
-from contextcliff_dagster.studies import Study
+from contextcliff_dagster.studies import BrokenStudy, Study
 
 
 class StudyParts(NamedTuple):
@@ -128,3 +131,25 @@ def study_jobs(study: Study) -> list[dg.UnresolvedAssetJobDefinition]:
         about = f"The same with {pilot} examples a bin: a cheap first look."
         jobs.append(job(pilot_job_name(study), description=about, config={"ops": ops}))
     return jobs
+
+
+def broken_study_asset(broken: BrokenStudy, number: int) -> dg.AssetsDefinition:
+    """The asset `study_file` in the study's own group; materializing it fails with the reason.
+
+    ``number`` keeps apart those whose names differ in signs alone.
+    """
+    plain = re.sub(r"\W", "_", broken.name, flags=re.ASCII)[:60] or "study"
+
+    @dg.asset(
+        name="study_file",
+        key_prefix=[*key_prefix(), f"{plain}_{number}" if plain != broken.name else plain],
+        group_name=plain,
+        description=f"This study cannot be loaded. {broken.error}",
+        metadata={"error": broken.error, "file": dg.MetadataValue.path(str(broken.path))},
+        owners=OWNERS,
+        kinds={"yaml"},
+    )
+    def study_file() -> None:
+        raise dg.Failure(broken.error, allow_retries=False)
+
+    return study_file

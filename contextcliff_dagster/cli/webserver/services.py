@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import parse_qs
 
 import dagster as dg
 import uvicorn
@@ -27,11 +28,11 @@ from dagster._core.workspace.load_target import WorkspaceFileTarget
 from dagster._utils.log import configure_loggers
 from dagster_webserver.app import create_app_from_workspace_process_context
 from dagster_webserver.version import __version__
+from graphql import GraphQLError, OperationDefinitionNode, OperationType, parse
 
-from contextcliff_dagster.cli.webserver.graphql_reads import check_read
 from contextcliff_dagster.web_guard.access_token import AccessToken
 from contextcliff_dagster.web_guard.addresses import AllowedHosts
-from contextcliff_dagster.web_guard.guard import WebGuard
+from contextcliff_dagster.web_guard.guard import Refused, WebGuard
 
 INFO_PATH = "/server_info"
 """Versions of Dagster; answers as soon as the UI does, without a token."""
@@ -133,3 +134,22 @@ def _daemon(workspace: str) -> Iterator[subprocess.Popen[bytes]]:
             process.wait(_DAEMON_ENDS_WITHIN_S)
         except subprocess.TimeoutExpired:
             process.kill()
+
+
+def check_read(path: str, query: str) -> None:
+    """GET requests of GraphQL only read: Dagster's webserver would run a mutation, too.
+
+    Raises:
+        Refused: a document in the query string is a mutation or a subscription, or unreadable.
+    """
+    if not path.rstrip("/").endswith("/graphql"):
+        return
+    for document in parse_qs(query).get("query", []):
+        try:
+            definitions = parse(document, no_location=True).definitions
+        except (GraphQLError, RecursionError):
+            # Not left to Dagster: how deep a document may be nested depends on who reads it.
+            raise Refused(400, "This GraphQL document cannot be read.") from None
+        for node in definitions:
+            if isinstance(node, OperationDefinitionNode) and node.operation != OperationType.QUERY:
+                raise Refused(405, f"Send a {node.operation.value} by POST, as JSON.")

@@ -10,7 +10,7 @@ import unicodedata
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from contextcliff_dagster.cli.display.answer_rows import as_json_line, csv_lines
+from contextcliff_dagster.cli.commands.answers import as_json_line, csv_lines
 from contextcliff_dagster.cli.display.answer_table import shared_out, shortened, visible
 from contextcliff_dagster.reporting.wording.direction import columns_of
 

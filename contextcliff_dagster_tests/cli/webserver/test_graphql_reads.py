@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contextcliff_dagster.cli.webserver.graphql_reads import check_read
+from contextcliff_dagster.cli.webserver.services import check_read
 from contextcliff_dagster.web_guard.guard import Refused
 
 CHANGES = [
