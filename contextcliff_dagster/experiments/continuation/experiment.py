@@ -163,7 +163,7 @@ class Continuation(Experiment):
         return Analysis([with_metrics(result, labelled, _authors(run), study.analysis_settings())])
 
     def overview(self, result: ContinuationResult | dict[str, Any]) -> Mapping[str, Any]:
-        from contextcliff_dagster.experiments.continuation.overview import overview
+        from contextcliff_dagster.experiments.continuation.report.tables import overview
 
         return {} if isinstance(result, dict) else overview(result)
 
@@ -188,7 +188,7 @@ class Continuation(Experiment):
         return not study.has_corpus and not section_of(study).compat
 
     def write_report(self, run: StudyRun, others: Sequence[Section]) -> ReportFiles:
-        from contextcliff_dagster.experiments.continuation.report.writing import (
+        from contextcliff_dagster.experiments.continuation.report.page import (
             write_continuation_report,
         )
 

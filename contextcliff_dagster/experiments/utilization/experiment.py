@@ -167,7 +167,7 @@ class Utilization(Experiment):
         return not study.has_corpus
 
     def write_report(self, run: StudyRun, others: Sequence[Section]) -> ReportFiles:
-        from contextcliff_dagster.experiments.utilization.report.writing import (
+        from contextcliff_dagster.experiments.utilization.report.page import (
             write_utilization_report,
         )
 

@@ -128,7 +128,7 @@ class Visibility(Experiment):
         return read_results(run, self, VisibilityResult)  # not imported with every study
 
     def overview(self, result: VisibilityResult) -> Mapping[str, Any]:
-        from contextcliff_dagster.experiments.visibility.overview import overview
+        from contextcliff_dagster.experiments.visibility.report.tables import overview
 
         return overview(result)
 
@@ -143,7 +143,7 @@ class Visibility(Experiment):
         return not study.has_corpus
 
     def write_report(self, run: StudyRun, others: Sequence[Section]) -> ReportFiles:
-        from contextcliff_dagster.experiments.visibility.report.writing import (
+        from contextcliff_dagster.experiments.visibility.report.page import (
             write_visibility_report,
         )
 

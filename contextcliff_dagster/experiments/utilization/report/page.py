@@ -6,8 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from contextcliff_dagster.contracts.results import to_json
 from contextcliff_dagster.experiments.utilization.analysis.wording import capitalised, format_name
 from contextcliff_dagster.experiments.utilization.report import pair_tables, tables
+from contextcliff_dagster.experiments.utilization.report.answers import examples_shown, withheld
 from contextcliff_dagster.experiments.utilization.report.difference_figure import plot_difference
 from contextcliff_dagster.experiments.utilization.report.effects_figure import plot_effects
 from contextcliff_dagster.experiments.utilization.report.score_figure import plot_scores
@@ -20,6 +22,7 @@ from contextcliff_dagster.reporting.sections import (
     Page,
     Paragraph,
     Section,
+    as_folds,
     of_each,
     picture,
 )
@@ -27,10 +30,13 @@ from contextcliff_dagster.reporting.wording.number_format import level, score
 from contextcliff_dagster.store import slug
 
 if TYPE_CHECKING:
+    from contextcliff_dagster.experiments.common.study_run import StudyRun
+    from contextcliff_dagster.experiments.utilization.report.answers import WrongAnswer
     from contextcliff_dagster.experiments.utilization.results import (
         FormatComparison,
         UtilizationResult,
     )
+    from contextcliff_dagster.reporting.report_files import ReportFiles
 
 MADE = (
     "Lengths are made here, not natural: each document is generated to a number of tokens, from "
@@ -194,3 +200,36 @@ def _method(result: UtilizationResult) -> list[Section]:
         f"as alike within {result.margin:.2g}; resampling seed {result.seed}.",
     ]
     return [Section("Method", [Bullets(facts)], 3)]
+
+
+def write_utilization_report(
+    run: StudyRun,
+    results: Sequence[UtilizationResult],
+    wrong: Sequence[WrongAnswer] | None,
+    others: Sequence[Section],
+) -> ReportFiles:
+    """Write the page of a study without a length profile, with ``others`` at its end.
+
+    ``wrong``: None where the report may hold no answers; they are in report.html alone.
+
+    Raises:
+        StoreError: it cannot be written.
+    """
+    from contextcliff_dagster.reporting.plain_report import write_page
+
+    how = f"contextcliff report {run.study.name} --campaign {run.campaign} --with-answers"
+    pictures = draw_pictures(results)
+    title = run.study.description or run.study.name
+
+    def page(answers: Sequence[Section]) -> Page:
+        made = utilization_page(results, answers, title=title, pictures=pictures)
+        return Page(made.head, [*made.folds, *as_folds(others)])
+
+    public = page(withheld(how))
+    return write_page(
+        public if wrong is None else page(examples_shown(wrong)),
+        run.store.report_dir(run.study.name, run.campaign),
+        pictures=pictures,
+        markdown=public.flat(),
+        results=[to_json(result) for result in results],
+    )

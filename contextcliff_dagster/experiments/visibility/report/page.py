@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
+from contextcliff_dagster.contracts.results import to_json
 from contextcliff_dagster.experiments.visibility.report import tables
 from contextcliff_dagster.experiments.visibility.report.answer import (
     answer_sentences,
@@ -12,7 +14,10 @@ from contextcliff_dagster.experiments.visibility.report.answer import (
 from contextcliff_dagster.experiments.visibility.report.behaviour_figure import plot_behaviour
 from contextcliff_dagster.experiments.visibility.report.curves_figure import plot_curves
 from contextcliff_dagster.experiments.visibility.report.effects_figure import plot_effects
-from contextcliff_dagster.experiments.visibility.report.trajectory import Trajectory
+from contextcliff_dagster.experiments.visibility.report.trajectory import (
+    Trajectory,
+    trajectories_of,
+)
 from contextcliff_dagster.experiments.visibility.report.trajectory_figure import (
     plot_trajectories,
 )
@@ -28,11 +33,18 @@ from contextcliff_dagster.reporting.sections import (
     Paragraph,
     Section,
     Strong,
+    as_folds,
     of_each,
     picture,
 )
 from contextcliff_dagster.reporting.wording.number_format import count, level, named
 from contextcliff_dagster.store import slug
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from contextcliff_dagster.experiments.common.study_run import StudyRun
+    from contextcliff_dagster.reporting.report_files import ReportFiles
 
 MEASURED = (
     "The model tunes hyper-parameters step by step, and what it is shown is varied. It sees "
@@ -221,3 +233,35 @@ def _method(result: VisibilityResult) -> list[Section]:
 
 
 _MOST_MISSING = 24
+
+
+def write_visibility_report(
+    run: StudyRun,
+    results: Sequence[VisibilityResult],
+    records: pd.DataFrame,
+    others: Sequence[Section],
+) -> ReportFiles:
+    """Write the page of a study without a length profile, with ``others`` at its end.
+
+    Args:
+        records: `tables.VISIBILITY_RECORDS` of all models, for the runs step by step.
+
+    Raises:
+        StoreError: it cannot be written.
+    """
+    from contextcliff_dagster.reporting.plain_report import write_page
+
+    trajectories = trajectories_of(records)
+    pictures = draw_pictures(results, trajectories)
+    page = visibility_page(
+        results,
+        title=run.study.description or run.study.name,
+        trajectories=trajectories,
+        pictures=pictures,
+    )
+    return write_page(
+        Page(page.head, [*page.folds, *as_folds(others)]),
+        run.store.report_dir(run.study.name, run.campaign),
+        pictures=pictures,
+        results=[to_json(result) for result in results],
+    )

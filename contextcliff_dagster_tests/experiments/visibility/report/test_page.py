@@ -12,7 +12,6 @@ from PIL import Image
 
 from contextcliff_dagster.contracts.results import to_json
 from contextcliff_dagster.experiments.visibility.analysis.model import analyse_model
-from contextcliff_dagster.experiments.visibility.overview import overview
 from contextcliff_dagster.experiments.visibility.report.answer import (
     answer_sentences,
     fallback_sentence,
@@ -23,7 +22,11 @@ from contextcliff_dagster.experiments.visibility.report.page import (
     draw_pictures,
     visibility_page,
 )
-from contextcliff_dagster.experiments.visibility.report.tables import MOST_CELLS, combinations
+from contextcliff_dagster.experiments.visibility.report.tables import (
+    MOST_CELLS,
+    combinations,
+    overview,
+)
 from contextcliff_dagster.experiments.visibility.report.trajectory import (
     Trajectory,
     trajectories_of,
