@@ -23,15 +23,16 @@ from contextcliff_dagster.cli.options import (
     together,
     with_answers_option,
 )
-from contextcliff_dagster.cli.visibility.grids import (
+from contextcliff_dagster.cli.visibility.prepare import prepare
+from contextcliff_dagster.cli.visibility.study import (
+    DEFAULT_MODEL,
     GRID_SEEDS,
     GRID_STEPS,
     GRIDS,
     RUN_STEPS,
     levels_of,
+    made_study,
 )
-from contextcliff_dagster.cli.visibility.prepare import prepare
-from contextcliff_dagster.cli.visibility.study import DEFAULT_MODEL, made_study
 from contextcliff_dagster.contracts import EngineError
 from contextcliff_dagster.store import Store
 

@@ -73,7 +73,7 @@ class CompatOptions:
             return dict(keys)
         own: dict[str, Any] = {"compat": self.compat}
         if self.word_list is not None:
-            from contextcliff_dagster.experiments.continuation.compat_runs.word_list import (
+            from contextcliff_dagster.experiments.continuation.compat.words import (
                 read_word_list,
             )
 

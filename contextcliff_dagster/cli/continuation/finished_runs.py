@@ -70,11 +70,11 @@ def analyse_finished(
     Raises:
         ContextCliffError: the run or the word list cannot be read, or files cannot be written.
     """
+    from contextcliff_dagster.experiments.continuation.compat.words import read_word_list
     from contextcliff_dagster.experiments.continuation.compat_runs.again import (
         analyse_again,
         measure_again,
     )
-    from contextcliff_dagster.experiments.continuation.compat_runs.word_list import read_word_list
 
     if finished.analyze is not None:
         if word_list is not None:

@@ -94,3 +94,48 @@ def _sentence(error: ValidationError, command: str) -> StudyError:
     if command == "grid" and key in AXES:
         option = f"--levels {key}="
     return StudyError(f"{option}{shown}: {what}; see `contextcliff visibility {command} -h`.")
+
+
+_BOTH = ("hidden", "shown")
+
+GRIDS: Mapping[str, Mapping[str, Sequence[str | int]]] = {
+    "48": {
+        "task": _BOTH,
+        "metric": _BOTH,
+        "resources": _BOTH,
+        "bounds": ("hidden",),
+        "direction": ("hidden",),
+        "history": (0, 5),
+        "start": ("default",),
+    },
+    "144": {
+        "task": _BOTH,
+        "metric": _BOTH,
+        "resources": ("hidden",),
+        "bounds": _BOTH,
+        "direction": ("hidden",),
+        "history": (0, 4),
+        "start": ("low", "neutral", "high"),
+    },
+}
+"""The grids that users of context-eval know: runs of one benchmark at three seeds -> levels."""
+RUN_STEPS, GRID_SEEDS, GRID_STEPS = 3, 3, 10
+
+
+def levels_of(given: Sequence[str]) -> dict[str, list[str | int]]:
+    """Return the levels of ``AXIS=LEVEL,LEVEL`` by axis.
+
+    Raises:
+        ValueError: a sentence that says which one is none.
+    """
+    levels: dict[str, list[str | int]] = {}
+    for one in given:
+        axis, _, values = one.partition("=")
+        parts = [part.strip() for part in values.split(",") if part.strip()]
+        if axis not in AXES or not parts:
+            raise ValueError(
+                f"{one!r} is no axis with levels; write as in direction=hidden,shown, with one of "
+                f"{', '.join(AXES)}."
+            )
+        levels[axis] = [int(part) if part.isdecimal() else part for part in parts]
+    return levels

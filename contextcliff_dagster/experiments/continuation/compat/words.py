@@ -1,4 +1,4 @@
-"""Words, sentences and syllables as Context-Tester counts them."""
+"""Words, sentences and syllables as Context-Tester counts them, and the list of familiar words."""
 
 from __future__ import annotations
 
@@ -6,6 +6,10 @@ import re
 from functools import lru_cache
 from html.entities import html5
 from html.parser import HTMLParser
+from pathlib import Path
+
+from contextcliff_dagster.contracts import StudyError
+from contextcliff_dagster.user_files import read_file
 
 _SENTENCE = re.compile(r"\b[^.!?]+[.!?]*")
 _VOWELS = re.compile("[aeiouy]+")
@@ -55,6 +59,22 @@ def syllables(word: str) -> int:
 def familiar_words(content: str) -> frozenset[str]:
     """The words of a list with one on each line, in lower case."""
     return frozenset(word for line in content.splitlines() if (word := line.strip().lower()))
+
+
+def read_word_list(path: Path) -> frozenset[str]:
+    """Return the familiar words, one on each line of a file of the user, in lower case.
+
+    Raises:
+        StudyError: it cannot be read, or holds no words.
+    """
+    try:
+        words = familiar_words(read_file(path).decode("utf-8-sig"))
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is no UTF-8 text"
+        raise StudyError(f"Word list {path} cannot be read: {reason}.") from error
+    if not words:
+        raise StudyError(f"Word list {path} is empty; give a file with one word on each line.")
+    return words
 
 
 def is_familiar(word: str, familiar: frozenset[str]) -> bool:

@@ -15,9 +15,8 @@ from contextcliff_dagster.experiments.continuation.compat.coherence import Embed
 from contextcliff_dagster.experiments.continuation.compat.metrics import Figures, text_metrics
 from contextcliff_dagster.experiments.continuation.compat.outliers import is_long_enough
 from contextcliff_dagster.experiments.continuation.compat.runs import ContextResult, Run
-from contextcliff_dagster.experiments.continuation.compat.words import sentences_of
+from contextcliff_dagster.experiments.continuation.compat.words import read_word_list, sentences_of
 from contextcliff_dagster.experiments.continuation.compat_runs.batches import Batch, chosen_rounds
-from contextcliff_dagster.experiments.continuation.compat_runs.word_list import read_word_list
 from contextcliff_dagster.experiments.continuation.documents.files import part_file, read_texts
 from contextcliff_dagster.experiments.continuation.documents.kept import DOCUMENTS
 from contextcliff_dagster.experiments.continuation.documents.source_texts import section_of

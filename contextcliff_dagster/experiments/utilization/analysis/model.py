@@ -16,7 +16,10 @@ from contextcliff_dagster.experiments.utilization.analysis.answers import (
     missing_of,
 )
 from contextcliff_dagster.experiments.utilization.analysis.asked import Question, Scale
-from contextcliff_dagster.experiments.utilization.analysis.comparison import compare_scope
+from contextcliff_dagster.experiments.utilization.analysis.comparison import (
+    compare_scope,
+    verdict_of,
+)
 from contextcliff_dagster.experiments.utilization.analysis.confounds import (
     position_scores,
     tokens_per_record,
@@ -24,7 +27,6 @@ from contextcliff_dagster.experiments.utilization.analysis.confounds import (
 from contextcliff_dagster.experiments.utilization.analysis.curves import at_floor, format_curve
 from contextcliff_dagster.experiments.utilization.analysis.effects import effects_of
 from contextcliff_dagster.experiments.utilization.analysis.matching import match_rows
-from contextcliff_dagster.experiments.utilization.analysis.verdict import verdict_of
 from contextcliff_dagster.experiments.utilization.analysis.wording import (
     cap_sentence,
     comparison_sentences,
