@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import log
 from typing import TYPE_CHECKING
 
-from contextcliff_dagster.reporting.figures import house
 from contextcliff_dagster.reporting.figures.attention import (
     Panel,
     Point,
@@ -14,7 +12,7 @@ from contextcliff_dagster.reporting.figures.attention import (
     attention_panels,
 )
 from contextcliff_dagster.reporting.html.escaping import text
-from contextcliff_dagster.reporting.html.picture import LEFT, RIGHT, WIDTH, look
+from contextcliff_dagster.reporting.html.picture import LEFT, RIGHT, WIDTH, Plane, look
 from contextcliff_dagster.reporting.wording.attention import attention_sentences
 from contextcliff_dagster.reporting.wording.number_format import estimate, level, tokens
 from contextcliff_dagster.reporting.wording.sentences import labels
@@ -77,29 +75,10 @@ def _keys(panel: Panel) -> str:
 
 def _drawing(panel: Panel) -> str:
     seen = [float(point.tokens) for series in panel.series for point in series.points]
-    low, high = house.with_air(*house.token_limits(seen))
-
-    def x(at: float) -> float:
-        return LEFT + log(max(at, 1e-9) / low) / log(high / low) * (RIGHT - LEFT)
-
-    def y(share: float) -> float:
-        return _FOOT - share * (_FOOT - _TOP)
-
-    parts = ['<g class="grid" aria-hidden="true">']
-    for share in (0, 0.25, 0.5, 0.75, 1):
-        parts.append(f'<path d="M{LEFT:g} {y(share):g}H{RIGHT:g}"/>')
-        parts.append(
-            f'<text x="{LEFT - 8:g}" y="{y(share) + 4:g}" text-anchor="end">{share:g}</text>'
-        )
-    for tick in house.token_ticks(low, high):
-        parts.append(f'<path d="M{x(tick):.1f} {_FOOT + 4:g}v5"/>')
-        parts.append(
-            f'<text x="{x(tick):.1f}" y="{_FOOT + 23:g}" text-anchor="middle">'
-            f"{house.token_label(tick)}</text>"
-        )
-    axis = "document length in tokens, log scale"
-    parts.append(f'<text x="{RIGHT:g}" y="{_HEIGHT - 4:g}" text-anchor="end">{axis}</text></g>')
-    if panel.cap is not None and low <= panel.cap <= high:
+    plane = Plane(seen, _HEIGHT, _TOP, _FOOT)
+    x, y = plane.x, plane.y
+    parts = [plane.grid()]
+    if panel.cap is not None and plane.low <= panel.cap <= plane.high:
         at, words = x(panel.cap), f"cap {tokens(panel.cap)}"
         half = 3.6 * len(words)
         middle = min(max(at, LEFT + half), RIGHT - half)

@@ -52,6 +52,48 @@ def chip(row: int) -> str:
     )
 
 
+class Plane:
+    """Where lengths (tokens, log scale) and shares of 0 to 1 lie in a figure.
+
+    Args:
+        seen: lengths, all above 0, that have to be in it.
+        height: of the figure; ``top`` and ``foot``: where 1 and 0 are.
+    """
+
+    def __init__(self, seen: Sequence[float], height: float, top: float, foot: float) -> None:
+        self.low, self.high = house.with_air(*house.token_limits(seen))
+        self._height, self._top, self._foot = height, top, foot
+
+    def x(self, tokens: float) -> float:
+        share = log(max(tokens, 1e-9) / self.low) / log(self.high / self.low)
+        return LEFT + share * (RIGHT - LEFT)
+
+    def y(self, share: float) -> float:
+        return self._foot - share * (self._foot - self._top)
+
+    def grid(self) -> str:
+        """Lines and numbers of both axes."""
+        parts = ['<g class="grid" aria-hidden="true">']
+        for share in (0, 0.25, 0.5, 0.75, 1):
+            parts.append(f'<path d="M{LEFT:g} {self.y(share):g}H{RIGHT:g}"/>')
+            parts.append(
+                f'<text x="{LEFT - 8:g}" y="{self.y(share) + 4:g}" text-anchor="end">'
+                f"{share:g}</text>"
+            )
+        for tokens in house.token_ticks(self.low, self.high):
+            at = f"{self.x(tokens):.1f}"
+            parts.append(f'<path d="M{at} {self._foot + 4:g}v5"/>')
+            parts.append(
+                f'<text x="{at}" y="{self._foot + 23:g}" text-anchor="middle">'
+                f"{house.token_label(tokens)}</text>"
+            )
+        axis = "document length in tokens, log scale"
+        parts.append(
+            f'<text x="{RIGHT:g}" y="{self._height - 4:g}" text-anchor="end">{axis}</text></g>'
+        )
+        return "".join(parts)
+
+
 def picture_html(results: Sequence[Cliffs]) -> str:
     """The picture of all results, and below it the places of its switches, hint and open bin."""
     scores = " and ".join(dict.fromkeys(map(score_name, results)))
@@ -77,28 +119,9 @@ def picture_html(results: Sequence[Cliffs]) -> str:
 def _drawing(results: Sequence[Cliffs]) -> str:
     seen = [p.tokens for r in results for p in r.curve]
     seen += [b.median_tokens for r in results for b in r.bins if b.median_tokens]
-    low, high = house.with_air(*house.token_limits([x for x in seen if x > 0]))
-
-    def x(tokens: float) -> float:
-        return LEFT + log(max(tokens, 1e-9) / low) / log(high / low) * (RIGHT - LEFT)
-
-    def y(score: float) -> float:
-        return FOOT - score * (FOOT - TOP)
-
-    parts = ['<g class="grid" aria-hidden="true">']
-    for score in (0, 0.25, 0.5, 0.75, 1):
-        parts.append(f'<path d="M{LEFT:g} {y(score):g}H{RIGHT:g}"/>')
-        parts.append(
-            f'<text x="{LEFT - 8:g}" y="{y(score) + 4:g}" text-anchor="end">{score:g}</text>'
-        )
-    for tokens in house.token_ticks(low, high):
-        parts.append(f'<path d="M{x(tokens):.1f} {FOOT + 4:g}v5"/>')
-        label = house.token_label(tokens)
-        parts.append(
-            f'<text x="{x(tokens):.1f}" y="{FOOT + 23:g}" text-anchor="middle">{label}</text>'
-        )
-    axis = "document length in tokens, log scale"
-    parts.append(f'<text x="{RIGHT:g}" y="{HEIGHT - 4:g}" text-anchor="end">{axis}</text></g>')
+    plane = Plane([x for x in seen if x > 0], HEIGHT, TOP, FOOT)
+    x, y = plane.x, plane.y
+    parts = [plane.grid()]
     gap = min(7.0, 24 / max(len(results), 1))
     caps = [cap for result in results if (cap := result.safe_cap_tokens)]
     taken = [(x(cap) - 1, x(cap) + 1) for cap in caps]
@@ -112,7 +135,7 @@ def _drawing(results: Sequence[Cliffs]) -> str:
             dash = f' stroke-dasharray="{own.dash}"' if own.dash else ""
             parts.append(f'<path class="band" d="M{"L".join([*up, *down])}z"/>')
             parts.append(f'<path class="curve" d="M{line}"{dash}/>')
-        if (cap := result.safe_cap_tokens) and low <= cap <= high:
+        if (cap := result.safe_cap_tokens) and plane.low <= cap <= plane.high:
             parts.append(f'<path class="cap" d="M{x(cap):.1f} {FOOT + 4:g}V{TOP - 14:g}"/>')
             words = f"cap {cap:,}"
             wide = 10 + 7 * len(words)

@@ -27,8 +27,7 @@ from contextcliff_dagster.defs.run import profile_study
 from contextcliff_dagster.defs.studies import study_assets, study_jobs
 from contextcliff_dagster.experiments.common.preparation import load_frozen
 from contextcliff_dagster.experiments.common.study_run import campaign_of, open_ledger
-from contextcliff_dagster.experiments.length_profile.checks import check_shrink
-from contextcliff_dagster.experiments.length_profile.experiment import shrink_alarm
+from contextcliff_dagster.experiments.length_profile.experiment import check_shrink, shrink_alarm
 from contextcliff_dagster.experiments.length_profile.regression import (
     Regression,
     judge_regression,

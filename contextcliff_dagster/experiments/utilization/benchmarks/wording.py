@@ -82,7 +82,7 @@ PATTERNS: Mapping[str, str] = {
 """What is asked -> its pattern. ``units`` has one for each action, ``at`` one for a past time."""
 
 _KINDS = {"WH": "Warehouse", "E": "Entity", "N": "Node"}
-_MONTHS = (
+MONTHS = (
     *("January", "February", "March", "April", "May", "June"),
     *("July", "August", "September", "October", "November", "December"),
 )
@@ -118,7 +118,7 @@ def time_in_words(ts: int) -> str:
     day = date.fromordinal(date(1970, 1, 1).toordinal() + days)
     ending = "th" if 10 < day.day < 14 else {1: "st", 2: "nd", 3: "rd"}.get(day.day % 10, "th")
     clock = f"{second // 3600:02d}:{second // 60 % 60:02d}:{second % 60:02d}"
-    return f"{clock} on {_MONTHS[day.month - 1]} {day.day}{ending}, {day.year}"
+    return f"{clock} on {MONTHS[day.month - 1]} {day.day}{ending}, {day.year}"
 
 
 def _words(key: str, value: Any) -> str:

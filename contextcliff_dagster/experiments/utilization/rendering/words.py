@@ -13,11 +13,8 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from contextcliff_dagster.experiments.utilization.benchmarks.schema import DOMAINS
+from contextcliff_dagster.experiments.utilization.benchmarks.wording import MONTHS
 
-_MONTHS = (
-    *("January", "February", "March", "April", "May", "June"),
-    *("July", "August", "September", "October", "November", "December"),
-)
 _WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 _EPOCH = date(1970, 1, 1).toordinal()
 _DAY_S = 86_400
@@ -52,7 +49,7 @@ def _moment(layout: str) -> Form:
     parts = {
         "CLOCK": _CLOCK.pattern,
         "WEEKDAY": _one_of(_WEEKDAYS),
-        "MONTH": _one_of(_MONTHS),
+        "MONTH": _one_of(MONTHS),
         "ORDINAL": r"\d{1,2}(?:st|nd|rd|th)",
         "DAY": r"\d{1,2}",
         "YEAR": r"\d{4}",
@@ -66,7 +63,7 @@ def _moment(layout: str) -> Form:
         day = date.fromordinal(_EPOCH + days)
         words = {
             "WEEKDAY": _WEEKDAYS[day.weekday()],
-            "MONTH": _MONTHS[day.month - 1],
+            "MONTH": MONTHS[day.month - 1],
             "ORDINAL": _ordinal(day.day),
             "DAY": str(day.day),
             "YEAR": f"{day.year:04d}",
@@ -79,7 +76,7 @@ def _moment(layout: str) -> Form:
         if iso := re.search(parts["ISO"], text):
             day = date.fromisoformat(iso[0])
         else:
-            month = next(number for number, name in enumerate(_MONTHS, 1) if name in text)
+            month = next(number for number, name in enumerate(MONTHS, 1) if name in text)
             numbers = [int(one) for one in re.findall(r"\d+", text)]
             day = date(max(numbers), month, min(numbers))
         days = day.toordinal() - _EPOCH
