@@ -40,6 +40,13 @@ def difference(value: Any, missing: str = NOT_MEASURED) -> str:
     return missing if finite is None else f"{round(finite, 2) + 0.0:+.2f}".replace("+0.00", "0.00")
 
 
+def limits(low: float | None, high: float | None) -> str:
+    """The interval of a difference: ``[-0.05, +0.31]``, or ``(no interval)``."""
+    if low is None or high is None:
+        return "(no interval)"
+    return f"[{difference(low)}, {difference(high)}]"
+
+
 def percent(value: Any, missing: str = NOT_MEASURED) -> str:
     """A measured share 0..1: ``43.2%``."""
     finite = number(value)

@@ -12,7 +12,7 @@ from contextcliff_dagster.experiments.utilization.analysis.wording import (
     listed,
 )
 from contextcliff_dagster.experiments.utilization.report.names import scope_name
-from contextcliff_dagster.experiments.utilization.report.tables import limits, p_value
+from contextcliff_dagster.experiments.utilization.report.tables import p_value
 from contextcliff_dagster.reporting.sections import (
     Block,
     Bracketed,
@@ -22,7 +22,7 @@ from contextcliff_dagster.reporting.sections import (
     Paragraph,
     Section,
 )
-from contextcliff_dagster.reporting.wording.number_format import difference, score, tokens
+from contextcliff_dagster.reporting.wording.number_format import difference, limits, score, tokens
 
 if TYPE_CHECKING:
     from contextcliff_dagster.experiments.utilization.results import (

@@ -18,6 +18,7 @@ from contextcliff_dagster.reporting.wording.number_format import (
     difference,
     estimate,
     level,
+    limits,
     score,
     tokens,
     two_digits,
@@ -187,13 +188,6 @@ def effects(result: UtilizationResult) -> DataTable:
     ]
     columns = ["condition", "levels", "format", "n", "mean", "reference", "difference", "p (Holm)"]
     return DataTable(columns, rows, right=())
-
-
-def limits(low: float | None, high: float | None) -> str:
-    """The interval of a difference."""
-    if low is None or high is None:
-        return "(no interval)"
-    return f"[{difference(low)}, {difference(high)}]"
 
 
 def p_value(value: float | None) -> str:

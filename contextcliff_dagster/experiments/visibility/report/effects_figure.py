@@ -12,7 +12,7 @@ from contextcliff_dagster.experiments.visibility.report.names import (
     is_significant,
 )
 from contextcliff_dagster.reporting.figures import house
-from contextcliff_dagster.reporting.wording.number_format import count, difference, level
+from contextcliff_dagster.reporting.wording.number_format import count, difference, level, limits
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -64,7 +64,7 @@ def plot_effects(result: VisibilityResult) -> bytes | None:
         house.write(
             figure, 0.5, y, house.shortened(effect_name(row), 46), fontsize=10, fontweight=weight
         )
-        words = f"{difference(row.difference)} {_interval(row)}"
+        words = f"{difference(row.difference)} {limits(row.ci_low, row.ci_high)}"
         house.write(figure, _LEFT + _WIDE + 0.15, y, words, fontsize=10, fontweight=weight)
         verdict = VERDICT_WORDS[row.verdict]
         house.write(figure, _LEFT + _WIDE + 2.05, y, verdict, fontsize=10, fontweight=weight)
@@ -91,12 +91,6 @@ def _rows(effects: Sequence[AxisEffect]) -> list[str | AxisEffect]:
         alike = [one for one in effects if group_of(one) == name]
         rows += [name, *alike] if alike else []
     return rows
-
-
-def _interval(effect: AxisEffect) -> str:
-    if effect.ci_low is None or effect.ci_high is None:
-        return "(no interval)"
-    return f"[{difference(effect.ci_low)}, {difference(effect.ci_high)}]"
 
 
 def _draw(axes: Axes, effect: AxisEffect, place: int, *, sure: bool) -> None:

@@ -19,7 +19,13 @@ from contextcliff_dagster.experiments.visibility.report.names import (
     varied_axes,
 )
 from contextcliff_dagster.reporting.sections import Bracketed, Cell, Code, DataTable
-from contextcliff_dagster.reporting.wording.number_format import difference, level, percent, score
+from contextcliff_dagster.reporting.wording.number_format import (
+    difference,
+    level,
+    limits,
+    percent,
+    score,
+)
 
 if TYPE_CHECKING:
     from contextcliff_dagster.experiments.visibility.results import (
@@ -251,11 +257,7 @@ def _share(result: VisibilityResult, outcome: OutcomeName) -> float | None:
 
 
 def _difference(value: float | None, low: float | None, high: float | None) -> Bracketed | None:
-    if value is None:
-        return None
-    if low is None or high is None:
-        return Bracketed(f"{difference(value)} (no interval)")
-    return Bracketed(f"{difference(value)} [{difference(low)}, {difference(high)}]")
+    return None if value is None else Bracketed(f"{difference(value)} {limits(low, high)}")
 
 
 def _span(value: float, low: float | None, high: float | None) -> Bracketed:
