@@ -20,12 +20,12 @@ from contextcliff_dagster.experiments.utilization.analysis.comparison import (
     compare_scope,
     verdict_of,
 )
-from contextcliff_dagster.experiments.utilization.analysis.confounds import (
+from contextcliff_dagster.experiments.utilization.analysis.curves import at_floor, format_curve
+from contextcliff_dagster.experiments.utilization.analysis.effects import (
+    effects_of,
     position_scores,
     tokens_per_record,
 )
-from contextcliff_dagster.experiments.utilization.analysis.curves import at_floor, format_curve
-from contextcliff_dagster.experiments.utilization.analysis.effects import effects_of
 from contextcliff_dagster.experiments.utilization.analysis.matching import match_rows
 from contextcliff_dagster.experiments.utilization.analysis.wording import (
     cap_sentence,

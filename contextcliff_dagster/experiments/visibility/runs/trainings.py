@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from contextcliff_dagster.experiments.visibility.tasks.parameters import Config
-    from contextcliff_dagster.experiments.visibility.tasks.splits import Split
-    from contextcliff_dagster.experiments.visibility.tasks.task import Data, Task
+    from contextcliff_dagster.experiments.visibility.tasks.task import Data, Split, Task
     from contextcliff_dagster.store import Store
 
 _BUSY_S = 60.0

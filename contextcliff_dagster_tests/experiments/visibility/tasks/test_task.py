@@ -23,8 +23,7 @@ from contextcliff_dagster.experiments.visibility.tasks.scores import (
     RMSE,
     RMSLE,
 )
-from contextcliff_dagster.experiments.visibility.tasks.splits import split_rows
-from contextcliff_dagster.experiments.visibility.tasks.task import Data, Task
+from contextcliff_dagster.experiments.visibility.tasks.task import Data, Task, split_rows
 from contextcliff_dagster.store import Store
 
 
