@@ -15,7 +15,7 @@ from contextcliff_dagster.inference.ledger.ledger import Ledger
 from contextcliff_dagster.inference.models.identity import Identity
 from contextcliff_dagster.inference.models.models_file import ModelEntry
 from contextcliff_dagster.inference.requests.call_plan import CallPlan, PlannedCall
-from contextcliff_dagster.inference.spending.budget import prompt_tokens_upper_bound
+from contextcliff_dagster.inference.spending.budget import prompt_tokens_estimate
 from contextcliff_dagster.inference.spending.prices import price_notes, price_unknown, priced
 
 if TYPE_CHECKING:
@@ -196,7 +196,7 @@ def _add_up(
         read = tokens if new or not base_s else tokens - call.length_tokens
         line.seconds += times * (base_s + token_s * read) / entry.concurrency
         if entry.price:
-            bound = prompt_tokens_upper_bound(call.length_tokens, 0, scaffold)
+            bound = prompt_tokens_estimate(call.length_tokens, 0, scaffold)
             usd += times * entry.price.cost_usd(tokens, out)
             usd_at_most += times * entry.price.cost_usd(bound, out)
     if entry.price:

@@ -70,7 +70,7 @@ def measure(
     if done := finished(plan, entry.name, ledger):
         identity, calls = done
         if engine is None:
-            _require_declared(identity, entry, study, campaign)
+            _require_declared(identity, entry, study, campaign, control)
         for name in plan.bins:
             bin_ended(name)
         lost = ledger.orphans(study, campaign, entry.name)
@@ -168,11 +168,18 @@ def finished(plan: CallPlan, model: str, ledger: Ledger) -> tuple[Identity, int]
     return (recorded, len(keys)) if len(ledger.answered(keys)) == len(keys) else None
 
 
-def _require_declared(recorded: Identity, entry: ModelEntry, study: str, campaign: str) -> None:
+def _require_declared(
+    recorded: Identity, entry: ModelEntry, study: str, campaign: str, control: RunControl
+) -> None:
     """A finished measurement starts no engine, but a changed entry or weights are noticed."""
     try:
         declared = Identity(declared_identity(entry))
-    except EngineError:  # weights gone, address not set: the records are still valid
+    except EngineError as error:  # weights gone, address not set: the records are still valid
+        if control.on_wait:
+            control.on_wait(
+                f"Whether the entry {entry.name!r} of models.yaml is still what was measured is "
+                f"not checked: {error}"
+            )
         return
     known = Identity(
         {name: value for name, value in recorded.fields.items() if not name.startswith("server_")}

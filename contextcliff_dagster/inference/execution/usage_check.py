@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 from contextcliff_dagster.inference.engines.base import PromptCount, Usage
+from contextcliff_dagster.inference.ledger.ledger import Ledger, Scope
 from contextcliff_dagster.inference.models.models_file import Price
 from contextcliff_dagster.inference.requests.call_plan import PlannedCall
 from contextcliff_dagster.inference.requests.outcome import Outcome
 from contextcliff_dagster.inference.requests.recipe import Prompt
-from contextcliff_dagster.inference.spending.budget import Spend, prompt_tokens_upper_bound
+from contextcliff_dagster.inference.spending.budget import Spend, prompt_tokens_estimate
 
 TRUNCATION_SHARE = 0.02
 TRUNCATION_TOKENS = 8
@@ -19,19 +21,21 @@ CHARS_A_TOKEN = 16
 """Of a whole text no tokenizer makes fewer tokens: English has four to five characters a token."""
 MOST_TIMES = 10
 PROMPT_MARGIN, OUTPUT_MARGIN = 4_096, 1 << 17
-"""A report of up to `MOST_TIMES` our own count is believed, and on top of it a gateway's own system
+"""A report of up to `MOST_TIMES` our own count is kept, and on top of it a gateway's own system
 text, or as much reasoning, which not every server counts against the limit, as the longest outputs
-that models have today."""
+that models have today. What is charged of it is less: see `charge`."""
 
 
 @dataclass(frozen=True, slots=True)
 class CallSize:
-    """Tokens of a call by our own count: of the prompt on the high side and at least, and the
-    limit of its output."""
+    """Tokens of a call by our own count: of the prompt by estimate (``ratio``: that corrects it) and
+    at least, the limit of its output, and the most that reasoning beyond it can have."""
 
     prompt_tokens: int
     least_prompt_tokens: int
     output_tokens: int
+    most_reasoning: int = OUTPUT_MARGIN
+    ratio: float = 1.0
 
     def reserve(self, price: Price | None) -> Spend:
         """What to reserve for the call: no cache discount, output up to its limit."""
@@ -39,15 +43,40 @@ class CallSize:
         return Spend(usd, self.prompt_tokens + self.output_tokens, 1)
 
 
-def size_of(call: PlannedCall, prompt: Prompt, own: PromptCount | None) -> CallSize:
-    """The size of ``call``; ``own``: the model's own count of its prompt."""
+def size_of(
+    call: PlannedCall,
+    prompt: Prompt,
+    own: PromptCount | None,
+    *,
+    ratio: float = 1.0,
+    window_tokens: int | None = None,
+) -> CallSize:
+    """The size of ``call``.
+
+    Args:
+        own: the model's own count of its prompt; exact, or a lower bound.
+        ratio: the largest of the server's counts over the estimate so far.
+        window_tokens: the longest prompt and output.
+    """
     chars = sum(map(len, prompt.contents()))
     least = max(least_seen(own), chars // CHARS_A_TOKEN)
     tokens = max(own.tokens if own else 0, least)
     if own is None or not own.exact:
-        upper_bound = prompt_tokens_upper_bound(call.length_tokens, len(call.document), chars)
-        tokens = max(tokens, upper_bound)
-    return CallSize(tokens, least, call.recipe.max_output_tokens)
+        estimate = prompt_tokens_estimate(call.length_tokens, len(call.document), chars)
+        tokens = math.ceil(ratio * max(tokens, estimate))
+    most = min(window_tokens or OUTPUT_MARGIN, OUTPUT_MARGIN)
+    return CallSize(tokens, least, call.recipe.max_output_tokens, most, ratio)
+
+
+def largest_ratio(ledger: Ledger, scope: Scope, output_tokens: int) -> float:
+    """The largest of the server's counts over what was reserved for its prompt, in a campaign."""
+    ((found,),) = ledger.read(
+        "SELECT max(1.0 * r.prompt_tokens / (a.reserved_tokens - ?)) FROM results r"
+        " JOIN attempts a ON a.call_key = r.call_key WHERE a.study = ? AND a.campaign = ?"
+        " AND a.model = ? AND a.reserved_tokens > ?",
+        (output_tokens, scope.study, scope.campaign, scope.model, output_tokens),
+    )
+    return min(max(float(found or 1.0), 1.0), float(MOST_TIMES))
 
 
 def least_seen(own: PromptCount | None) -> int:
@@ -88,11 +117,13 @@ def is_too_large(usage: Usage, size: CallSize) -> bool:
 
 
 def charge(outcome: Outcome, size: CallSize, price: Price | None) -> Spend:
-    """What a kept outcome is charged: the reported usage, in full.
+    """What a kept outcome is charged: the reported usage, as far as it can be.
 
-    Without one it is the reservation, and what an output beyond its limit has more than that. So it
-    is where the report is less than the prompt and the output can have had: a server that reports
-    too little does not spend more than it was given. A cache discount is believed.
+    Of the output that is what was allowed or, if more, what came (a token has a byte at least), and
+    the reasoning that is reported, which the window bounds. Without a usage it is the reservation,
+    and what an output beyond its limit has more than that. So it is where the report is less than
+    the prompt and the output can have had: a server that reports too little does not spend more
+    than it was given. A cache discount is believed.
     """
     reserved = size.reserve(price)
     written_at_least = len((outcome.raw_output or "") + (outcome.reasoning or "")) // CHARS_A_TOKEN
@@ -103,6 +134,11 @@ def charge(outcome: Outcome, size: CallSize, price: Price | None) -> Spend:
     if read is None or written is None:
         return reserved
     usd = reserved.usd if outcome.cost_usd is None else outcome.cost_usd
+    came = len(f"{outcome.raw_output or ''}{outcome.reasoning or ''}".encode())
+    thought = min(outcome.reasoning_tokens or 0, size.most_reasoning)
+    if (unbelieved := written - max(size.output_tokens, came) - thought) > 0:
+        written -= unbelieved
+        usd -= price.cost_usd(0, unbelieved) if price and outcome.cost_usd is not None else 0.0
     if read >= size.least_prompt_tokens and written >= written_at_least:
         return Spend(usd, read + written, 1)
     return Spend(max(usd, reserved.usd), max(read + written, reserved.tokens), 1)

@@ -22,13 +22,13 @@ class Budget:
     so that several processes share one budget, and a call whose process died stays charged.
 
     A limit is never exceeded where the reservations cover what is billed: an exact count of the
-    prompt, or `prompt_tokens_upper_bound`, and the whole output limit. A server that bills more
+    prompt, or `prompt_tokens_estimate`, and the whole output limit. A server that bills more
     than that (its tokenizer makes far more of a text, or output beyond the limit) exceeds it at
     most by the excess of the calls in flight when the limit was reached, concurrency x processes of
     them, and by the excess of each attempt whose usage is unknown (cut streams, killed processes):
-    they are charged as reserved. An answer's own usage is charged in full, so that the next call
-    knows; one that is more than ten times our own count, or less than the text can have, is charged
-    as reserved (`execution.usage_check`).
+    they are charged as reserved. An answer's own usage is charged, so that the next call knows: its
+    output up to the limit or, if more, what came; one that is more than ten times our own count, or
+    less than the text can have, is charged as reserved (`execution.usage_check`).
     (Measured by ``benchmarks/budget_trials.py``.)
 
     Raises:
@@ -85,10 +85,12 @@ class Spend:
     calls: int = 0
 
 
-def prompt_tokens_upper_bound(length_tokens: int, document_chars: int, prompt_chars: int) -> int:
-    """Prompt tokens where the model's own tokenizer is not known, on the high side.
+def prompt_tokens_estimate(length_tokens: int, document_chars: int, prompt_chars: int) -> int:
+    """Prompt tokens where the model's own tokenizer is not known: an estimate, mostly high.
 
-    A quarter above the study's count of the document, and two characters a token for the rest.
+    A quarter above the study's count of the document, and two characters a token for the rest. A
+    model with a coarser or finer vocabulary may count more: a campaign corrects it by the largest
+    ratio that it has seen (`usage_check.size_of`).
     """
     return math.ceil(1.25 * length_tokens) + math.ceil(max(prompt_chars - document_chars, 0) / 2)
 
