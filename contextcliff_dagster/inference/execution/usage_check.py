@@ -28,7 +28,7 @@ that models have today. What is charged of it is less: see `charge`."""
 
 @dataclass(frozen=True, slots=True)
 class CallSize:
-    """Tokens of a call by our own count: of the prompt by estimate (``ratio``: that corrects it) and
+    """Tokens of a call by our own count: of the prompt by estimate (``ratio`` corrects it) and
     at least, the limit of its output, and the most that reasoning beyond it can have."""
 
     prompt_tokens: int
