@@ -36,7 +36,6 @@ from contextcliff_dagster.inference.execution.usage_check import (
     CallSize,
     charge,
     is_too_large,
-    largest_ratio,
     size_of,
     was_truncated,
 )
@@ -99,7 +98,6 @@ class CallSender:
         self._counters, self._trace = events.counters, events.trace
         self._ended, self._held = events.ended, events.held
         self._pinned: dict[str, Any] = {}
-        self._ratios: dict[int, float] = {}
         self._halt = asyncio.Event()
         self._backoff = Backoff(attempts=entry.max_attempts, deadline_s=entry.longest_call_s)
         self._breaker = Breaker(max(entry.breaker_failures, 2 * entry.concurrency))
@@ -111,12 +109,6 @@ class CallSender:
         """Send nothing more."""
         self._halt.set()
         self.limiter.close()
-
-    def _ratio(self, call: PlannedCall) -> float:
-        limit = call.recipe.max_output_tokens
-        if limit not in self._ratios:
-            self._ratios[limit] = largest_ratio(self._ledger, self._scope, limit)
-        return max(self._ratios.values())
 
     def require_same(self, outcome: Outcome) -> None:
         """Raises EngineError: the entry pins who answers, and another one than before did."""
@@ -142,7 +134,7 @@ class CallSender:
             self._ended(call, "new", outcome)
             return
         window = self._engine.window_tokens
-        size = size_of(call, prompt, own, ratio=self._ratio(call), window_tokens=window)
+        size = size_of(call, prompt, own, window_tokens=window)
         reserve = size.reserve(self._entry.price)
         sending = _Sending(call, prompt, own, size, reserve, AttemptBudget(self._backoff))
         while (wait_s := await self._once(sending)) is not None:
@@ -241,10 +233,6 @@ class CallSender:
                     "max_output_tokens` of the study (to 4096, say), and run the same command "
                     "again."
                 )
-            if outcome.prompt_tokens:
-                ratio = size.ratio * outcome.prompt_tokens / size.prompt_tokens
-                limit = recipe.max_output_tokens
-                self._ratios[limit] = max(self._ratios[limit], ratio)
             self.require_same(outcome)
             return None
         span.failed(failure)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 
 from contextcliff_dagster.inference.engines.base import PromptCount, Usage
-from contextcliff_dagster.inference.ledger.ledger import Ledger, Scope
 from contextcliff_dagster.inference.models.models_file import Price
 from contextcliff_dagster.inference.requests.call_plan import PlannedCall
 from contextcliff_dagster.inference.requests.outcome import Outcome
@@ -28,14 +26,13 @@ that models have today. What is charged of it is less: see `charge`."""
 
 @dataclass(frozen=True, slots=True)
 class CallSize:
-    """Tokens of a call by our own count: of the prompt by estimate (``ratio`` corrects it) and
-    at least, the limit of its output, and the most that reasoning beyond it can have."""
+    """Tokens of a call by our own count: of the prompt by estimate and at least, the limit of its
+    output, and the most that reasoning beyond it can have."""
 
     prompt_tokens: int
     least_prompt_tokens: int
     output_tokens: int
     most_reasoning: int = OUTPUT_MARGIN
-    ratio: float = 1.0
 
     def reserve(self, price: Price | None) -> Spend:
         """What to reserve for the call: no cache discount, output up to its limit."""
@@ -48,14 +45,12 @@ def size_of(
     prompt: Prompt,
     own: PromptCount | None,
     *,
-    ratio: float = 1.0,
     window_tokens: int | None = None,
 ) -> CallSize:
     """The size of ``call``.
 
     Args:
         own: the model's own count of its prompt; exact, or a lower bound.
-        ratio: the largest of the server's counts over the estimate so far.
         window_tokens: the longest prompt and output.
     """
     chars = sum(map(len, prompt.contents()))
@@ -63,20 +58,9 @@ def size_of(
     tokens = max(own.tokens if own else 0, least)
     if own is None or not own.exact:
         estimate = prompt_tokens_estimate(call.length_tokens, len(call.document), chars)
-        tokens = math.ceil(ratio * max(tokens, estimate))
+        tokens = max(tokens, estimate)
     most = min(window_tokens or OUTPUT_MARGIN, OUTPUT_MARGIN)
-    return CallSize(tokens, least, call.recipe.max_output_tokens, most, ratio)
-
-
-def largest_ratio(ledger: Ledger, scope: Scope, output_tokens: int) -> float:
-    """The largest of the server's counts over what was reserved for its prompt, in a campaign."""
-    ((found,),) = ledger.read(
-        "SELECT max(1.0 * r.prompt_tokens / (a.reserved_tokens - ?)) FROM results r"
-        " JOIN attempts a ON a.call_key = r.call_key WHERE a.study = ? AND a.campaign = ?"
-        " AND a.model = ? AND a.reserved_tokens > ?",
-        (output_tokens, scope.study, scope.campaign, scope.model, output_tokens),
-    )
-    return min(max(float(found or 1.0), 1.0), float(MOST_TIMES))
+    return CallSize(tokens, least, call.recipe.max_output_tokens, most)
 
 
 def least_seen(own: PromptCount | None) -> int:

@@ -89,8 +89,7 @@ def prompt_tokens_estimate(length_tokens: int, document_chars: int, prompt_chars
     """Prompt tokens where the model's own tokenizer is not known: an estimate, mostly high.
 
     A quarter above the study's count of the document, and two characters a token for the rest. A
-    model with a coarser or finer vocabulary may count more: a campaign corrects it by the largest
-    ratio that it has seen (`usage_check.size_of`).
+    model with another vocabulary may count more.
     """
     return math.ceil(1.25 * length_tokens) + math.ceil(max(prompt_chars - document_chars, 0) / 2)
 
