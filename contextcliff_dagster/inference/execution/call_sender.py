@@ -98,6 +98,7 @@ class CallSender:
         self._counters, self._trace = events.counters, events.trace
         self._ended, self._held = events.ended, events.held
         self._pinned: dict[str, Any] = {}
+        self._most_of_estimate = ledger.most_of_estimate(scope.study, scope.campaign, scope.model)
         self._halt = asyncio.Event()
         self._backoff = Backoff(attempts=entry.max_attempts, deadline_s=entry.longest_call_s)
         self._breaker = Breaker(max(entry.breaker_failures, 2 * entry.concurrency))
@@ -133,8 +134,13 @@ class CallSender:
             await asyncio.wrap_future(self._ledger.keep_unsent(call, prompt, self._scope, outcome))
             self._ended(call, "new", outcome)
             return
-        window = self._engine.window_tokens
-        size = size_of(call, prompt, own, window_tokens=window)
+        size = size_of(
+            call,
+            prompt,
+            own,
+            window_tokens=self._engine.window_tokens,
+            most_of_estimate=self._most_of_estimate,
+        )
         reserve = size.reserve(self._entry.price)
         sending = _Sending(call, prompt, own, size, reserve, AttemptBudget(self._backoff))
         while (wait_s := await self._once(sending)) is not None:
@@ -152,7 +158,12 @@ class CallSender:
             return None
         try:
             noted = self._ledger.begin(
-                call, sending.prompt, self._scope, sending.reserve, self._budget
+                call,
+                sending.prompt,
+                self._scope,
+                sending.reserve,
+                self._budget,
+                sending.size.estimated_tokens,
             )
             try:
                 begun = await asyncio.wrap_future(noted)
@@ -221,6 +232,9 @@ class CallSender:
         else:
             lag_ms = self.lag.worst_ms_since(started)
             outcome = judge(answer, own, size, price, attempts.sent, lag_ms)
+            if size.estimated_tokens and outcome.prompt_tokens:
+                told = outcome.prompt_tokens / size.estimated_tokens
+                self._most_of_estimate = max(self._most_of_estimate, told)
             total.unchecked_truncation += was_truncated(own, outcome.prompt_tokens) is None
             total.usage_too_large += answer.usage is not None and is_too_large(answer.usage, size)
             total.overlong += answer.overlong

@@ -138,6 +138,9 @@ def estimate(
             if (control, entry.name) in skipped:
                 continue
             identity = _likely_identity(entry, ledger, plan.study, plan.campaign)
+            most = 1.0
+            if ledger:
+                most = max(1.0, ledger.most_of_estimate(plan.study, plan.campaign, entry.name))
             seen: set[str] = set()
             for name in plan.bins:
                 planned = replace(plan, bins=[name]).calls(
@@ -154,7 +157,7 @@ def estimate(
                 ]
                 total = sum(times for _, times in asked)
                 lines.append(CostLine(entry.name, name, total, cached, control=control))
-                _add_up(lines[-1], entry, asked, paid, base_s, token_s, reads)
+                _add_up(lines[-1], entry, asked, paid, base_s, token_s, reads, most)
         if any(line.usd for line in lines[before:]):
             notes += price_notes(entry)
         if price_unknown(entry) and any(
@@ -172,6 +175,7 @@ def _add_up(
     base_s: float,
     token_s: float,
     reads: KvReads,
+    most_of_estimate: float,
 ) -> None:
     """Add what ``calls``, each so many times, would take, apart from those whose keys are in
     ``paid``."""
@@ -197,6 +201,7 @@ def _add_up(
         line.seconds += times * (base_s + token_s * read) / entry.concurrency
         if entry.price:
             bound = prompt_tokens_estimate(call.length_tokens, 0, scaffold)
+            bound = math.ceil(bound * most_of_estimate)
             usd += times * entry.price.cost_usd(tokens, out)
             usd_at_most += times * entry.price.cost_usd(bound, out)
     if entry.price:

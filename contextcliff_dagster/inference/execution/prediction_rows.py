@@ -42,8 +42,8 @@ def prediction_rows(plan: CallPlan, model: str, ledger: Ledger) -> list[dict[str
         return []
     calls = plan.calls(identity.hash, ledger.outcomes)
     keys = [call.call_key for call in calls]
-    outcomes = ledger.outcomes(keys)
-    if gone := len(ledger.pruned(outcomes)):
+    outcomes = ledger.outcomes(keys, study)
+    if gone := len(ledger.pruned(outcomes, study)):
         raise StoreError(
             f"The outputs of {gone:,} calls of campaign {campaign} of study {study!r} were removed "
             "by `contextcliff ledger prune --texts`, so its records cannot be rebuilt; read its "

@@ -24,6 +24,7 @@ _SLACK = 0.95
 places in the server's count."""
 _END = re.compile(r"<[|/][^<>]{1,24}>|<e[no][ds][^<>]{0,16}>")
 """Signs of an end that servers leave in the text."""
+_SIZE = "coalesce(a.estimated_tokens, a.reserved_tokens)"
 _OF_CALLS = "a.study = ? AND a.campaign = ? AND a.model = ?"
 
 
@@ -39,14 +40,14 @@ def limits_of(ledger: Ledger, study: str, campaign: str, model: str) -> Limits:
     """What the calls of a model in a campaign show together."""
     scope = (study, campaign, model)
     answers = ledger.read(
-        "SELECT max(a.reserved_tokens), r.call_key, substr(r.raw_output, 1, 64),"
+        f"SELECT max({_SIZE}), r.call_key, substr(r.raw_output, 1, 64),"
         " substr(r.reasoning, 1, 64), r.finish_reason FROM results r"
         f" JOIN attempts a ON a.call_key = r.call_key WHERE {_OF_CALLS}"
         " AND r.no_answer IS NULL AND r.pruned_at IS NULL GROUP BY r.call_key",
         scope,
     )
     refusals = ledger.read(
-        "SELECT f.call_key, f.message, a.reserved_tokens FROM failures f"
+        f"SELECT f.call_key, f.message, {_SIZE} FROM failures f"
         f" JOIN attempts a ON a.attempt_id = f.attempt_id WHERE {_OF_CALLS}"
         " AND f.kind IN (?, 'http_500') AND f.final = 1 AND NOT EXISTS"
         " (SELECT 1 FROM results r WHERE r.call_key = f.call_key) ORDER BY f.attempt_id",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 from contextcliff_dagster.inference.engines.base import PromptCount, Usage
@@ -26,10 +27,12 @@ that models have today. What is charged of it is less: see `charge`."""
 
 @dataclass(frozen=True, slots=True)
 class CallSize:
-    """Tokens of a call by our own count: of the prompt by estimate and at least, the limit of its
-    output, and the most that reasoning beyond it can have."""
+    """Tokens of a call by our own count: of the prompt as reserved, as estimated before the
+    campaign's correction and at least, the limit of its output, and the most that reasoning beyond
+    it can have."""
 
     prompt_tokens: int
+    estimated_tokens: int
     least_prompt_tokens: int
     output_tokens: int
     most_reasoning: int = OUTPUT_MARGIN
@@ -46,21 +49,24 @@ def size_of(
     own: PromptCount | None,
     *,
     window_tokens: int | None = None,
+    most_of_estimate: float = 1.0,
 ) -> CallSize:
     """The size of ``call``.
 
     Args:
         own: the model's own count of its prompt; exact, or a lower bound.
         window_tokens: the longest prompt and output.
+        most_of_estimate: the most that the server counted of a prompt, as a share of our estimate.
     """
     chars = sum(map(len, prompt.contents()))
     least = max(least_seen(own), chars // CHARS_A_TOKEN)
-    tokens = max(own.tokens if own else 0, least)
+    estimated = reserved = max(own.tokens if own else 0, least)
     if own is None or not own.exact:
         estimate = prompt_tokens_estimate(call.length_tokens, len(call.document), chars)
-        tokens = max(tokens, estimate)
+        estimated = max(estimated, estimate)
+        reserved = math.ceil(estimated * max(1.0, most_of_estimate))
     most = min(window_tokens or OUTPUT_MARGIN, OUTPUT_MARGIN)
-    return CallSize(tokens, least, call.recipe.max_output_tokens, most)
+    return CallSize(reserved, estimated, least, call.recipe.max_output_tokens, most)
 
 
 def least_seen(own: PromptCount | None) -> int:
@@ -95,7 +101,7 @@ def whole_prompt(usage: Usage, own: PromptCount | None) -> Usage:
 def is_too_large(usage: Usage, size: CallSize) -> bool:
     """Whether a server reports far more than it can have read or written: such a usage is as good
     as none, and no single reply can use up a budget."""
-    return (usage.prompt_tokens or 0) > MOST_TIMES * size.prompt_tokens + PROMPT_MARGIN or (
+    return (usage.prompt_tokens or 0) > MOST_TIMES * size.estimated_tokens + PROMPT_MARGIN or (
         usage.completion_tokens or 0
     ) > MOST_TIMES * size.output_tokens + OUTPUT_MARGIN
 

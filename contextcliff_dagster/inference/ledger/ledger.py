@@ -115,10 +115,17 @@ class Ledger(LedgerReader):
         return self.submit(operation).result()
 
     def begin(
-        self, call: PlannedCall, prompt: Prompt, scope: Scope, reserve: Spend, budget: Budget
+        self,
+        call: PlannedCall,
+        prompt: Prompt,
+        scope: Scope,
+        reserve: Spend,
+        budget: Budget,
+        estimated_tokens: int = 0,
     ) -> Future[Begun]:
         """Claim ``call``, reserve what it may cost and note the attempt, all before it is sent.
 
+        ``estimated_tokens``: the prompt's by our own count (`LedgerReader.most_of_estimate`).
         The future raises BudgetError (nothing noted) or StoreError.
         """
         prompt_hash, zstd = prompt.hash, self._compressed(call)
@@ -137,7 +144,9 @@ class Ledger(LedgerReader):
             now = utc_now()  # one moment for both: at midnight, too, a call is of one day
             statements.reserve(db, scope, reserve, budget, now)
             statements.describe(db, call, prompt_hash, scope, zstd)
-            attempt_id = statements.attempt(db, call.call_key, me, scope, reserve, now)
+            attempt_id = statements.attempt(
+                db, call.call_key, me, scope, reserve, estimated_tokens, now
+            )
             return Begun("send", attempt_id=attempt_id)
 
         return self._remember(call, self.submit(operation))
@@ -152,7 +161,7 @@ class Ledger(LedgerReader):
         answer = Answer(attempt_id, call_key, outcome, charge)
 
         def operation(db: Database) -> None:
-            statements.keep(db, call_key, outcome)
+            statements.keep(db, call_key, outcome, self.backend.owner)
             statements.settle(db, attempt_id, charge)
             statements.release(db, call_key, self.backend.owner)
 
@@ -235,7 +244,7 @@ class Ledger(LedgerReader):
 
         def operation(db: Database) -> None:
             statements.describe(db, call, prompt_hash, scope, zstd)
-            statements.keep(db, call.call_key, outcome)
+            statements.keep(db, call.call_key, outcome, self.backend.owner)
 
         return self._remember(call, self.submit(operation))
 
@@ -249,7 +258,7 @@ class Ledger(LedgerReader):
             if (taken := statements.taken(db, call.call_key, "")) and taken.state == "finished":
                 return False
             statements.describe(db, call, prompt_hash, scope, zstd)
-            statements.keep(db, call.call_key, outcome)
+            statements.keep(db, call.call_key, outcome, self.backend.owner)
             if charge.calls:
                 at, alive = outcome.finished_at, self.backend.is_alive
                 statements.restore_attempt(db, call.call_key, scope, charge, at, alive)

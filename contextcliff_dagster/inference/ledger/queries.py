@@ -10,7 +10,12 @@ from typing import Any
 
 from contextcliff_dagster.contracts import StoreError
 from contextcliff_dagster.inference.ledger.backend import Backend, Database
-from contextcliff_dagster.inference.ledger.result_rows import COLUMNS, checksum, from_row
+from contextcliff_dagster.inference.ledger.result_rows import (
+    COLUMNS,
+    answers_of,
+    checksum,
+    from_row,
+)
 from contextcliff_dagster.inference.requests.outcome import Failure, MaybePaid, Orphan, Outcome
 from contextcliff_dagster.inference.requests.recipe import Prompt, Recipe, Turn
 from contextcliff_dagster.inference.spending.budget import Spend
@@ -43,14 +48,14 @@ class LedgerReader:
 
     # --- calls by their keys ---------------------------------------------------------------------
 
-    def outcomes(self, call_keys: Iterable[str]) -> dict[str, Outcome]:
-        """Call key -> outcome, of those that have one.
+    def outcomes(self, call_keys: Iterable[str], study: str | None = None) -> dict[str, Outcome]:
+        """Call key -> outcome, of those that have one; also those imported for ``study``.
 
         Raises:
             StoreError: the ledger cannot be read, or an answer is not what its checksum says.
         """
         sql = (
-            f"SELECT call_key, pruned_at, checksum, {', '.join(COLUMNS)} FROM results"
+            f"SELECT call_key, pruned_at, checksum, {', '.join(COLUMNS)} FROM {answers_of(study)} x"
             " WHERE call_key IN (?)"
         )
         outcomes, altered = {}, 0
@@ -66,9 +71,9 @@ class LedgerReader:
             )
         return outcomes
 
-    def answered(self, call_keys: Iterable[str]) -> set[str]:
-        """Those of the calls that have an outcome."""
-        sql = "SELECT call_key FROM results WHERE call_key IN (?)"
+    def answered(self, call_keys: Iterable[str], study: str | None = None) -> set[str]:
+        """Those of the calls that have an outcome; also one imported for ``study``."""
+        sql = f"SELECT call_key FROM {answers_of(study)} x WHERE call_key IN (?)"
         return {row[0] for row in self._rows_of(call_keys, sql)}
 
     def failures(self, call_keys: Iterable[str]) -> dict[str, Failure]:
@@ -104,9 +109,12 @@ class LedgerReader:
         sql = "SELECT call_key, prompt_hash FROM calls WHERE call_key IN (?)"
         return dict(self._rows_of(call_keys, sql))
 
-    def pruned(self, call_keys: Iterable[str]) -> set[str]:
-        """Those of the calls whose output was removed."""
-        sql = "SELECT call_key FROM results WHERE pruned_at IS NOT NULL AND call_key IN (?)"
+    def pruned(self, call_keys: Iterable[str], study: str | None = None) -> set[str]:
+        """Those of the calls whose output was removed; also of those imported for ``study``."""
+        sql = (
+            f"SELECT call_key FROM {answers_of(study)} x"
+            " WHERE pruned_at IS NOT NULL AND call_key IN (?)"
+        )
         return {row[0] for row in self._rows_of(call_keys, sql)}
 
     def maybe_paid(self, call_keys: Iterable[str]) -> MaybePaid:
@@ -176,7 +184,7 @@ class LedgerReader:
     def measured_models(self, study: str, campaign: str) -> list[str]:
         """Models that have an outcome in the campaign, by name."""
         rows = self.read(
-            "SELECT DISTINCT c.model FROM calls c JOIN results r USING (call_key)"
+            f"SELECT DISTINCT c.model FROM calls c JOIN {answers_of(study)} r USING (call_key)"
             " WHERE c.study = ? AND c.campaign = ? ORDER BY c.model",
             (study, campaign),
         )
@@ -197,6 +205,17 @@ class LedgerReader:
             (study, campaign),
         )
         return Spend(*rows[0]) if rows else Spend()
+
+    def most_of_estimate(self, study: str, campaign: str, model: str) -> float:
+        """The largest count of a prompt by the model's server, as a share of our own estimate of
+        it; 0 where none was counted."""
+        rows = self.read(
+            "SELECT max(1.0 * r.prompt_tokens / a.estimated_tokens) FROM results r JOIN attempts a"
+            " USING (call_key) WHERE a.study = ? AND a.campaign = ? AND a.model = ?"
+            " AND a.estimated_tokens > 0",
+            (study, campaign, model),
+        )
+        return float(rows[0][0] or 0.0)
 
     def orphans(
         self, study: str | None = None, campaign: str | None = None, model: str | None = None

@@ -16,6 +16,22 @@ _EXTRA = COLUMNS.index("extra")
 _AT_ONCE = 500
 
 
+def answers_of(study: str | None) -> str:
+    """The table to read answers from: ``results``, and for a study also what was imported for it.
+
+    Measuring reads ``results`` alone: what an archive says was never measured here.
+    """
+    if study is None:
+        return "results"
+    names = ", ".join(("call_key", "pruned_at", "checksum", *COLUMNS))
+    name = study.replace("'", "''")
+    return (
+        f"(SELECT {names} FROM results UNION ALL SELECT {names} FROM imported_results i"
+        f" WHERE i.study = '{name}' AND NOT EXISTS"
+        " (SELECT 1 FROM results r WHERE r.call_key = i.call_key))"
+    )
+
+
 def to_row(outcome: Outcome) -> dict[str, Any]:
     """Return column -> value; ``extra``, where there is any, as JSON text."""
     row = {name: getattr(outcome, name) for name in COLUMNS}

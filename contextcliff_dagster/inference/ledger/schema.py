@@ -89,6 +89,22 @@ ALTER TABLE results ADD COLUMN checksum TEXT;
 CREATE TABLE batches (
     owner TEXT PRIMARY KEY, batch INTEGER NOT NULL, at TEXT NOT NULL) WITHOUT ROWID;
 """,
+    # Our own count of a prompt, which later estimates are corrected by; who measured an answer, or
+    # which archive it was adopted from; and the answers of archives, which no measurement reads.
+    7: """
+ALTER TABLE attempts ADD COLUMN estimated_tokens INTEGER;
+ALTER TABLE results ADD COLUMN owner TEXT;
+ALTER TABLE results ADD COLUMN study TEXT;
+ALTER TABLE results ADD COLUMN origin TEXT;
+CREATE TABLE imported_results (
+    study TEXT NOT NULL, call_key TEXT NOT NULL REFERENCES calls, no_answer TEXT, raw_output TEXT,
+    reasoning TEXT, finish_reason TEXT, prompt_tokens INTEGER, cached_tokens INTEGER,
+    completion_tokens INTEGER, own_prompt_tokens INTEGER, ttft_ms REAL, duration_ms REAL,
+    loop_lag_ms REAL, attempts INTEGER NOT NULL, cost_usd REAL, error TEXT,
+    finished_at TEXT NOT NULL, pruned_at TEXT, queue_ms REAL, reasoning_tokens INTEGER, extra TEXT,
+    checksum TEXT, origin TEXT NOT NULL, PRIMARY KEY (study, call_key)) WITHOUT ROWID;
+CREATE TABLE ledgers (id TEXT PRIMARY KEY) WITHOUT ROWID;
+""",
 }
 LEDGER_VERSION, CHECKSUMS_SINCE = max(_STEPS), 6
 

@@ -118,13 +118,21 @@ def describe(
     )
 
 
-def attempt(db: Database, call_key: str, me: str, scope: Scope, most: Spend, now: str) -> int:
-    """Claim the call and note that it is about to be sent; the attempt's number."""
+def attempt(
+    db: Database, call_key: str, me: str, scope: Scope, most: Spend, estimated: int, now: str
+) -> int:
+    """Claim the call and note that it is about to be sent; the attempt's number.
+
+    ``estimated``: the prompt's tokens by our own count.
+    """
     db.execute("INSERT INTO claims VALUES (?, ?, ?) ON CONFLICT DO NOTHING", (call_key, me, now))
     rows = db.execute(
         "INSERT INTO attempts (call_key, owner, study, campaign, model, started_at, reserved_usd,"
-        " reserved_tokens) VALUES (?, ?, ?, ?, ?, ?, ?, ?) RETURNING attempt_id",
-        (call_key, me, scope.study, scope.campaign, scope.model, now, most.usd, most.tokens),
+        " reserved_tokens, estimated_tokens) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING attempt_id",
+        (
+            *(call_key, me, scope.study, scope.campaign, scope.model, now),
+            *(most.usd, most.tokens, estimated),
+        ),
     )
     return int(rows.fetchone()[0])
 
@@ -165,14 +173,15 @@ def restore_attempt(
     _add(db, (scope.study, scope.campaign), charge, finished_at[:10])
 
 
-def keep(db: Database, call_key: str, outcome: Outcome) -> None:
-    """Keep an outcome. The first one stays: a call is never measured over."""
+def keep(db: Database, call_key: str, outcome: Outcome, owner: str) -> None:
+    """Keep an outcome, and whose it is. The first one stays: a call is never measured over."""
     row = to_row(outcome)
-    row = {"call_key": call_key, **row, "checksum": checksum(call_key, row)}
+    row = {"call_key": call_key, **row, "checksum": checksum(call_key, row), "owner": owner}
     db.execute(
-        f"INSERT INTO results ({', '.join(row)}) VALUES ({', '.join('?' * len(row))})"
-        " ON CONFLICT DO NOTHING",
-        tuple(row.values()),
+        f"INSERT INTO results ({', '.join(row)}, study) VALUES ({', '.join('?' * len(row))},"
+        " coalesce((SELECT study FROM attempts WHERE call_key = ? AND owner = ? ORDER BY attempt_id"
+        " DESC LIMIT 1), (SELECT study FROM calls WHERE call_key = ?))) ON CONFLICT DO NOTHING",
+        (*row.values(), call_key, owner, call_key),
     )
 
 
@@ -228,7 +237,7 @@ def take_in(db: Database, owner: str, answer: Answer) -> bool:
         told = "another request had answered before this answer could be stored"
         fail(db, answer.attempt_id, answer.call_key, Failure("duplicate", told, maybe_paid=True))
     else:
-        keep(db, answer.call_key, answer.outcome)
+        keep(db, answer.call_key, answer.outcome, owner)
     settle(db, answer.attempt_id, answer.charge, answer.outcome.finished_at)
     release(db, answer.call_key, owner)
     return True
