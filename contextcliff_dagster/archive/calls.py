@@ -11,11 +11,12 @@ from contextcliff_dagster.archive.container import Allowance, parquet_table
 from contextcliff_dagster.archive.row_checks import result_checksum
 from contextcliff_dagster.contracts import StoreError
 from contextcliff_dagster.inference.ledger.schema import columns
+from contextcliff_dagster.inference.ledger.statements import insert, keep_imported
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from contextcliff_dagster.inference.ledger.backend import Database, Rows
+    from contextcliff_dagster.inference.ledger.backend import Database
     from contextcliff_dagster.inference.ledger.ledger import Ledger
 
 _CALLS = "call_key IN (SELECT call_key FROM wanted)"
@@ -35,7 +36,7 @@ TABLES = {
     "attempts": f"{_ATTEMPTS} ORDER BY attempt_id",
     "failures": f"attempt_id IN (SELECT attempt_id FROM attempts WHERE {_ATTEMPTS})"
     " ORDER BY attempt_id",
-    "results": f"{_CALLS} ORDER BY call_key",
+    "results": f"{_CALLS} AND coalesce(imported_for, ?) = ? ORDER BY call_key",
 }
 
 
@@ -115,9 +116,13 @@ def arrow_schema(table: str) -> pa.Schema:
 def _rows(db: Database, table: str, where: str, study: str) -> pa.Table:
     import pyarrow as pa
 
-    schema = arrow_schema(table)
+    schema, source = arrow_schema(table), table
+    names = ", ".join(schema.names)
+    if table == "results":  # with imported ones; whose they are says `attempts`
+        source = "answers"
+        names = ", ".join("NULL" if one in ("owner", "study") else one for one in schema.names)
     rows = db.execute(
-        f"SELECT {', '.join(schema.names)} FROM {table} WHERE {where}", (study,) * where.count("?")
+        f"SELECT {names} FROM {source} WHERE {where}", (study,) * where.count("?")
     ).fetchall()
     values = list(zip(*rows, strict=True)) if rows else [()] * len(schema)
     return pa.table(
@@ -168,9 +173,20 @@ def own_rows(tables: Mapping[str, pa.Table], study: str, name: str) -> dict[str,
 
 
 def merge_calls(
-    db: Database, tables: Mapping[str, pa.Table], texts: Mapping[str, str], file: Path
+    db: Database,
+    tables: Mapping[str, pa.Table],
+    texts: Mapping[str, str],
+    file: Path,
+    study: str,
+    origin: str,
+    *,
+    adopt: bool,
 ) -> int:
     """Insert what is not there yet, in one transaction; the number of new answers.
+
+    Args:
+        study: reads the answers; no measurement does, unless ``adopt``.
+        origin: of the answers, as it is told.
 
     Raises:
         StoreError: a model of the same campaign has another serving identity here.
@@ -194,12 +210,12 @@ def merge_calls(
     for document_id in sorted(needed & set(texts)):
         body = texts[document_id].encode()
         zstd = codec.compress(body, asbytes=True)
-        _insert(db, "documents", {"document_id": document_id, "bytes": len(body), "zstd": zstd})
+        insert(db, "documents", {"document_id": document_id, "bytes": len(body), "zstd": zstd})
     # A call that was begun here keeps its own history: the archive's attempts would count twice.
     begun = {row[0] for row in db.execute("SELECT DISTINCT call_key FROM attempts").fetchall()}
     for name in ("documents", "recipes", "identities", "campaigns", "campaign_models", "calls"):
         for row in tables[name].to_pylist():
-            _insert(db, name, row)
+            insert(db, name, row)
     numbers: dict[int, int] = {}
     for row in tables["attempts"].to_pylist():
         if row["call_key"] not in begun:
@@ -207,25 +223,20 @@ def merge_calls(
             numbers[old] = _attempt(db, row)
     for row in tables["failures"].to_pylist():
         if row["attempt_id"] in numbers:
-            _insert(db, "failures", {**row, "attempt_id": numbers[row["attempt_id"]]})
+            insert(db, "failures", {**row, "attempt_id": numbers[row["attempt_id"]]})
     for row in (results := tables["results"].to_pylist()):
         if row.get("pruned_at") is None:  # an archive of an older version has no checksums
             row["checksum"] = result_checksum(row)
-    return sum(_insert(db, "results", row).rowcount for row in results)
-
-
-def _insert(
-    db: Database, table: str, row: Mapping[str, Any], tail: str = "ON CONFLICT DO NOTHING"
-) -> Rows:
-    # By name: an archive of an older version has fewer columns.
-    marks = ", ".join("?" * len(row))
-    sql = f"INSERT INTO {table} ({', '.join(row)}) VALUES ({marks}) {tail}"
-    return db.execute(sql, tuple(row.values()))
+    return sum(keep_imported(db, study, row, origin, adopt=adopt) for row in results)
 
 
 def _attempt(db: Database, row: Mapping[str, Any]) -> int:
     """Insert an attempt under a new number and add what it was charged to the campaign's spend."""
-    number = _insert(db, "attempts", row, "RETURNING attempt_id").fetchone()[0]
+    marks = ", ".join("?" * len(row))
+    number = db.execute(
+        f"INSERT INTO attempts ({', '.join(row)}) VALUES ({marks}) RETURNING attempt_id",
+        tuple(row.values()),
+    ).fetchone()[0]
     kind = "reserved" if row["ended_at"] is None else "charged"
     db.execute(
         "INSERT INTO spend VALUES (?, ?, ?, ?, 1) ON CONFLICT (study, campaign) DO UPDATE SET"

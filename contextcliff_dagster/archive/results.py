@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from contextcliff_dagster.archive.calls import arrow_schema
 from contextcliff_dagster.contracts import ANSWERS, StoreError, StudyError
+from contextcliff_dagster.inference.ledger.result_rows import ANSWERED, COLUMNS, either, joined
 from contextcliff_dagster.inference.ledger.schema import columns
 from contextcliff_dagster.store import atomic_path
 
@@ -21,9 +22,7 @@ if TYPE_CHECKING:
 _AT_ONCE = 2_000
 _MOST_CHARS = 16_000_000
 _OF_CALL = [name for name in columns("calls") if name != "created_at"]
-_OF_RESULT = [
-    name for name in columns("results") if name not in ("call_key", "checksum", "pruned_at")
-]
+_OF_RESULT = (*COLUMNS, "origin")
 _PROMPT = "prompt"
 _JSON = ("parts", "extra")
 _MAYBE_PAID = "maybe_paid"
@@ -130,15 +129,14 @@ def _rows(
 ) -> Iterator[list[dict[str, Any]]]:
     """Some rows at a time, so that the whole study need not fit into memory."""
     calls = ", ".join(f"c.{name}" for name in _OF_CALL)
-    results = ", ".join(f"r.{name}" for name in _OF_RESULT)
+    results = ", ".join(map(either, _OF_RESULT))
     # The last attempt's failure counts, and only where there is no result.
     sql = (
         f"SELECT {calls}, {results}, (SELECT count(*) FROM failures d WHERE d.call_key = c.call_key"
         " AND d.maybe_paid = 1), f.kind, f.message, f.at FROM calls c"
-        " LEFT JOIN results r ON r.call_key = c.call_key"
-        " LEFT JOIN failures f ON r.call_key IS NULL AND f.attempt_id ="
+        f"{joined()} LEFT JOIN failures f ON NOT {ANSWERED} AND f.attempt_id ="
         " (SELECT max(g.attempt_id) FROM failures g WHERE g.call_key = c.call_key)"
-        " WHERE c.study = ? AND c.call_key > ? AND (r.call_key IS NOT NULL OR f.final = 1)"
+        f" WHERE c.study = ? AND c.call_key > ? AND ({ANSWERED} OR f.final = 1)"
         + (" AND c.campaign = ?" if campaign is not None else "")
         + f" ORDER BY c.call_key LIMIT {_AT_ONCE}"
     )

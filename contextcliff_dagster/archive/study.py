@@ -126,9 +126,16 @@ Restore = Callable[["Study", Store, Mapping[str, KeptList], Path], Callable[[], 
 
 
 def import_study(
-    store: Store, file: Path, name: str | None = None, restore: Restore | None = None
+    store: Store,
+    file: Path,
+    name: str | None = None,
+    restore: Restore | None = None,
+    *,
+    adopt: bool = False,
 ) -> tuple[Study, ArchiveSummary]:
     """Bring the study of ``file`` into ``store``; answers that are there already stay as they are.
+
+    Its answers are in the study's reports, and no measurement takes them for its own.
 
     Nothing of the store changes unless the whole file is sound and fits. Importing twice does
     nothing the second time. The study's definition is returned, not kept: the caller decides
@@ -138,6 +145,7 @@ def import_study(
         name: of the study in this store; None: as in the file.
         restore: takes the documents of experiments over
             (`experiments.archived_documents.restore`); None leaves them.
+        adopt: measurements, of this study and of others that ask the same, take its answers.
 
     Raises:
         StoreError: the file is no such archive, is damaged or newer, or contradicts the store
@@ -175,10 +183,13 @@ def import_study(
             f"{file} holds another sample of study {study.name!r} than {folder}; "
             "import it into a store of its own with --store DIR."
         )
+    origin = f"{file.name}, sha256 {container.sha256(data)}"
     kept = unpack(members, allowance)
     write_kept = restore(study, store, kept, file) if restore and kept else None
     with Ledger.open(store.ledger) as ledger:
-        new = ledger.write(lambda db: calls.merge_calls(db, tables, texts, file))
+        new = ledger.write(
+            lambda db: calls.merge_calls(db, tables, texts, file, study.name, origin, adopt=adopt)
+        )
     store.mark()
     for path, text in prompt_texts.items():
         write_atomic(path, text.encode())

@@ -78,8 +78,8 @@ def _kept(store: Store, study: Study, campaign: str | None) -> str:
     with Ledger.open(store.ledger, patient=False) as ledger:
         name = campaign or current_campaign(ledger, study.name)
         done = ledger.read(
-            "SELECT count(*) FROM results JOIN calls USING (call_key)"
-            " WHERE study = ? AND campaign = ?",
+            "SELECT count(*) FROM results JOIN calls c USING (call_key)"
+            " WHERE c.study = ? AND c.campaign = ?",
             (study.name, name),
         )[0][0]
     return (

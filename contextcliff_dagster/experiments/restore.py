@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from contextcliff_dagster.experiments.common.lost_answers import lost_keys
+from contextcliff_dagster.experiments.common.lost_answers import is_own_store, lost_keys
 from contextcliff_dagster.experiments.common.measurement import planned_calls
 from contextcliff_dagster.experiments.common.preparation import as_drawn
 from contextcliff_dagster.experiments.common.study_run import StudyRun
@@ -45,6 +45,9 @@ class Restored:
 
 def restore_study(study: Study, store: Store, ledger: Ledger) -> Restored:
     """Take the answers of ``study`` that only its predictions have back into the ledger.
+
+    Those that an archive had brought, and all of a store whose answers another ledger has measured,
+    come back as imported: no measurement takes them for its own.
 
     Sample, questions and recipe are the study's own: an answer is taken back if the key of its call
     and the hash of its prompt come out the same. Texts of reasoning and requests without an answer
@@ -90,7 +93,7 @@ def _lost_rows(
     folder = store.study_dir(study.name) / experiment.predictions.name
     places: defaultdict[Place, Rows] = defaultdict(list)
     for path in sorted(folder.glob("campaign=*/model=*/bin=*/*.parquet")):
-        if lost := lost_keys(ledger, [path]):
+        if lost := lost_keys(ledger, study.name, [path]):
             for row in read_table(path, experiment.predictions).to_pylist():
                 if row["call_key"] in lost:
                     moment = row["finished_at"].isoformat(timespec="microseconds")
@@ -119,16 +122,19 @@ def _identify(run: StudyRun, place: Place) -> bool:
 
 def _restore(run: StudyRun, experiment: Experiment, place: Place, rows: Rows) -> list[float]:
     """Return the charges of the answers that were taken back."""
+    from contextcliff_dagster.inference.execution.prediction_rows import ORIGIN
     from contextcliff_dagster.inference.ledger.ledger import Scope
     from contextcliff_dagster.inference.ledger.result_rows import COLUMNS, from_row
     from contextcliff_dagster.inference.spending.budget import Spend
 
     campaign, model, identity_hash = place
     lost = {row["call_key"]: from_row([row.get(name) for name in COLUMNS]) for row in rows}
+    elsewhere = None if is_own_store(run.store, run.ledger) else f"the store {run.store.root}"
 
     def outcomes(keys: Iterable[str]) -> dict[str, Outcome]:
         wanted = list(keys)
-        return run.ledger.outcomes(wanted) | {key: lost[key] for key in wanted if key in lost}
+        known = run.ledger.outcomes(wanted, run.study.name)
+        return known | {key: lost[key] for key in wanted if key in lost}
 
     calls = {
         call.call_key: call for call in planned_calls(run, experiment, identity_hash, outcomes)
@@ -144,5 +150,8 @@ def _restore(run: StudyRun, experiment: Experiment, place: Place, rows: Rows) ->
             outcome, usd = replace(outcome, cost_usd=None), 0.0
         tokens = (outcome.prompt_tokens or 0) + (outcome.completion_tokens or 0)
         charge = Spend(usd, max(tokens, 0), 1 if outcome.attempts else 0)
-        noted.append((usd, run.ledger.restore(call, prompt, scope, outcome, charge)))
+        extra = dict(outcome.extra or {})
+        origin = str(extra.pop(ORIGIN)) if ORIGIN in extra else elsewhere
+        outcome = replace(outcome, extra=extra or None)
+        noted.append((usd, run.ledger.restore(call, prompt, scope, outcome, charge, origin)))
     return [usd for usd, future in noted if future.result()]

@@ -212,6 +212,7 @@ def campaign_list(study: str | None, as_json: bool) -> None:
 def _campaign_rows(store: Store, study: str | None) -> list[dict[str, Any]]:
     from contextcliff_dagster.inference.ledger.campaigns import list_campaigns
     from contextcliff_dagster.inference.ledger.ledger import Ledger
+    from contextcliff_dagster.inference.ledger.result_rows import either, joined
 
     if not store.has_ledger:
         return []
@@ -219,8 +220,8 @@ def _campaign_rows(store: Store, study: str | None) -> list[dict[str, Any]]:
         answered = {
             (row[0], row[1]): int(row[2])
             for row in ledger.read(
-                "SELECT c.study, c.campaign, count(*) FROM calls c JOIN results r USING (call_key)"
-                " WHERE r.no_answer IS NULL GROUP BY 1, 2"
+                f"SELECT c.study, c.campaign, count({either('attempts')}) FROM calls c{joined()}"
+                f" WHERE {either('no_answer')} IS NULL GROUP BY 1, 2"
             )
         }
         return [

@@ -56,6 +56,7 @@ class Provenance(TypedDict):
     identity: NotRequired[Annotated[Mapping[str, Any], "fields of the serving identity"]]
     seeds: Annotated[Mapping[str, Any], "seeds of sampling and analysis"]
     versions: Annotated[Mapping[str, str | None], "versions of the programs and libraries"]
+    origins: NotRequired[Annotated[Mapping[str, int], "archive -> answers that come from it"]]
     times: Annotated[Mapping[str, str | None], "when the first and the last call were answered"]
 
 

@@ -15,12 +15,13 @@ if TYPE_CHECKING:
     from contextcliff_dagster.experiments.common.experiment import Experiment
     from contextcliff_dagster.experiments.common.study_run import StudyRun
     from contextcliff_dagster.inference.ledger.ledger import Ledger
+    from contextcliff_dagster.store import Store
 
 PAY_AGAIN = "CONTEXTCLIFF_PAY_AGAIN"
 """Set to 1: go on without these answers."""
 
 
-def lost_keys(ledger: Ledger, files: Iterable[Path]) -> set[str]:
+def lost_keys(ledger: Ledger, study: str, files: Iterable[Path]) -> set[str]:
     """Return the calls in files of predictions that have an outcome there and none in the ledger.
 
     Two columns are read. Damaged files hold nothing that can be lost.
@@ -40,7 +41,19 @@ def lost_keys(ledger: Ledger, files: Iterable[Path]) -> set[str]:
         unpaid = pa.array(["transport_error", "context_overflow"])
         given_up = pc.is_in(rows["no_answer"], unpaid)
         keys.update(rows["call_key"].filter(pc.invert(given_up)).to_pylist())
-    return keys - ledger.answered(keys)
+    return keys - ledger.answered(keys, study)
+
+
+def is_own_store(store: Store, ledger: Ledger) -> bool:
+    """Whether the answers in ``store`` were measured through ``ledger``: its id stands there.
+
+    A store without an id gets that of ``ledger``.
+    """
+    known = store.ledger_id
+    own = ledger.takes(known)
+    if own and known is None:
+        store.mark(ledger.id)
+    return own
 
 
 def require_known_answers(run: StudyRun, experiment: Experiment, models: Iterable[str]) -> None:
@@ -54,6 +67,7 @@ def require_known_answers(run: StudyRun, experiment: Experiment, models: Iterabl
     """
     from contextcliff_dagster.inference.ledger.campaigns import list_campaigns
 
+    is_own_store(run.store, run.ledger)
     study = run.study.name
     known = {slug(one.name) for one in list_campaigns(run.ledger, study)} - {slug(run.campaign)}
     folder = run.store.study_dir(study) / experiment.predictions.name
@@ -74,8 +88,8 @@ def require_kept(run: StudyRun, files: Iterable[Path]) -> None:
     """Raises StoreError where ``files`` hold answers that the ledger has lost; see above."""
     if os.environ.get(PAY_AGAIN, "").strip() not in ("", "0"):
         return
-    if lost := len(lost_keys(run.ledger, files)):
-        study = run.study.name
+    study = run.study.name
+    if lost := len(lost_keys(run.ledger, study, files)):
         raise StoreError(
             f"The store holds {lost:,} answers of study {study!r} that the call ledger "
             f"{run.ledger.name} does not know: `contextcliff ledger restore {study}` takes them "

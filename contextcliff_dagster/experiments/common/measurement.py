@@ -6,6 +6,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from contextcliff_dagster.contracts import StudyError
@@ -193,14 +194,16 @@ def planned_calls(
 ) -> Iterator[PlannedCall]:
     """Yield all calls that the experiment may have made of one serving identity.
 
-    ``outcomes``: those that further calls follow on; the ledger's when None.
+    ``outcomes``: those that further calls follow on; the ledger's, with what was imported for the
+    study, when None.
 
     Raises:
         StudyError: no sample is drawn, or the study was changed since.
     """
     for source in sources_of(run, experiment, known=True):
         plan = _call_plan(run, experiment, source, experiment.cells(run.study), EVERYTHING)
-        yield from plan.calls(identity_hash, outcomes or run.ledger.outcomes)
+        known = partial(run.ledger.outcomes, study=run.study.name)
+        yield from plan.calls(identity_hash, outcomes or known)
 
 
 def ledger_rows(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -80,6 +81,27 @@ class StudyRun:
         return self.ledger.identified_models(self.study.name, self.campaign)
 
 
+def origins_of(run: StudyRun, records: pd.DataFrame) -> dict[str, int]:
+    """Return how many of the answers come from which archive, where they were not measured here."""
+    keys = records.loc[records["no_answer"] != "transport_error", "call_key"].dropna()
+    return dict(Counter(run.ledger.origins(keys, run.study.name).values()))
+
+
+def origin_lines(run: StudyRun, records: pd.DataFrame) -> list[str]:
+    """Return a sentence for each archive that answers of a model come from."""
+    from contextcliff_dagster.inference.ledger.queries import UNRECORDED
+
+    lines = []
+    for model, own in records.groupby("model", sort=False):
+        whose = f" of {model}" if records["model"].nunique() > 1 else ""
+        lines += [
+            f"{n:,} of {len(own):,} answers{whose} come from {origin}."
+            for origin, n in sorted(origins_of(run, own).items())
+            if origin != UNRECORDED
+        ]
+    return lines
+
+
 def context_of(
     run: StudyRun,
     records: pd.DataFrame,
@@ -100,6 +122,7 @@ def context_of(
         campaign=run.campaign,
         tokenizer=tokenizer,
         window_tokens=window_tokens,
+        warnings=origin_lines(run, records),
         created_at=times.max().isoformat(timespec="seconds") if len(times) else None,
     )
 

@@ -134,12 +134,11 @@ class Continuation(Experiment):
             return Analysis([result_of(run, self, model) for model in models])
         entry = load_models().get(models[0])
         window = entry.window_tokens if entry else None
-        context = replace(
-            context_of(
-                run, records, ", ".join(models), tokenizer_name(study, "continuation"), window
-            ),
-            warnings=list(filter(None, [missing_sentence(study, records)])),
+        context = context_of(
+            run, records, ", ".join(models), tokenizer_name(study, "continuation"), window
         )
+        missing = filter(None, [missing_sentence(study, records)])
+        context = replace(context, warnings=[*context.warnings, *missing])
         heats = section_of(study).temperature
         labelled = records.assign(
             arm=[

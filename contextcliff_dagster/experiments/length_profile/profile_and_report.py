@@ -16,7 +16,12 @@ from contextcliff_dagster.experiments.common.record_tables import (
     read_records,
     record_rows,
 )
-from contextcliff_dagster.experiments.common.study_run import StudyRun, in_order
+from contextcliff_dagster.experiments.common.study_run import (
+    StudyRun,
+    in_order,
+    origin_lines,
+    origins_of,
+)
 from contextcliff_dagster.experiments.length_profile.design_error_rates import quoted
 from contextcliff_dagster.experiments.length_profile.earlier_versions import (
     replaced,
@@ -103,7 +108,9 @@ def profile_campaign(
             score_name=study.scoring.primary,
             primary=study.scoring.primary,
             scorer_version=SCORER_VERSION,
-            provenance=made | replaced(folder, made["hashes"]),
+            provenance=made
+            | replaced(folder, made["hashes"])
+            | ({"origins": origins} if (origins := origins_of(run, own)) else {}),
             warnings=[
                 *(f"{clause[:1].upper()}{clause[1:]}." for clause in account.get("cautions", ())),
                 *(line for one in cut for line in unchecked(one)),
@@ -160,6 +167,7 @@ def report_campaign(run: StudyRun, sections: Sequence[Section] = ()) -> ReportFi
         notes=[
             *filter(None, map(replaced_note, cliffs)),
             *quoted(study, store, manifest, cliffs),
+            *origin_lines(run, records),
             *notes_on(run, profiled),
             *notes_on_files(study, store, manifest.header["corpus"].get("account", {})),
         ],

@@ -164,6 +164,13 @@ def estimate(
             ln.calls > ln.cached + ln.overflow for ln in lines[before:]
         ):
             unknown.append(entry.name)
+    for plan in {(one.study, one.campaign): one for _, one in plans}.values():
+        imported = ledger.imported(plan.study, plan.campaign) if ledger else {}
+        notes += [
+            f"Answers to {n:,} of these calls were imported ({origin}) and are measured again; "
+            "`contextcliff import FILE --adopt` keeps them instead."
+            for origin, n in imported.items()
+        ]
     return CostEstimate(tuple(lines), pace, (*notes, *reads.notes()), tuple(unknown))
 
 

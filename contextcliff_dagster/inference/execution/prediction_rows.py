@@ -5,16 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from contextcliff_dagster.contracts import ANSWER_IN, StoreError
 from contextcliff_dagster.inference.execution.refusals import Limits, is_said, limits_of
 from contextcliff_dagster.inference.ledger.campaigns import recorded_identity
 from contextcliff_dagster.inference.ledger.ledger import Ledger
+from contextcliff_dagster.inference.ledger.queries import UNRECORDED
 from contextcliff_dagster.inference.ledger.result_rows import to_row
 from contextcliff_dagster.inference.requests.call_plan import CallPlan
 from contextcliff_dagster.inference.requests.outcome import Outcome
 
+ORIGIN = "origin"
+"""Key of ``extra``: the archive that an answer comes from."""
 MUTE = "the server answers nothing to prompts of this length"
 _EVIDENCE = ("level", "evidence_position", "inter_evidence_tokens")
 
@@ -40,9 +44,9 @@ def prediction_rows(plan: CallPlan, model: str, ledger: Ledger) -> list[dict[str
     identity = recorded_identity(ledger, study, campaign, model)
     if identity is None:
         return []
-    calls = plan.calls(identity.hash, ledger.outcomes)
+    calls = plan.calls(identity.hash, partial(ledger.outcomes, study=study))
     keys = [call.call_key for call in calls]
-    outcomes = ledger.outcomes(keys, study)
+    outcomes, origins = ledger.outcomes(keys, study), ledger.origins(keys, study)
     if gone := len(ledger.pruned(outcomes, study)):
         raise StoreError(
             f"The outputs of {gone:,} calls of campaign {campaign} of study {study!r} were removed "
@@ -73,6 +77,8 @@ def prediction_rows(plan: CallPlan, model: str, ledger: Ledger) -> list[dict[str
             elif in_thoughts and _thought_alone(outcome):
                 extra = {**(outcome.extra or {}), ANSWER_IN: "thoughts"}
                 outcome = replace(outcome, raw_output=outcome.reasoning, extra=extra)
+            if (origin := origins.get(call.call_key, UNRECORDED)) != UNRECORDED:
+                outcome = replace(outcome, extra={**(outcome.extra or {}), ORIGIN: origin})
             ended = to_row(outcome)
             del ended["reasoning"]  # stays in the ledger
         elif failure is not None and failure.final:

@@ -15,6 +15,7 @@ from typing import Any
 
 from contextcliff_dagster.inference.engines.base import REFUSED
 from contextcliff_dagster.inference.ledger.ledger import Ledger
+from contextcliff_dagster.inference.ledger.result_rows import ANSWERED, either, joined
 
 LEAST_REFUSED, LEAST_MUTE = 3, 5
 MUTE_SHARE = 0.95
@@ -39,18 +40,18 @@ class Limits:
 def limits_of(ledger: Ledger, study: str, campaign: str, model: str) -> Limits:
     """What the calls of a model in a campaign show together."""
     scope = (study, campaign, model)
+    words = [f"substr({either(name)}, 1, 64)" for name in ("raw_output", "reasoning")]
+    words.append(either("finish_reason"))
     answers = ledger.read(
-        f"SELECT max({_SIZE}), r.call_key, substr(r.raw_output, 1, 64),"
-        " substr(r.reasoning, 1, 64), r.finish_reason FROM results r"
-        f" JOIN attempts a ON a.call_key = r.call_key WHERE {_OF_CALLS}"
-        " AND r.no_answer IS NULL AND r.pruned_at IS NULL GROUP BY r.call_key",
+        f"SELECT max({_SIZE}), a.call_key, {', '.join(f'max({one})' for one in words)}"
+        f" FROM attempts a{joined('a')} WHERE {_OF_CALLS} AND {ANSWERED}"
+        f" AND {either('no_answer')} IS NULL AND {either('pruned_at')} IS NULL GROUP BY a.call_key",
         scope,
     )
     refusals = ledger.read(
         f"SELECT f.call_key, f.message, {_SIZE} FROM failures f"
-        f" JOIN attempts a ON a.attempt_id = f.attempt_id WHERE {_OF_CALLS}"
-        " AND f.kind IN (?, 'http_500') AND f.final = 1 AND NOT EXISTS"
-        " (SELECT 1 FROM results r WHERE r.call_key = f.call_key) ORDER BY f.attempt_id",
+        f" JOIN attempts a ON a.attempt_id = f.attempt_id{joined('a')} WHERE {_OF_CALLS} AND f.kind"
+        f" IN (?, 'http_500') AND f.final = 1 AND NOT {ANSWERED} ORDER BY f.attempt_id",
         (*scope, REFUSED),
     )
     by_words: defaultdict[str, list[tuple[int, str]]] = defaultdict(list)

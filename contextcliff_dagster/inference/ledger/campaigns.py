@@ -15,6 +15,7 @@ from datetime import UTC, date, datetime
 from contextcliff_dagster.contracts import EngineError, StudyError
 from contextcliff_dagster.inference.ledger.backend import Database
 from contextcliff_dagster.inference.ledger.ledger import Ledger
+from contextcliff_dagster.inference.ledger.result_rows import ANSWERED, joined
 from contextcliff_dagster.inference.ledger.statements import begin
 from contextcliff_dagster.inference.models.identity import Identity
 from contextcliff_dagster.inference.requests.outcome import utc_now
@@ -124,8 +125,8 @@ def record_identity(
     if before is not None and before.hash == identity.hash:
         return
     if before is not None and ledger.read(
-        "SELECT 1 FROM calls c JOIN results r USING (call_key) WHERE c.study = ? AND c.campaign = ?"
-        " AND c.model = ? AND c.identity_hash = ? LIMIT 1",
+        f"SELECT 1 FROM calls c{joined()} WHERE {ANSWERED} AND c.study = ?"
+        " AND c.campaign = ? AND c.model = ? AND c.identity_hash = ? LIMIT 1",
         (study, campaign, model, before.hash),
     ):
         raise identity_changed(study, campaign, model, before.differences(identity))

@@ -8,6 +8,7 @@ one ledger: a call belongs to the owner that claimed it for as long as that owne
 from __future__ import annotations
 
 import os
+import uuid
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
@@ -39,6 +40,7 @@ class Ledger(LedgerReader):
 
     def __init__(self, backend: Backend, spool: Spool) -> None:
         super().__init__(backend)
+        self.id = ""
         self._closed = False
         self._known_documents: set[str] = set()
         self.spool = spool
@@ -161,8 +163,8 @@ class Ledger(LedgerReader):
         answer = Answer(attempt_id, call_key, outcome, charge)
 
         def operation(db: Database) -> None:
-            statements.keep(db, call_key, outcome, self.backend.owner)
-            statements.settle(db, attempt_id, charge)
+            study = statements.settle(db, attempt_id, charge)
+            statements.keep(db, call_key, outcome, self.backend.owner, study)
             statements.release(db, call_key, self.backend.owner)
 
         finished: Future[None] = Future()
@@ -244,21 +246,34 @@ class Ledger(LedgerReader):
 
         def operation(db: Database) -> None:
             statements.describe(db, call, prompt_hash, scope, zstd)
-            statements.keep(db, call.call_key, outcome, self.backend.owner)
+            statements.keep(db, call.call_key, outcome, self.backend.owner, scope.study)
 
         return self._remember(call, self.submit(operation))
 
     def restore(
-        self, call: PlannedCall, prompt: Prompt, scope: Scope, outcome: Outcome, charge: Spend
+        self,
+        call: PlannedCall,
+        prompt: Prompt,
+        scope: Scope,
+        outcome: Outcome,
+        charge: Spend,
+        origin: str | None = None,
     ) -> Future[bool]:
-        """Keep an outcome that the ledger has lost, and what it was charged; False: it is there."""
+        """Keep an outcome that the ledger has lost, and what it was charged; False: it is there.
+
+        ``origin``: the archive that it comes from, if it does; it is then imported as from there.
+        """
         prompt_hash, zstd = prompt.hash, self._compressed(call)
 
         def operation(db: Database) -> bool:
             if (taken := statements.taken(db, call.call_key, "")) and taken.state == "finished":
                 return False
             statements.describe(db, call, prompt_hash, scope, zstd)
-            statements.keep(db, call.call_key, outcome, self.backend.owner)
+            if origin is None:
+                statements.keep(db, call.call_key, outcome, self.backend.owner, scope.study)
+            else:
+                row = statements.row_of(call.call_key, outcome)
+                statements.keep_imported(db, scope.study, row, origin, adopt=False)
             if charge.calls:
                 at, alive = outcome.finished_at, self.backend.is_alive
                 statements.restore_attempt(db, call.call_key, scope, charge, at, alive)
@@ -288,6 +303,26 @@ class Ledger(LedgerReader):
         if self.spool.file_of(owner).exists():
             self.take_in()  # before another process makes the call again
         return self.write(operation)
+
+    def takes(self, ledger_id: str | None) -> bool:
+        """Whether a store with ``ledger_id`` (None: a new one) is this ledger's own.
+
+        A ledger that has measured nothing yet, made where another one was lost, takes the id over.
+        """
+
+        def operation(db: Database) -> bool:
+            row = db.execute("SELECT id FROM ledgers").fetchone()
+            if ledger_id and not db.execute("SELECT 1 FROM campaigns LIMIT 1").fetchone():
+                db.execute("DELETE FROM ledgers")
+                row = None
+            if row is None:
+                row = (ledger_id or uuid.uuid4().hex,)
+                db.execute("INSERT INTO ledgers VALUES (?)", row)
+            self.id = str(row[0])
+            return ledger_id in (None, self.id)
+
+        known = self.read("SELECT id FROM ledgers")
+        return (bool(known) and known[0][0] == ledger_id) or self.write(operation)
 
     def forget_documents(self) -> None:
         """Offer documents anew with the next calls: some were removed."""

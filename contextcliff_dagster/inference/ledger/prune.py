@@ -111,6 +111,12 @@ def _values(plan: PrunePlan) -> tuple[str, ...]:
     return (plan.study, *plan.campaigns)
 
 
+def _imported(plan: PrunePlan) -> str:
+    """Condition on answers imported for the study, whoever made their calls; takes `_values`."""
+    campaigns = ", ".join("?" * len(plan.campaigns))
+    return f"study = ? AND call_key IN (SELECT call_key FROM calls WHERE campaign IN ({campaigns}))"
+
+
 _PAID_BY_OTHERS = (
     "EXISTS (SELECT 1 FROM attempts a WHERE a.call_key = calls.call_key AND a.study <> calls.study)"
 )
@@ -138,7 +144,7 @@ def _plan(db: Database, study: str, campaign: str | None, texts: bool) -> PruneP
     plan.calls = number(f"count(*) FROM calls WHERE {going}")
     plan.answers = number(
         f"count(*) FROM results WHERE call_key IN (SELECT call_key FROM calls WHERE {going})"
-    )
+    ) + number(f"count(*) FROM imported_results WHERE {_imported(plan)}")
     plan.usd = number(f"coalesce(sum(usd), 0.0) FROM spend WHERE {where}")
     plan.documents = number(f"count(*) FROM ({_own_documents(going)}) d", 2)
     asked_about = number(f"count(DISTINCT document_id) FROM calls WHERE {going}")
@@ -167,11 +173,13 @@ def _blank(db: Database, plan: PrunePlan) -> None:
     now = utc_now()
     calls = f"SELECT call_key FROM calls WHERE {where}"
     own = [row[0] for row in db.execute(_own_documents(where), values * 2).fetchall()]
-    db.execute(
-        "UPDATE results SET raw_output = NULL, reasoning = NULL, error = NULL, extra = NULL,"
-        f" checksum = NULL, pruned_at = ? WHERE call_key IN ({calls})",
-        (now, *values),
-    )
+    own_answers = (("results", f"call_key IN ({calls})"), ("imported_results", _imported(plan)))
+    for table, these in own_answers:
+        db.execute(
+            f"UPDATE {table} SET raw_output = NULL, reasoning = NULL, error = NULL, extra = NULL,"
+            f" checksum = NULL, pruned_at = ? WHERE {these}",
+            (now, *values),
+        )
     db.execute(f"UPDATE failures SET message = '' WHERE call_key IN ({calls})", values)
     # A later question of a conversation is made from earlier answers, whatever its document.
     db.execute(
@@ -196,9 +204,16 @@ def _delete(db: Database, plan: PrunePlan) -> None:
     attempts = f"SELECT attempt_id FROM attempts WHERE {where}"
     db.execute(f"DELETE FROM failures WHERE attempt_id IN ({attempts})", values)
     db.execute(f"DELETE FROM attempts WHERE {where}", values)
+    db.execute(f"DELETE FROM imported_results WHERE {_imported(plan)}", values)
     calls = f"SELECT call_key FROM calls WHERE {where}"
     for table in ("results", "claims"):
         db.execute(f"DELETE FROM {table} WHERE call_key IN ({calls})", values)
+    others = "FROM imported_results i WHERE i.call_key = calls.call_key"  # they read them still
+    db.execute(
+        f"UPDATE calls SET study = (SELECT min(i.study) {others}) WHERE {where}"
+        f" AND EXISTS (SELECT 1 {others})",
+        values,
+    )
     for table in ("calls", "campaign_models", "campaigns", "spend"):
         db.execute(f"DELETE FROM {table} WHERE {where}", values)
     for table, key, users in _SHARED:

@@ -11,10 +11,12 @@ from typing import Any
 from contextcliff_dagster.contracts import StoreError
 from contextcliff_dagster.inference.ledger.backend import Backend, Database
 from contextcliff_dagster.inference.ledger.result_rows import (
+    ANSWERED,
     COLUMNS,
-    answers_of,
     checksum,
+    either,
     from_row,
+    joined,
 )
 from contextcliff_dagster.inference.requests.outcome import Failure, MaybePaid, Orphan, Outcome
 from contextcliff_dagster.inference.requests.recipe import Prompt, Recipe, Turn
@@ -23,6 +25,8 @@ from contextcliff_dagster.inference.spending.budget import Spend
 _MANY = 500  # well below SQLite's limit of parameters in one statement
 _CHARGE = "coalesce(a.charged_usd, a.reserved_usd)"
 _DIED = "attempts a JOIN failures f USING (attempt_id) WHERE f.maybe_paid = 1"
+UNRECORDED = "not recorded"
+"""The origin of an answer of a version that noted none."""
 
 
 class LedgerReader:
@@ -39,12 +43,27 @@ class LedgerReader:
         """A connection whose queries all see one moment; nothing written there is kept."""
         return self.backend.snapshot()
 
-    def _rows_of(self, call_keys: Iterable[str], sql: str) -> Iterator[tuple[Any, ...]]:
-        """Rows of a query that has ``IN (?)`` where the call keys belong, some keys at a time."""
+    def _rows_of(self, call_keys: Iterable[str], sql: str, *more: str) -> Iterator[tuple[Any, ...]]:
+        """Rows of a query that has ``IN (?)`` where the call keys belong, some keys at a time.
+
+        ``more``: parameters after them.
+        """
         keys = list(dict.fromkeys(call_keys))
         for start in range(0, len(keys), _MANY):
             some = keys[start : start + _MANY]
-            yield from self.read(sql.replace("IN (?)", f"IN ({', '.join('?' * len(some))})"), some)
+            marked = sql.replace("IN (?)", f"IN ({', '.join('?' * len(some))})")
+            yield from self.read(marked, [*some, *more])
+
+    def _answers(
+        self, call_keys: Iterable[str], names: str, study: str | None, where: str = "true"
+    ) -> Iterator[tuple[Any, ...]]:
+        """Columns of answers: of those measured here, and with ``study`` also of those imported
+        for it. Measuring reads the former alone: what an archive says was not measured here."""
+        if study is None:
+            sql = f"SELECT {names} FROM results WHERE call_key IN (?) AND {where}"
+            return self._rows_of(call_keys, sql)
+        sql = f"SELECT {names} FROM answers WHERE call_key IN (?) AND {where}"
+        return self._rows_of(call_keys, f"{sql} AND coalesce(imported_for, ?) = ?", study, study)
 
     # --- calls by their keys ---------------------------------------------------------------------
 
@@ -54,12 +73,9 @@ class LedgerReader:
         Raises:
             StoreError: the ledger cannot be read, or an answer is not what its checksum says.
         """
-        sql = (
-            f"SELECT call_key, pruned_at, checksum, {', '.join(COLUMNS)} FROM {answers_of(study)} x"
-            " WHERE call_key IN (?)"
-        )
+        names = f"call_key, pruned_at, checksum, {', '.join(COLUMNS)}"
         outcomes, altered = {}, 0
-        for key, pruned_at, noted, *values in self._rows_of(call_keys, sql):
+        for key, pruned_at, noted, *values in self._answers(call_keys, names, study):
             outcomes[key] = from_row(values)
             whole = dict(zip(COLUMNS, values, strict=True))
             altered += pruned_at is None and noted != checksum(key, whole)
@@ -73,8 +89,24 @@ class LedgerReader:
 
     def answered(self, call_keys: Iterable[str], study: str | None = None) -> set[str]:
         """Those of the calls that have an outcome; also one imported for ``study``."""
-        sql = f"SELECT call_key FROM {answers_of(study)} x WHERE call_key IN (?)"
-        return {row[0] for row in self._rows_of(call_keys, sql)}
+        return {row[0] for row in self._answers(call_keys, "call_key", study)}
+
+    def origins(self, call_keys: Iterable[str], study: str) -> dict[str, str]:
+        """Call key -> the archive that its answer comes from, or `UNRECORDED`; without those that
+        were measured through this ledger."""
+        names = f"call_key, coalesce(origin, '{UNRECORDED}')"
+        foreign = "(owner IS NULL OR origin IS NOT NULL)"
+        return dict(self._answers(call_keys, names, study, foreign))
+
+    def imported(self, study: str, campaign: str) -> dict[str, int]:
+        """Archive -> its answers that were imported for the study and not measured since."""
+        return dict(
+            self.read(
+                "SELECT origin, count(*) FROM answers JOIN calls c USING (call_key)"
+                " WHERE imported_for = ? AND c.campaign = ? GROUP BY origin ORDER BY origin",
+                (study, campaign),
+            )
+        )
 
     def failures(self, call_keys: Iterable[str]) -> dict[str, Failure]:
         """Call key -> last failure; its ``attempts`` are the requests of the run that failed."""
@@ -111,11 +143,8 @@ class LedgerReader:
 
     def pruned(self, call_keys: Iterable[str], study: str | None = None) -> set[str]:
         """Those of the calls whose output was removed; also of those imported for ``study``."""
-        sql = (
-            f"SELECT call_key FROM {answers_of(study)} x"
-            " WHERE pruned_at IS NOT NULL AND call_key IN (?)"
-        )
-        return {row[0] for row in self._rows_of(call_keys, sql)}
+        rows = self._answers(call_keys, "call_key", study, "pruned_at IS NOT NULL")
+        return {row[0] for row in rows}
 
     def maybe_paid(self, call_keys: Iterable[str]) -> MaybePaid:
         """Requests of these calls that died after they were sent, orphans among them."""
@@ -173,8 +202,9 @@ class LedgerReader:
         keys = json.loads(parts).get("after", []) if parts else []
         rows = self._rows_of(
             keys,
-            "SELECT c.call_key, c.question, r.raw_output FROM calls c JOIN results r"
-            " USING (call_key) WHERE r.pruned_at IS NULL AND c.call_key IN (?)",
+            f"SELECT c.call_key, c.question, {either('raw_output')} FROM calls c{joined()} WHERE"
+            f" {ANSWERED} AND {either('pruned_at')} IS NULL AND c.call_key"
+            " IN (?)",
         )
         by_key = {key: Turn(question, answer or "") for key, question, answer in rows}
         return None if len(by_key) < len(set(keys)) else [by_key[key] for key in keys]
@@ -184,8 +214,8 @@ class LedgerReader:
     def measured_models(self, study: str, campaign: str) -> list[str]:
         """Models that have an outcome in the campaign, by name."""
         rows = self.read(
-            f"SELECT DISTINCT c.model FROM calls c JOIN {answers_of(study)} r USING (call_key)"
-            " WHERE c.study = ? AND c.campaign = ? ORDER BY c.model",
+            f"SELECT DISTINCT c.model FROM calls c{joined()} WHERE {ANSWERED}"
+            " AND c.study = ? AND c.campaign = ? ORDER BY c.model",
             (study, campaign),
         )
         return [row[0] for row in rows]
@@ -240,9 +270,10 @@ class LedgerReader:
         numbers = {
             **{table: f"count(*) FROM {table}" for table in tables},
             "document_bytes": "coalesce(sum(bytes), 0) FROM documents",
-            "answers": "count(*) FROM results WHERE no_answer IS NULL",
-            "context_overflow": "count(*) FROM results WHERE no_answer = 'context_overflow'",
-            "invalid_truncated": "count(*) FROM results WHERE no_answer = 'invalid_truncated'",
+            "answers": "count(*) FROM answers WHERE no_answer IS NULL",
+            "imported": "count(*) FROM answers WHERE imported_for IS NOT NULL",
+            "context_overflow": "count(*) FROM answers WHERE no_answer = 'context_overflow'",
+            "invalid_truncated": "count(*) FROM answers WHERE no_answer = 'invalid_truncated'",
             "maybe_paid": f"count(*) FROM {_DIED}",
             "maybe_paid_usd": f"coalesce(sum({_CHARGE}), 0.0) FROM {_DIED}",
             "spent_usd": "coalesce(sum(usd), 0.0) FROM spend",
@@ -268,8 +299,8 @@ class LedgerReader:
             return {row[:3]: row[3:] for row in self.read(f"{sql} GROUP BY 1, 2, 3")}
 
         calls = sums(
-            "SELECT c.study, c.campaign, c.model, count(*), count(r.call_key) FROM calls c LEFT"
-            " JOIN results r ON r.call_key = c.call_key AND r.no_answer IS NULL"
+            "SELECT c.study, c.campaign, c.model, count(*), count(CASE WHEN"
+            f" {either('no_answer')} IS NULL THEN {either('attempts')} END) FROM calls c{joined()}"
         )
         charged = f"SELECT a.study, a.campaign, a.model, count(*), sum({_CHARGE}) FROM "
         attempts, died = sums(f"{charged} attempts a"), sums(charged + _DIED)

@@ -16,20 +16,22 @@ _EXTRA = COLUMNS.index("extra")
 _AT_ONCE = 500
 
 
-def answers_of(study: str | None) -> str:
-    """The table to read answers from: ``results``, and for a study also what was imported for it.
+ANSWERED = "(coalesce(r.call_key, i.call_key) IS NOT NULL)"
+"""Whether `joined` has found an answer."""
 
-    Measuring reads ``results`` alone: what an archive says was never measured here.
-    """
-    if study is None:
-        return "results"
-    names = ", ".join(("call_key", "pruned_at", "checksum", *COLUMNS))
-    name = study.replace("'", "''")
+
+def joined(calls: str = "c") -> str:
+    """Joins of ``calls`` (or attempts) with their answers, ``r`` measured here, ``i`` imported for
+    the study. Measuring reads ``results`` alone: what an archive says was not measured here."""
     return (
-        f"(SELECT {names} FROM results UNION ALL SELECT {names} FROM imported_results i"
-        f" WHERE i.study = '{name}' AND NOT EXISTS"
-        " (SELECT 1 FROM results r WHERE r.call_key = i.call_key))"
+        f" LEFT JOIN results r ON r.call_key = {calls}.call_key LEFT JOIN imported_results i"
+        f" ON i.call_key = {calls}.call_key AND i.study = {calls}.study"
     )
+
+
+def either(name: str) -> str:
+    """The column ``name`` of the answer that `joined` has found."""
+    return f"CASE WHEN r.call_key IS NULL THEN i.{name} ELSE r.{name} END"
 
 
 def to_row(outcome: Outcome) -> dict[str, Any]:
@@ -62,7 +64,9 @@ def checksum(call_key: str, row: Mapping[str, Any]) -> str:
 
 
 def computed_checksums(
-    read: Callable[[str, Sequence[Any]], list[tuple[Any, ...]]], names: Sequence[str] = COLUMNS
+    read: Callable[[str, Sequence[Any]], list[tuple[Any, ...]]],
+    names: Sequence[str] = COLUMNS,
+    table: str = "results",
 ) -> Iterator[tuple[str, str | None, str]]:
     """Yield key, noted checksum and the checksum of the columns ``names`` of each answer.
 
@@ -70,7 +74,7 @@ def computed_checksums(
     """
     last = ""
     while rows := read(
-        f"SELECT call_key, checksum, {', '.join(names)} FROM results"
+        f"SELECT call_key, checksum, {', '.join(names)} FROM {table}"
         " WHERE call_key > ? AND pruned_at IS NULL ORDER BY call_key LIMIT ?",
         (last, _AT_ONCE),
     ):

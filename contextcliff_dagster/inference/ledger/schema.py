@@ -16,6 +16,11 @@ from contextcliff_dagster.contracts import StoreError
 from contextcliff_dagster.inference.ledger.backend import Database
 from contextcliff_dagster.inference.ledger.result_rows import computed_checksums
 
+_OF_AN_ANSWER = (
+    "call_key, no_answer, raw_output, reasoning, finish_reason, prompt_tokens, cached_tokens,"
+    " completion_tokens, own_prompt_tokens, ttft_ms, duration_ms, loop_lag_ms, attempts, cost_usd,"
+    " error, finished_at, pruned_at, queue_ms, reasoning_tokens, extra, checksum"
+)
 _STEPS = {
     1: """
 CREATE TABLE documents (          -- each text once, however many calls ask about it
@@ -90,8 +95,9 @@ CREATE TABLE batches (
     owner TEXT PRIMARY KEY, batch INTEGER NOT NULL, at TEXT NOT NULL) WITHOUT ROWID;
 """,
     # Our own count of a prompt, which later estimates are corrected by; who measured an answer, or
-    # which archive it was adopted from; and the answers of archives, which no measurement reads.
-    7: """
+    # which archive it was adopted from; the answers of archives, which no measurement reads; and
+    # the ledger's own name, which stands in its stores.
+    7: f"""
 ALTER TABLE attempts ADD COLUMN estimated_tokens INTEGER;
 ALTER TABLE results ADD COLUMN owner TEXT;
 ALTER TABLE results ADD COLUMN study TEXT;
@@ -102,7 +108,12 @@ CREATE TABLE imported_results (
     completion_tokens INTEGER, own_prompt_tokens INTEGER, ttft_ms REAL, duration_ms REAL,
     loop_lag_ms REAL, attempts INTEGER NOT NULL, cost_usd REAL, error TEXT,
     finished_at TEXT NOT NULL, pruned_at TEXT, queue_ms REAL, reasoning_tokens INTEGER, extra TEXT,
-    checksum TEXT, origin TEXT NOT NULL, PRIMARY KEY (study, call_key)) WITHOUT ROWID;
+    checksum TEXT, origin TEXT NOT NULL, PRIMARY KEY (call_key, study)) WITHOUT ROWID;
+CREATE VIEW answers AS            -- imported_for: the one study that an answer is for
+    SELECT {_OF_AN_ANSWER}, owner, study, origin, CAST(NULL AS TEXT) AS imported_for FROM results
+    UNION ALL
+    SELECT {_OF_AN_ANSWER}, CAST(NULL AS TEXT), study, origin, study FROM imported_results i
+    WHERE NOT EXISTS (SELECT 1 FROM results r WHERE r.call_key = i.call_key);
 CREATE TABLE ledgers (id TEXT PRIMARY KEY) WITHOUT ROWID;
 """,
 }

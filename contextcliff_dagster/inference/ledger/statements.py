@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from contextcliff_dagster.inference.ledger.backend import Database
 from contextcliff_dagster.inference.ledger.result_rows import checksum, to_row
@@ -128,7 +128,8 @@ def attempt(
     db.execute("INSERT INTO claims VALUES (?, ?, ?) ON CONFLICT DO NOTHING", (call_key, me, now))
     rows = db.execute(
         "INSERT INTO attempts (call_key, owner, study, campaign, model, started_at, reserved_usd,"
-        " reserved_tokens, estimated_tokens) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING attempt_id",
+        " reserved_tokens, estimated_tokens) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
+        " RETURNING attempt_id",
         (
             *(call_key, me, scope.study, scope.campaign, scope.model, now),
             *(most.usd, most.tokens, estimated),
@@ -173,36 +174,67 @@ def restore_attempt(
     _add(db, (scope.study, scope.campaign), charge, finished_at[:10])
 
 
-def keep(db: Database, call_key: str, outcome: Outcome, owner: str) -> None:
+def keep(db: Database, call_key: str, outcome: Outcome, owner: str, study: str | None) -> None:
     """Keep an outcome, and whose it is. The first one stays: a call is never measured over."""
+    insert(db, "results", {**row_of(call_key, outcome), "owner": owner, "study": study})
+
+
+def keep_imported(
+    db: Database, study: str, answer: Mapping[str, Any], origin: str, *, adopt: bool
+) -> bool:
+    """Keep an answer (call_key and all) that was not measured here, unless it is here already.
+
+    Only ``study`` reads it and no measurement does; with ``adopt`` it counts as measured, and its
+    ``origin`` stays with it. Returns whether it is news.
+    """
+    key = answer["call_key"]
+    if db.execute("SELECT 1 FROM results WHERE call_key = ?", (key,)).fetchone():
+        return False
+    mine = (study, key)
+    if adopt:
+        row = {**answer, "owner": None, "study": study, "origin": origin}
+        db.execute("DELETE FROM imported_results WHERE study = ? AND call_key = ?", mine)
+        return insert(db, "results", row)
+    row = {**answer, "study": study, "origin": origin}
+    row.pop("owner", None)
+    return insert(db, "imported_results", row)
+
+
+def row_of(call_key: str, outcome: Outcome) -> dict[str, Any]:
+    """A row of ``results``, with its checksum."""
     row = to_row(outcome)
-    row = {"call_key": call_key, **row, "checksum": checksum(call_key, row), "owner": owner}
-    db.execute(
-        f"INSERT INTO results ({', '.join(row)}, study) VALUES ({', '.join('?' * len(row))},"
-        " coalesce((SELECT study FROM attempts WHERE call_key = ? AND owner = ? ORDER BY attempt_id"
-        " DESC LIMIT 1), (SELECT study FROM calls WHERE call_key = ?))) ON CONFLICT DO NOTHING",
-        (*row.values(), call_key, owner, call_key),
-    )
+    return {"call_key": call_key, **row, "checksum": checksum(call_key, row)}
 
 
-def settle(db: Database, attempt_id: int, charge: Spend, at: str | None = None) -> None:
-    """End an attempt (now): ``charge`` takes the place of what was reserved for it."""
+def insert(db: Database, table: str, row: Mapping[str, Any]) -> bool:
+    """Insert a row, by the names of its columns; False where its key is there already."""
+    marks = ", ".join("?" * len(row))
+    sql = f"INSERT INTO {table} ({', '.join(row)}) VALUES ({marks}) ON CONFLICT DO NOTHING"
+    return db.execute(sql, tuple(row.values())).rowcount > 0
+
+
+def settle(db: Database, attempt_id: int, charge: Spend, at: str | None = None) -> str | None:
+    """End an attempt (now): ``charge`` takes the place of what was reserved for it.
+
+    Returns its study; None where it had ended before.
+    """
     row = db.execute(
         "UPDATE attempts SET ended_at = ?, charged_usd = ?, charged_tokens = ?"
         " WHERE attempt_id = ? AND ended_at IS NULL"
         " RETURNING study, campaign, reserved_usd, reserved_tokens, started_at",
         (at or utc_now(), charge.usd, charge.tokens, attempt_id),
     ).fetchone()
-    if row:
-        study, campaign, usd, tokens, started_at = row
-        db.execute(
-            "UPDATE spend SET usd = usd + ?, tokens = tokens + ? WHERE study = ? AND campaign = ?",
-            (charge.usd - usd, charge.tokens - tokens, study, campaign),
-        )
-        db.execute(
-            "UPDATE spend_days SET usd = usd + ? WHERE day = ?",
-            (charge.usd - usd, started_at[:10]),
-        )
+    if row is None:
+        return None
+    study, campaign, usd, tokens, started_at = row
+    db.execute(
+        "UPDATE spend SET usd = usd + ?, tokens = tokens + ? WHERE study = ? AND campaign = ?",
+        (charge.usd - usd, charge.tokens - tokens, study, campaign),
+    )
+    db.execute(
+        "UPDATE spend_days SET usd = usd + ? WHERE day = ?", (charge.usd - usd, started_at[:10])
+    )
+    return str(study)
 
 
 def fail(db: Database, attempt_id: int, call_key: str, failure: Failure) -> None:
@@ -233,12 +265,12 @@ def take_in(db: Database, owner: str, answer: Answer) -> bool:
     ).fetchone()
     if row is None or row[0] is not None:  # ended: taken in before
         return row is not None
+    study = settle(db, answer.attempt_id, answer.charge, answer.outcome.finished_at)
     if taken(db, answer.call_key, owner) == Begun("finished"):
         told = "another request had answered before this answer could be stored"
         fail(db, answer.attempt_id, answer.call_key, Failure("duplicate", told, maybe_paid=True))
     else:
-        keep(db, answer.call_key, answer.outcome, owner)
-    settle(db, answer.attempt_id, answer.charge, answer.outcome.finished_at)
+        keep(db, answer.call_key, answer.outcome, owner, study)
     release(db, answer.call_key, owner)
     return True
 

@@ -45,7 +45,8 @@ def verify(ledger: Ledger, progress: Callable[[int], None] | None = None) -> Ver
     errors = [*ledger.backend.integrity_errors(), *_sums(ledger)]
     errors += [
         f"the answer to call {call_key[:12]} is not what its checksum says"
-        for call_key, noted, value in computed_checksums(ledger.read)
+        for table in ("results", "imported_results")
+        for call_key, noted, value in computed_checksums(ledger.read, table=table)
         if value != noted
     ]
     errors += [
@@ -53,7 +54,7 @@ def verify(ledger: Ledger, progress: Callable[[int], None] | None = None) -> Ver
         for (call_key,) in ledger.read(
             "SELECT DISTINCT call_key FROM attempts WHERE ended_at IS NOT NULL AND attempt_id NOT"
             " IN (SELECT attempt_id FROM failures) AND call_key NOT IN (SELECT call_key FROM"
-            " results) ORDER BY call_key"
+            " answers) ORDER BY call_key"
         )
     ]
     recipes: dict[str, Recipe] = {}

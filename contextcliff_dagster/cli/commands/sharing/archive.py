@@ -50,16 +50,20 @@ def export(study: str, file: Path, campaign: str | None, as_json: bool) -> None:
 @click.command("import")
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("--name", metavar="NAME", help="Call the study NAME here.")
+@click.option("--adopt", is_flag=True, help="Take its answers for measured: none is bought again.")
 @common_options
-def import_(file: Path, name: str | None, as_json: bool) -> None:
-    """Bring the study of FILE into this store; `report` then rebuilds its results."""
+def import_(file: Path, name: str | None, adopt: bool, as_json: bool) -> None:
+    """Bring the study of FILE into this store; `report` then rebuilds its results.
+
+    Measuring takes no answer of FILE for its own, unless --adopt is given.
+    """
     from contextcliff_dagster.archive.study import import_study
     from contextcliff_dagster.experiments.archived_documents import restore
     from contextcliff_dagster.studies import kept_in, load_studies, measures
     from contextcliff_dagster.studies.study_paths import Leave
 
     store = Store.default()
-    study, summary = import_study(store, file, name, restore)
+    study, summary = import_study(store, file, name, restore, adopt=adopt)
     before = load_studies().get(study.name)
     keep_definition(study.with_leave(Leave(kept_in(store.root))), store)
     if before is not None and measures(before) != measures(study):
@@ -71,7 +75,12 @@ def import_(file: Path, name: str | None, as_json: bool) -> None:
         f"Study {summary.study} is in {store.root}: {count(summary.answers, 'answer')} of "
         f"{count(len(summary.campaigns), 'campaign')} for ${summary.usd:,.4f}, "
         f"{summary.new_answers:,} of them new; see it with `contextcliff report "
-        f"{summary.study}{_other_models(study, summary.campaigns, store)}`."
+        f"{summary.study}{_other_models(study, summary.campaigns, store)}`. "
+        + (
+            "Measurements take them for their own, and reports name the file."
+            if adopt
+            else "Only the study's reports read them; with --adopt measurements do, too."
+        )
     )
     print_either(asdict(summary), text, as_json=as_json)
 
