@@ -120,7 +120,9 @@ def _rows(db: Database, table: str, where: str, study: str) -> pa.Table:
     names = ", ".join(schema.names)
     if table == "results":  # with imported ones; whose they are says `attempts`
         source = "answers"
-        names = ", ".join("NULL" if one in ("owner", "study") else one for one in schema.names)
+        names = ", ".join(
+            "NULL" if one in ("owner", "study", "origin") else one for one in schema.names
+        )
     rows = db.execute(
         f"SELECT {names} FROM {source} WHERE {where}", (study,) * where.count("?")
     ).fetchall()

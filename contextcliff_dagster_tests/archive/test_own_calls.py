@@ -88,7 +88,7 @@ def test_it_reports_the_same_in_another_store_and_folder(
     here = call("report", "wider", "--json", "--store", f"{folder}/store")
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
-    taken = run("import", "../wider.zip", "--store", "store", "--json")
+    taken = run("import", "../wider.zip", "--adopt", "--store", "store", "--json")
     assert json.loads(taken.out)["new_answers"] == 6, taken.err
     there = call("report", "wider", "--json", "--store", "store")
     curves = [json.loads(ended.out)["cliffs"][0]["curve"] for ended in (here, there)]
@@ -118,4 +118,4 @@ def test_through_postgresql_it_is_the_same_archive(
     spoiled = with_table(whole, "calls", lambda table: table.rename_columns({"study": evil}))
     ended = call("import", str(packed(spoiled, tmp_path / "spoiled.zip")), *store, env=env)
     assert_one_sentence(ended, "column")
-    assert postgres.execute("SELECT count(*) FROM contextcliff.results") == [(6,)]
+    assert postgres.execute("SELECT count(*) FROM contextcliff.answers") == [(6,)]

@@ -216,7 +216,7 @@ def test_one_file_takes_it_to_another_store(
     file = tmp_path / "sizes.zip"
     assert main(["export", str(tmp_path / "sizes-alone.yaml"), str(file)]) == 0
     monkeypatch.setenv("CONTEXTCLIFF_HOME", str(tmp_path / "elsewhere"))
-    assert main(["import", str(file)]) == 0
+    assert main(["import", str(file), "--adopt"]) == 0
     assert profile_study(alone).calls["reference-short"].sent == 0
     assert rebuild_report(alone).report.md.read_text("utf-8") == done.report.md.read_text("utf-8")
 

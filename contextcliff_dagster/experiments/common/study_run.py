@@ -83,7 +83,7 @@ class StudyRun:
 
 def origins_of(run: StudyRun, records: pd.DataFrame) -> dict[str, int]:
     """Return how many of the answers come from which archive, where they were not measured here."""
-    keys = records.loc[records["no_answer"] != "transport_error", "call_key"].dropna()
+    keys = records["call_key"].dropna()
     return dict(Counter(run.ledger.origins(keys, run.study.name).values()))
 
 

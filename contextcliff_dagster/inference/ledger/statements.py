@@ -99,7 +99,10 @@ def describe(
     recipe = (call.recipe.hash, call.recipe.body)
     db.execute("INSERT INTO recipes VALUES (?, ?) ON CONFLICT DO NOTHING", recipe)
     db.execute(
-        "INSERT INTO calls VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
+        "INSERT INTO calls VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (call_key) DO"
+        # One that only an archive has answered is of the study that measures it.
+        " UPDATE SET study = excluded.study, model = excluded.model WHERE EXISTS (SELECT 1 FROM"
+        " imported_results i WHERE i.call_key = calls.call_key AND i.study = calls.study)",
         (
             call.call_key,
             scope.study,

@@ -308,7 +308,7 @@ def test_a_run_is_shown_where_nothing_can_be_written_and_travels(
         assert "3 scored" in done("answers", "mine").out
     other = here / "other"
     monkeypatch.setenv("CONTEXTCLIFF_HOME", str(other))
-    done("import", str(here / "mine.zip"))
+    done("import", str(here / "mine.zip"), "--adopt")
     assert done("report", "mine").out.replace(str(other), str(contextcliff_home)) == shown
     again = json.loads(done(*RUN, "--run-id", "mine", "--history-window", "2", "--json").out)
     assert (again["status"], len(server.bodies)) == ("success", 3)

@@ -210,7 +210,7 @@ def test_it_goes_with_archives_is_restored_and_pruned(
     asked = load_study(study_file).with_models([MODEL])
     assert main(["export", str(study_file), str(file)]) == 0
     monkeypatch.setenv("CONTEXTCLIFF_HOME", str(tmp_path / "elsewhere"))
-    assert main(["import", str(file)]) == 0
+    assert main(["import", str(file), "--adopt"]) == 0
     there = Store(tmp_path / "elsewhere")
     assert profile_study(asked, store=there).calls[MODEL].sent == 0
     assert rows_of(asked, there) == before

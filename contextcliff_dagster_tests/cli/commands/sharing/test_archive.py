@@ -48,7 +48,7 @@ def test_what_is_exported_and_imported_reports_the_same_without_a_call(
 ) -> None:
     file, other = tmp_path / "study.zip", tmp_path / "other"
     assert call("export", "quick", str(file), "--store", str(measured)).code == 0
-    taken = run("import", str(file), "--store", str(other), "--json")  # a process like a user's
+    taken = run("import", str(file), "--adopt", "--store", str(other), "--json")  # as a user does
     assert json.loads(taken.out)["new_answers"] == FEW_CALLS
     report = ("report", "quick", "--model", "reference-short", "--json", "--store")
     assert results(call(*report, str(other))) == results(call(*report, str(measured)))
@@ -122,7 +122,7 @@ def test_an_archive_of_an_older_version_is_imported_and_vouched_for(
     lesser = with_table(members, "results", lambda table: table.drop_columns(lacked))
     versions = {**json.loads(members["archive.json"])["versions"], "ledger": 4}
     older = packed(sealed(lesser, {"versions": versions}), tmp_path / "older.zip")
-    taken = call("import", str(older), "--store", store, "--json")
+    taken = call("import", str(older), "--adopt", "--store", store, "--json")
     assert json.loads(taken.out)["new_answers"] == 15
     verified = call("ledger", "verify", "--store", store)
     assert (verified.code, verified.err) == (0, "")
@@ -185,7 +185,7 @@ def test_an_archive_takes_no_name_of_a_shipped_study(tmp_path: Path) -> None:
     assert_one_sentence(call(*into), "x.zip", "'quick'", "--name")
     assert_one_sentence(call(*into, "--name", "../quick"), "name")
     assert not taken.exists()
-    renamed = call(*into, "--name", "theirs")
+    renamed = call(*into, "--name", "theirs", "--adopt")
     assert (renamed.code, renamed.err) == (0, "")
     there = ("--store", str(taken))
     assert results(call("report", "theirs", "--json", *there))[0]["study"] == "theirs"

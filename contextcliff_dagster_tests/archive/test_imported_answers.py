@@ -1,0 +1,211 @@
+"""Answers of an archive are the imported study's alone, until a person adopts them."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from contextcliff_dagster.archive.row_checks import result_checksum
+from contextcliff_dagster_tests.support.archives import members_of, packed, with_table
+from contextcliff_dagster_tests.support.measured_stores import copy_of_made
+from contextcliff_dagster_tests.support.postgres import PostgresServer
+from contextcliff_dagster_tests.support.terminal import Ended, call
+
+STUDY = (
+    "name: {}\ncorpus: {{kind: reference, task: lookup, documents: 60, max_tokens: 200}}\n"
+    "tokenizer: reference\nbins: {{count: 2}}\nmodels: [reference-short]\n"
+    "sampling: {{samples_per_bin: 2, pilot_per_bin: 1}}\n"
+)
+CALLS = 4
+ANSWERS = "SELECT study, origin, raw_output FROM {} ORDER BY 1, 3"
+
+
+def _forged(table: pa.Table) -> pa.Table:
+    rows = [{**row, "raw_output": "Forged."} for row in table.to_pylist()]
+    for row in rows:
+        row["checksum"] = result_checksum(row)
+    return pa.Table.from_pylist(rows, schema=table.schema)
+
+
+@pytest.fixture(scope="module")
+def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Another's study with the questions of `STUDY`, and answers that no model gave."""
+
+    def make(folder: Path) -> None:
+        study, store = folder / "theirs.yaml", ("--store", str(folder / "store"))
+        study.write_text(STUDY.format("theirs"))
+        assert call("campaign", "new", str(study), "--name", "c1", *store).code == 0
+        assert call("profile", str(study), *store).code == 0
+        assert call("export", str(study), str(folder / "honest.zip"), *store).code == 0
+        packed(
+            with_table(members_of(folder / "honest.zip"), "results", _forged),
+            folder / "theirs.zip",
+        )
+
+    return copy_of_made(tmp_path_factory, "forged", make) / "theirs.zip"
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty store, next to a study of one's own that asks what the archive's does."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("CONTEXTCLIFF_HOME", str(tmp_path / "store"))
+    (tmp_path / "mine.yaml").write_text(STUDY.format("mine"))
+    return tmp_path / "store"
+
+
+def done(*arguments: str) -> Ended:
+    ended = call(*arguments)
+    assert ended.code == 0, ended.err
+    return ended
+
+
+def measured(study: str = "mine.yaml") -> dict[str, Any]:
+    done("campaign", "new", study, "--name", "c1")
+    return dict(json.loads(done("profile", study, "--json").out))
+
+
+def origin_of(archive: Path) -> str:
+    import hashlib
+
+    return f"theirs.zip, sha256 {hashlib.sha256(archive.read_bytes()).hexdigest()}"
+
+
+def kept(store: Path, table: str) -> list[tuple[Any, ...]]:
+    with sqlite3.connect(store / "state.db") as db:
+        return db.execute(ANSWERS.format(table)).fetchall()
+
+
+def lose(store: Path) -> None:
+    for name in ("state.db", "state.db-wal", "state.db-shm"):
+        (store / name).unlink(missing_ok=True)
+
+
+def test_one_s_own_study_is_measured_whatever_an_archive_says(archive: Path, store: Path) -> None:
+    told = done("import", str(archive)).out
+    assert "Only the study's reports read them; with --adopt measurements do, too." in told
+    mine = measured()
+    assert mine["calls"]["reference-short"]["sent"] == CALLS
+    assert not mine["notes"]
+    assert "origins" not in mine["cliffs"][0]["provenance"]
+    assert [row[:2] for row in kept(store, "results")] == [("mine", None)] * CALLS
+    assert "Forged." not in {row[2] for row in kept(store, "results")}
+    assert [row["origin"] for row in exported("mine")] == [None] * CALLS
+    (row,) = json.loads(done("campaign", "list", "mine.yaml", "--json").out)
+    assert row["answered"] == CALLS
+    assert done("ledger", "verify").err == ""
+
+
+def test_the_imported_study_says_where_its_answers_come_from(archive: Path, store: Path) -> None:
+    done("import", str(archive))
+    theirs = json.loads(done("report", "theirs", "--json").out)
+    line = f"{CALLS} of {CALLS} answers come from {origin_of(archive)}."
+    assert line in theirs["notes"]
+    assert theirs["cliffs"][0]["provenance"]["origins"] == {origin_of(archive): CALLS}
+    page = (store / "theirs" / "report" / "c1" / "report.md").read_text()
+    assert line in page.replace("\\", "")
+    stats = json.loads(done("ledger", "stats", "--json").out)
+    assert (stats["answers"], stats["imported"]) == (CALLS, CALLS)
+    assert done("ledger", "verify").err == ""
+    estimated = done("profile", "theirs", "--dry-run", "--json").out
+    assert f"Answers to {CALLS} of these calls were imported ({origin_of(archive)})" in estimated
+    again = json.loads(done("profile", "theirs", "--json").out)
+    assert again["calls"]["reference-short"]["sent"] == CALLS
+    assert not again["notes"]
+    assert "Forged." not in done("answers", "theirs", "--json").out
+
+
+def test_adopted_answers_are_not_bought_again_and_keep_their_origin(
+    archive: Path, store: Path
+) -> None:
+    done("import", str(archive))
+    assert json.loads(done("import", str(archive), "--adopt", "--json").out)["new_answers"] == CALLS
+    assert kept(store, "imported_results") == []
+    mine = measured()
+    assert mine["calls"]["reference-short"]["sent"] == 0
+    assert f"{CALLS} of {CALLS} answers come from {origin_of(archive)}." in mine["notes"]
+    assert [row["origin"] for row in exported("theirs")] == [origin_of(archive)] * CALLS
+
+
+def exported(study: str) -> list[dict[str, Any]]:
+    done("ledger", "export", study, "rows.jsonl", "--no-prompts")
+    return [json.loads(line) for line in Path("rows.jsonl").read_text().splitlines()]
+
+
+@pytest.mark.parametrize("foreign", [False, True], ids=["own store", "another ledger's store"])
+def test_what_is_restored_of_an_archive_stays_imported(
+    archive: Path, store: Path, foreign: bool
+) -> None:
+    done("import", str(archive))
+    done("report", "theirs")
+    if foreign:
+        measured()
+        done("profile", "theirs")
+    lose(store)
+    if foreign:  # a ledger that knows nothing of this store
+        (store / "other.yaml").write_text(
+            STUDY.format("other").replace("documents: 60", "documents: 60, seed: 9")
+        )
+        mark, known = store / "store.json", (store / "store.json").read_bytes()
+        mark.write_text('{"layout": 1}')
+        measured(str(store / "other.yaml"))
+        mark.write_bytes(known)
+    restored = done("ledger", "restore", "theirs").out
+    assert f"{CALLS} answers" in restored
+    origin = f"the store {store}" if foreign else origin_of(archive)
+    assert [row[:2] for row in kept(store, "imported_results")] == [("theirs", origin)] * CALLS
+    assert done("ledger", "verify").err == ""
+
+
+def test_an_empty_ledger_takes_the_place_of_a_lost_one(store: Path) -> None:
+    measured()
+    name = json.loads((store / "store.json").read_bytes())["ledger"]
+    lose(store)
+    assert f"{CALLS} answers" in done("ledger", "restore", "mine.yaml").out
+    assert json.loads((store / "store.json").read_bytes())["ledger"] == name
+    assert [row[:2] for row in kept(store, "results")] == [("mine", None)] * CALLS
+    again = json.loads(done("profile", "mine.yaml", "--json").out)
+    assert again["calls"]["reference-short"]["sent"] == 0
+
+
+def test_answers_of_older_versions_have_no_origin_on_record(store: Path) -> None:
+    measured()
+    with sqlite3.connect(store / "state.db") as db:
+        db.execute("UPDATE results SET owner = NULL, study = NULL")
+    (cliffs,) = json.loads(done("report", "mine.yaml", "--json").out)["cliffs"]
+    assert cliffs["provenance"]["origins"] == {"not recorded": CALLS}
+
+
+@pytest.mark.parametrize("study", ["theirs", "mine"])
+def test_pruning_one_study_leaves_the_other_its_answers(
+    archive: Path, store: Path, study: str
+) -> None:
+    done("import", str(archive))
+    measured()
+    assert len(kept(store, "results")) == len(kept(store, "imported_results")) == CALLS
+    done("ledger", "prune", study, "--yes")
+    assert len(kept(store, "imported_results")) == (0 if study == "theirs" else CALLS)
+    assert done("ledger", "verify").err == ""
+    other = "mine.yaml" if study == "theirs" else "theirs"
+    (cliffs,) = json.loads(done("report", other, "--json").out)["cliffs"]
+    assert sum(one["n"] for one in cliffs["bins"]) == CALLS
+
+
+@pytest.mark.postgres
+def test_postgresql_keeps_them_apart_and_says_whose_they_are(
+    archive: Path, store: Path, postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CONTEXTCLIFF_LEDGER", postgres.url)
+    done("import", str(archive))
+    assert measured()["calls"]["reference-short"]["sent"] == CALLS
+    whose = "SELECT study, length(owner), origin FROM contextcliff.results"
+    assert set(postgres.execute(whose)) == {("mine", 32, None)}
+    line = f"{CALLS} of {CALLS} answers come from {origin_of(archive)}."
+    # Both studies ask the same, and what was measured goes before what was imported.
+    assert line not in json.loads(done("report", "theirs", "--json").out)["notes"]
+    assert done("ledger", "verify").err == ""
