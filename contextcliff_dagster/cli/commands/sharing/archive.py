@@ -74,13 +74,14 @@ def import_(file: Path, name: str | None, adopt: bool, as_json: bool) -> None:
     text = (
         f"Study {summary.study} is in {store.root}: {count(summary.answers, 'answer')} of "
         f"{count(len(summary.campaigns), 'campaign')} for ${summary.usd:,.4f}, "
-        f"{summary.new_answers:,} of them new; see it with `contextcliff report "
-        f"{summary.study}{_other_models(study, summary.campaigns, store)}`. "
+        f"{summary.new_answers:,} of them new. "
         + (
-            "Measurements take them for their own, and reports name the file."
+            "Measurements take them for their own, and reports name the file. "
             if adopt
-            else "Only the study's reports read them; with --adopt measurements do, too."
+            else "Only the study's reports read them; with --adopt measurements do, too. "
         )
+        + f"See it with `contextcliff report {summary.study}"
+        f"{_other_models(study, summary.campaigns, store)}`."
     )
     print_either(asdict(summary), text, as_json=as_json)
 
