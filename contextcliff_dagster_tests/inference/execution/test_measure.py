@@ -9,6 +9,8 @@ from dataclasses import replace
 
 from contextcliff_dagster.contracts import PREDICTIONS, conform
 from contextcliff_dagster.inference.execution.cost_estimate import estimate
+from contextcliff_dagster.inference.execution.measure import measure
+from contextcliff_dagster.inference.execution.run_control import RunControl
 from contextcliff_dagster.inference.ledger.ledger import Ledger
 from contextcliff_dagster.inference.telemetry.progress import Progress
 from contextcliff_dagster_tests.support.records.calls import (
@@ -87,6 +89,17 @@ def test_a_document_that_does_not_fit_the_window_is_kept_apart_and_not_sent(ledg
     assert len(over) == summary.context_overflow > 0
     assert summary.sent == 18 - len(over)
     assert all(row["length_tokens"] > 80 and row["raw_output"] is None for row in over)
+
+
+def test_a_finished_study_says_where_its_entry_cannot_be_opened(ledger: Ledger) -> None:
+    run(ledger)
+    told: list[str] = []
+    entry = reference_entry(engine="llamacpp", weights="/etc/passwd")
+    summary = measure(plan_of(SAMPLE, 6), entry, ledger, RunControl(on_wait=told.append))
+    assert (summary.cached, summary.sent) == (18, 0)
+    (line,) = told
+    assert line.startswith("Whether the entry 'reference-short' of models.yaml is still what was ")
+    assert "/etc/passwd" in line
 
 
 def test_the_estimate_counts_what_is_not_paid_yet(ledger: Ledger) -> None:

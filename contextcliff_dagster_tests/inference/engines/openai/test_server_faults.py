@@ -13,6 +13,7 @@ import pytest
 from contextcliff_dagster.contracts import BudgetError
 from contextcliff_dagster.inference.engines.base import MOST_TOKENS, TransportError, Usage
 from contextcliff_dagster.inference.engines.openai import token_counting
+from contextcliff_dagster.inference.execution.cost_estimate import estimate
 from contextcliff_dagster.inference.execution.measure import measure
 from contextcliff_dagster.inference.execution.run_control import RunControl
 from contextcliff_dagster.inference.ledger.ledger import Ledger
@@ -23,6 +24,7 @@ from contextcliff_dagster_tests.support.records.calls import (
     LedgerSample,
     openai_entry,
     plan_of,
+    unreliable_server,
 )
 from contextcliff_dagster_tests.support.servers import faulty_server as wire
 from contextcliff_dagster_tests.support.servers.any_reply import _NUMBERS, ANSWER, Case
@@ -32,6 +34,7 @@ from contextcliff_dagster_tests.support.servers.reply_checks import AnyServer, s
 STREAM = (("Content-Type", "text/event-stream"),)
 ODD: tuple[Any, ...] = (*_NUMBERS, "many", "12", "", [], [1], {}, {"a": 1}, None)
 """What no count, name or reason is."""
+PRICE = {"input_usd_per_mtok": 1000, "output_usd_per_mtok": 1000}
 COUNTS = ("prompt_tokens", "completion_tokens", "total_tokens", "prompt_tokens_details",
           "completion_tokens_details")  # fmt: skip
 
@@ -92,11 +95,10 @@ def test_a_reply_without_an_answer_is_a_counted_failure(tmp_path: Path) -> None:
 def test_no_reported_usage_switches_a_budget_off_or_ends_it_for_good(
     tmp_path: Path, name: str, count: object
 ) -> None:
-    price = {"input_usd_per_mtok": 1000, "output_usd_per_mtok": 1000}
     server = AnyServer([answered(usage(**{name: count}))])
     plan = plan_of(LedgerSample(1, 40, max_tokens=100), 40)
     with on_a_thread(server.handle) as url, Ledger.open(tmp_path / "state.db") as ledger:
-        entry = openai_entry(url, concurrency=1, revision="1", price=price, tokenizer="reference")
+        entry = openai_entry(url, concurrency=1, revision="1", price=PRICE, tokenizer="reference")
         with pytest.raises(BudgetError, match="is used up"):
             measure(plan, entry, ledger, RunControl(Budget(usd=1.0)))
         (reserved,) = ledger.read("SELECT max(reserved_usd) FROM attempts")[0]
@@ -108,11 +110,54 @@ def test_no_reported_usage_switches_a_budget_off_or_ends_it_for_good(
         assert bool(summary.usage_too_large) == unbelieved
 
 
+@pytest.mark.parametrize("thought", [0, 131_000])
+def test_output_beyond_what_was_allowed_and_came_ends_no_budget(
+    tmp_path: Path, thought: int
+) -> None:
+    price = {"input_usd_per_mtok": 0.001, "output_usd_per_mtok": 30}
+    details = {"completion_tokens_details": {"reasoning_tokens": thought}} if thought else {}
+    server = AnyServer([answered(usage(completion_tokens=131_000, **details))])
+    plan = plan_of(LedgerSample(1, 20, max_tokens=100), 20)
+    with on_a_thread(server.handle) as url, Ledger.open(tmp_path / "state.db") as ledger:
+        entry = openai_entry(url, concurrency=1, revision="1", price=price, window_tokens=1_000)
+        summary = measure(plan, entry, ledger, RunControl(Budget(usd=1.0)))
+        assert (summary.answered, summary.usage_too_large) == (20, 0)
+        # Eight tokens were allowed; a window of a thousand bounds what was thought.
+        most = 8 + (1_000 if thought else 0)
+        assert ledger.spent("s", "c").usd == pytest.approx(20 * most * 30e-6, rel=0.01)
+        assert ledger.read("SELECT DISTINCT completion_tokens FROM results") == [(131_000,)]
+
+
+def test_reservations_follow_the_most_that_the_server_has_counted(tmp_path: Path) -> None:
+    source = LedgerSample(1, 20, max_tokens=100)
+    with (
+        unreliable_server(count_factor=3.0, delay_ms=1) as url,
+        Ledger.open(tmp_path / "state.db") as ledger,
+    ):
+        entry = openai_entry(url, concurrency=1, revision="1", price=PRICE)
+
+        def at_most() -> float:
+            later = plan_of(LedgerSample(1, 20, seed=1, max_tokens=100), 20)
+            return estimate([(None, later)], [entry], ledger).usd_at_most
+
+        unknown = at_most()
+        measure(plan_of(source, 10), entry, ledger)
+        measure(plan_of(source, 20), entry, ledger)
+        assert at_most() > 1.2 * unknown, "the shown cost follows, too"
+        rows = ledger.read(
+            "SELECT estimated_tokens, reserved_tokens, charged_tokens FROM attempts"
+            " ORDER BY attempt_id"
+        )
+        first, *_ = rows
+        assert first[1] < first[2], "the first one cannot know"
+        # By so much the estimates of prompts differ among themselves.
+        assert all(charged <= 1.1 * reserved for _, reserved, charged in rows[10:])
+
+
 def test_a_usage_that_leaves_most_of_the_prompt_out_is_charged_as_reserved(tmp_path: Path) -> None:
-    price = {"input_usd_per_mtok": 1000, "output_usd_per_mtok": 1000}
     server = AnyServer([answered(usage(prompt_tokens=1, completion_tokens=1))])
     with on_a_thread(server.handle) as url, Ledger.open(tmp_path / "state.db") as ledger:
-        entry = openai_entry(url, concurrency=1, revision="1", price=price)
+        entry = openai_entry(url, concurrency=1, revision="1", price=PRICE)
         plan = plan_of(LedgerSample(1, 4), 4)
         measure(plan, entry, ledger)
         charged = ledger.read("SELECT charged_usd, charged_tokens FROM attempts")
@@ -121,8 +166,7 @@ def test_a_usage_that_leaves_most_of_the_prompt_out_is_charged_as_reserved(tmp_p
 
 
 def test_a_cache_discount_and_another_tokenizer_are_charged_as_reported(tmp_path: Path) -> None:
-    price = {"input_usd_per_mtok": 1000, "output_usd_per_mtok": 1000}
-    price["cached_input_usd_per_mtok"] = 100
+    price = {**PRICE, "cached_input_usd_per_mtok": 100}
     report = usage(prompt_tokens=60, prompt_tokens_details={"cached_tokens": 50})
     with (
         on_a_thread(AnyServer([answered(report)]).handle) as url,
