@@ -3,6 +3,7 @@
     python benchmarks/chaos.py [--drive api|profile|crowd] [--ledger sqlite|postgres]
                                [--documents N] [--kills N] [--seed 0] [--json]
     python benchmarks/chaos.py --restarts 50 [--drive crowd] [--json]
+    python benchmarks/chaos.py --refuse KIND [--trials N] [--json]
 
 A server (a process of its own, with a request log on the disk before each answer) serves the small
 reference model. A child process measures over it and is killed with SIGKILL: while it starts, after
@@ -21,7 +22,11 @@ stall, cut stream, broken JSON, HTML with status 200); what is claimed then is p
 ``--ledger postgres``: the crowd shares a PostgreSQL database, on a server started for it;
 ``--documents``: of the 40 in each of ten bins, for fewer calls. ``--restarts N``: three processes
 write to a PostgreSQL server that crashes (``pg_ctl stop -m immediate``) and restarts N times; with
-``--drive crowd`` they measure 1,500 calls over HTTP. Exit code 1 where a claim does not hold.
+``--drive crowd`` they measure 1,500 calls over HTTP. ``--refuse KIND``: three writers of 16 calls
+at once have a ledger that takes no writes any more (their patience is 1 s, without end for
+``interrupted``, which gets SIGINT), and what the server has answered is sought in ledger and
+spool; ``full``, ``no-reserve`` and ``server-full`` mount a small file system, as root. Exit code 1
+where a claim does not hold.
 """
 
 from __future__ import annotations
@@ -57,6 +62,7 @@ from contextcliff_dagster_tests.support.records.calls import (
     read_log,
     reference_server,
 )
+from contextcliff_dagster_tests.support.refusals import KINDS, refused
 from contextcliff_dagster_tests.support.server_crashes import crashed, measured
 
 BINS, N, CONCURRENCY, DELAY_MS = 10, 20, 3, 20
@@ -228,13 +234,17 @@ def main() -> int:
     parser.add_argument("--documents", type=int, default=CROWD.documents, help="of a crowd's bin")
     parser.add_argument("--kills", type=int, help="default: 24, of a crowd 30")
     parser.add_argument("--restarts", type=int, help="of a PostgreSQL server under three writers")
+    parser.add_argument("--refuse", choices=list(KINDS), help="how the ledger refuses writes")
+    parser.add_argument("--trials", type=int, default=50, help="of --refuse")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--json", action="store_true", help="print the figures as JSON")
     options = parser.parse_args()
     if options.ledger != "sqlite" and options.drive != "crowd":
         parser.error("--ledger is for --drive crowd")
     with tempfile.TemporaryDirectory(prefix="chaos-") as folder:
-        if options.restarts:
+        if options.refuse:
+            figures = refused(options.refuse, options.trials, Path(folder), _tell)
+        elif options.restarts:
             trial = measured if options.drive == "crowd" else crashed
             figures = trial(options.restarts, Path(folder), _tell)
         elif options.drive == "crowd":

@@ -16,10 +16,11 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import IO, Any, Literal, get_args
 
-from contextcliff_dagster.contracts import ContextCliffError
+from contextcliff_dagster.contracts import AnswersLostError, ContextCliffError
 from contextcliff_dagster.inference.execution.measure import measure
 from contextcliff_dagster.inference.execution.prediction_rows import prediction_rows
 from contextcliff_dagster.inference.execution.run_calls import CallRunner
+from contextcliff_dagster.inference.ledger.backend import PATIENCE_S, GroupCommit
 from contextcliff_dagster.inference.ledger.ledger import Ledger
 from contextcliff_dagster.inference.telemetry.progress import RunSummary
 from contextcliff_dagster.store import DatabaseUrl
@@ -41,7 +42,7 @@ class Measurement:
     ``ledger``: the path of a file, or a PostgreSQL URL. ``entry``: changes to the model's entry.
     ``die_after``: with K > 0 the process kills itself with SIGKILL at its K-th answer, as ``dies``
     says: as it begins, after the answer has arrived and before it is committed, or thereafter, with
-    other calls in flight.
+    other calls in flight. ``patience_s``: how long a ledger that refuses is waited for.
     """
 
     ledger: str
@@ -53,6 +54,7 @@ class Measurement:
     entry: dict[str, Any] = field(default_factory=dict)
     die_after: int = 0
     dies: Death = "between answer and commit"
+    patience_s: float = PATIENCE_S
 
     def sample(self) -> LedgerSample:
         return LedgerSample(
@@ -132,6 +134,7 @@ def announce_halt() -> None:
 def main() -> int:
     measurement = Measurement(**json.loads(sys.argv[1]))
     announce_halt()
+    GroupCommit.patience_s = measurement.patience_s
     if measurement.die_after and measurement.dies == "between answer and commit":
         die_before_commit(measurement.die_after)
     elif measurement.die_after and measurement.dies == "at work":
@@ -146,7 +149,11 @@ def main() -> int:
         return 130
     except ContextCliffError as error:
         print(error, flush=True)
-        return 2
+        if not isinstance(error, AnswersLostError):
+            return 2
+        for key in error.call_keys:
+            print(f"The answer to call {key} is lost.", flush=True)
+        return 5
     print(json.dumps(summary.to_dict()), flush=True)
     return 0
 
