@@ -24,9 +24,9 @@ stall, cut stream, broken JSON, HTML with status 200); what is claimed then is p
 write to a PostgreSQL server that crashes (``pg_ctl stop -m immediate``) and restarts N times; with
 ``--drive crowd`` they measure 1,500 calls over HTTP. ``--refuse KIND``: three writers of 16 calls
 at once have a ledger that takes no writes any more (their patience is 1 s, without end for
-``interrupted``, which gets SIGINT), and what the server has answered is sought in ledger and
-spool; ``full``, ``no-reserve`` and ``server-full`` mount a small file system, as root. Exit code 1
-where a claim does not hold.
+``interrupted`` and ``terminated``, which get a signal), and what the server has answered is sought
+in ledger and spool; ``full``, ``no-reserve`` and ``server-full`` mount a small file system, as
+root. Exit code 1 where a claim does not hold.
 """
 
 from __future__ import annotations

@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import IO, Any, Literal, get_args
 
+from contextcliff_dagster.cli.shell.signals import ended_by_signals
 from contextcliff_dagster.contracts import AnswersLostError, ContextCliffError
 from contextcliff_dagster.inference.execution.measure import measure
 from contextcliff_dagster.inference.execution.prediction_rows import prediction_rows
@@ -143,10 +144,12 @@ def main() -> int:
     if measurement.die_after and measurement.dies == "while it started":
         os.kill(os.getpid(), signal.SIGKILL)
     try:
-        summary = measurement.measure()
-    except KeyboardInterrupt:
-        print("interrupted", flush=True)
-        return 130
+        with ended_by_signals() as first:
+            try:
+                summary = measurement.measure()
+            except KeyboardInterrupt:
+                print("interrupted", flush=True)
+                return 128 + first()
     except ContextCliffError as error:
         print(error, flush=True)
         if not isinstance(error, AnswersLostError):

@@ -16,8 +16,9 @@ import tempfile
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,23 +32,44 @@ from contextcliff_dagster_tests.support.records.calls import read_log, unreliabl
 WRITERS, AT_ONCE, CALLS = 3, 16, 240
 _BINS = 3
 _ENDS_S = 120
+_FORESEEN = {0, 2, 5, 130, 143}
+"""Exit codes."""
+
+
+_ROLE = "measurer"
 
 
 @dataclass(frozen=True)
 class _Place:
-    """Where a trial's ledger is: a file on ``disk``, or a database of ``server``."""
+    """Where a trial's ledger is: a file on ``disk``, or a database of ``server``, whose owner is a
+    role without further rights."""
 
     disk: Path
     server: PostgresServer | None = None
 
     @property
     def ledger(self) -> str:
-        return self.server.url if self.server else str(self.disk / "state.db")
+        if self.server is None:
+            return str(self.disk / "state.db")
+        return replace(self.server, user=_ROLE, password=_ROLE).url
 
     @property
     def postgres(self) -> PostgresServer:
+        """As its superuser."""
         assert self.server is not None
         return self.server
+
+    def hand_over(self) -> None:
+        """Make the role, and the owner of the database."""
+        with suppress(Exception):  # it is there since the trial before
+            self.postgres.execute(f"CREATE ROLE {_ROLE} LOGIN PASSWORD '{_ROLE}'")
+        self.postgres.execute(f"ALTER DATABASE {self.postgres.database} OWNER TO {_ROLE}")
+
+    def disconnect(self) -> None:
+        """End the sessions of the role, as a failover or an administrator does."""
+        self.postgres.execute(
+            f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = '{_ROLE}'"
+        )
 
 
 @contextmanager
@@ -103,6 +125,71 @@ def _cancelled(place: _Place) -> Iterator[None]:
 
 
 @contextmanager
+def _table_locked(place: _Place, setting: str) -> Iterator[None]:
+    """Another session holds the table as VACUUM FULL does, and waiting ends by ``setting``."""
+    import psycopg2
+
+    role = f"ALTER ROLE {_ROLE}"
+    place.postgres.execute(f"{role} SET {setting} = '200ms'")
+    place.disconnect()
+    with closing(psycopg2.connect(place.postgres.url)) as other, other.cursor() as cursor:
+        cursor.execute("LOCK TABLE contextcliff.results IN ACCESS EXCLUSIVE MODE")
+        try:
+            yield
+        finally:
+            other.rollback()
+            place.postgres.execute(f"{role} RESET {setting}")
+
+
+@contextmanager
+def _upkeep(place: _Place) -> Iterator[None]:
+    """VACUUM FULL and a dump's locks, again and again."""
+    ended = threading.Event()
+
+    def keep_up() -> None:
+        while not ended.wait(0.05):
+            place.postgres.execute("VACUUM FULL contextcliff.results")
+            place.postgres.execute("VACUUM FULL contextcliff.attempts")
+
+    thread = threading.Thread(target=keep_up)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
+@contextmanager
+def _changed(place: _Place, change: str, back: str, *, disconnect: bool = True) -> Iterator[None]:
+    place.postgres.execute(change)
+    if disconnect:
+        place.disconnect()
+    try:
+        yield
+    finally:
+        place.postgres.execute(back)
+
+
+_RIGHTS = "INSERT, UPDATE ON ALL TABLES IN SCHEMA contextcliff"
+
+
+def _revoked(place: _Place) -> AbstractContextManager[None]:
+    revoke, grant = (f"{what} {_RIGHTS}" for what in ("REVOKE", "GRANT"))
+    return _changed(place, f"{revoke} FROM {_ROLE}", f"{grant} TO {_ROLE}", disconnect=False)
+
+
+def _password_changed(place: _Place) -> AbstractContextManager[None]:
+    change = f"ALTER ROLE {_ROLE} PASSWORD"
+    return _changed(place, f"{change} 'another'", f"{change} '{_ROLE}'")
+
+
+def _no_connections(place: _Place) -> AbstractContextManager[None]:
+    change = f"ALTER ROLE {_ROLE} CONNECTION LIMIT"
+    return _changed(place, f"{change} 0", f"{change} -1")
+
+
+@contextmanager
 def _full(place: _Place) -> Iterator[None]:
     """No byte is free on the disk of the ledger, nor, with a file, on that of the spool."""
     filler = place.disk / "filler"
@@ -131,11 +218,18 @@ def _without_reserve(place: _Place) -> Iterator[None]:
 KINDS: dict[str, tuple[str, Callable[[_Place], Any]]] = {
     "locked": ("sqlite", _locked),
     "interrupted": ("sqlite", _locked),
+    "terminated": ("sqlite", _locked),
     "full": ("sqlite", _full),
     "no-reserve": ("sqlite", _without_reserve),
     "read-only": ("postgres", _read_only),
     "cancelled": ("postgres", _cancelled),
     "down": ("postgres", _down),
+    "statement-timeout": ("postgres", partial(_table_locked, setting="statement_timeout")),
+    "lock-timeout": ("postgres", partial(_table_locked, setting="lock_timeout")),
+    "upkeep": ("postgres", _upkeep),
+    "revoked": ("postgres", _revoked),
+    "password": ("postgres", _password_changed),
+    "connections": ("postgres", _no_connections),
     "server-full": ("postgres", _full),
 }
 """What is tried: the database, and how it refuses."""
@@ -162,6 +256,7 @@ def refused(
             with ExitStack() as of_trial:
                 if server:
                     place = _Place(disk, of_trial.enter_context(server.fresh_database()))
+                    place.hand_over()
                 elif kind in _DISK_MB:
                     place = _Place(Path(tempfile.mkdtemp(dir=disk)))
                 else:
@@ -187,7 +282,8 @@ def refused(
             "the next run pays for the rest alone": all(
                 one["next run"] == CALLS - one["stored"] - one["waited"] for one in done
             ),
-            "no process hangs or fails in an unforeseen way": not codes.keys() - {0, 2, 5, 130},
+            "no process hangs or fails in an unforeseen way": not codes.keys()
+            - {0, 2, 5, 130, 143},
             "the ledgers are sound": all(one["sound"] for one in done),
         },
     }
@@ -200,7 +296,8 @@ def _trial(
     os.environ["CONTEXTCLIFF_HOME"] = str(home)  # where the spool of a database is
     spool = (home if place.server else Path(place.ledger).parent) / "_spool"
     entry = {"concurrency": AT_ONCE, "revision": "1", "timeout_s": 20.0}
-    patience_s = 600.0 if kind == "interrupted" else 1.0
+    told = {"interrupted": signal.SIGINT, "terminated": signal.SIGTERM}.get(kind)
+    patience_s = 600.0 if told else 1.0
     with unreliable_server(delay_ms=400, log=log) as url:
         whole = Measurement(
             place.ledger, url, _BINS, CALLS // _BINS, entry=entry, patience_s=patience_s
@@ -213,9 +310,8 @@ def _trial(
         with refuse(place):
             if kind == "no-reserve":
                 processes = _started(whole, home)
-            if kind == "interrupted":
-                for process in processes:
-                    process.send_signal(signal.SIGINT)
+            for process in processes if told else []:
+                process.send_signal(told)
             codes = [_ended(process) for process in processes]
         answered = read_log(log)
         lost = sum(text.read_text().count("is lost.") for text in home.glob("writer-*.out"))
