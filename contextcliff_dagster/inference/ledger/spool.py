@@ -12,6 +12,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import astuple, dataclass
 from pathlib import Path
+from typing import Literal
 
 from contextcliff_dagster.inference.ledger.result_rows import COLUMNS, checksum, from_row, to_row
 from contextcliff_dagster.inference.requests.outcome import Outcome
@@ -59,6 +60,7 @@ class Spool:
     def __init__(self, folder: Path, owner: str) -> None:
         self.folder = folder
         self.own = self.file_of(owner)
+        self._strange = 0
 
     def file_of(self, owner: str) -> Path:
         """Where the answers of ``owner`` wait, if any do."""
@@ -81,6 +83,7 @@ class Spool:
         The others stay: it knows no such attempt (False), or fails. Killed in the middle, this
         leaves answers that are offered again: ``store`` has to know those that it has.
         """
+        self._strange = 0
         for file in self.files():
             try:
                 data = file.read_bytes()
@@ -89,7 +92,9 @@ class Spool:
             lines = data.splitlines(keepends=True)
             answers = [(line, read_answer(line)) for line in lines]
             offered = [(line, store(file.stem, a) if a else None) for line, a in answers]
-            left = [line for line, future in offered if not (future and _took(future))]
+            ends = [(line, _end(future)) for line, future in offered]
+            left = [line for line, end in ends if end != "taken"]
+            self._strange += sum(end == "unknown" for _, end in ends)
             with folder_lock(self.folder):
                 # Unless its owner has added to it, or another process has taken them in, too.
                 if file.exists() and file.read_bytes() == data:
@@ -97,15 +102,24 @@ class Spool:
 
     def sentence(self, count: int = 0) -> str:
         """What waits, for people: ``count`` answers, or all that do. Empty where none does."""
-        count = count or sum(file.read_bytes().count(b"\n") for file in self.files())
-        one = count == 1
-        return (
-            f"{count} {'answer waits' if one else 'answers wait'} in {self.folder}; "
-            f"{'it is' if one else 'they are'} taken in when the ledger takes writes."
-            if count
-            else ""
-        )
+        there = sum(file.read_bytes().count(b"\n") for file in self.files())
+        strange = min(self._strange, there)
+        count = count or there - strange
+        told = []
+        if count:
+            wait, are = ("answer waits", "it is") if count == 1 else ("answers wait", "they are")
+            told.append(
+                f"{count} {wait} in {self.folder}; {are} taken in when the ledger takes writes."
+            )
+        if strange:
+            told.append(
+                f"{strange} of the lines in {self.folder} were altered or are of another ledger: "
+                "open that one, or delete their files."
+            )
+        return " ".join(told)
 
 
-def _took(future: Future[bool]) -> bool:
-    return future.exception() is None and future.result()
+def _end(future: Future[bool] | None) -> Literal["taken", "refused", "unknown"]:
+    if future is not None and future.exception():
+        return "refused"
+    return "taken" if future is not None and future.result() else "unknown"

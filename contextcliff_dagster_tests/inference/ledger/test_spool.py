@@ -150,7 +150,9 @@ def test_lines_that_were_altered_or_are_of_another_ledger_stay_and_harm_no_other
     for _ in range(2):
         with Ledger.open(tmp_path / "state.db") as ledger:
             assert list(ledger.outcomes(KEYS)) == [KEYS[2]]
-            assert ledger.spool.sentence().startswith("3 answers wait")
+            told = ledger.spool.sentence()
+            assert told.startswith("3 of the lines in ")
+            assert "altered or are of another ledger" in told
     assert file.read_bytes() == altered + unknown + b'{"cut of\n'
 
 
