@@ -209,13 +209,13 @@ def test_a_process_that_is_killed_while_it_takes_in_leaves_nothing_twice(
     code = (
         "import os; from contextcliff_dagster_tests.inference.ledger.test_ledger import *\n"
         "from contextcliff_dagster.inference.ledger import backend, spool\n"
-        "backend._BATCH, took, unlink = 1, spool._took, Path.unlink\n"
+        "backend._BATCH, took, unlink = 1, spool._end, Path.unlink\n"
         "done = []\n"
         "def die(*arguments):\n"
         f"    if len(done) >= {commits}: os.kill(os.getpid(), 9)\n"
         "def counted(future):\n"
         "    die(); result = took(future); done.append(1); return result\n"
-        "spool._took, Path.unlink = counted, lambda path, **more: (\n"
+        "spool._end, Path.unlink = counted, lambda path, **more: (\n"
         "    die() if path.suffix == '.jsonl' else unlink(path, **more))\n"
         f"Ledger.open({source(ledger_at)})"
     )
