@@ -224,7 +224,7 @@ def left_out(run: StudyRun, profiled: Sequence[str]) -> list[str]:
             continue
         planned = plan_calls(run.manifest, identity.hash, recipe, run.campaign, bins, everything)
         # One whose first bin is not finished yet is not left out: it is being measured.
-        if not run.ledger.answered(call.call_key for call in planned):
+        if not run.ledger.answered((call.call_key for call in planned), study.name):
             models.append(model)
     return models
 
