@@ -14,14 +14,16 @@ JOBS   ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 2)))
 # may not write caches, which cost twice the CPU.
 # It reads no pip.conf: with a package mirror configured there, or INSTALLER=pip, pip is used.
 INSTALLER ?= uv
-# The versions that are installed, with hashes: those that continuous integration tests. LOCK= (empty)
-# takes the newest that pyproject.toml allows. It names no index: any mirror serves it.
+# The versions that are installed, with hashes, which uv and pip demand: those that continuous
+# integration tests. LOCK= (empty) takes the newest that pyproject.toml allows. It names no index:
+# any mirror serves it.
 LOCK   ?= requirements.lock
 
 BIN     := $(VENV)/bin
 SOURCES := pyproject.toml $(LOCK)
-# pip takes a hash for the wish to see one for everything, which a checkout has not: versions alone.
-PINNED  = $(if $(LOCK),--constraint $(BIN)/.pinned)
+# The lock's part for these extras and groups; with --outside, what they name and the lock lacks.
+LOCKED  = $(BIN)/python tools/locked.py --lock $(LOCK)
+QUIETLY = --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
 .PHONY: help profile profile-local profile-kv test nightly tiers test-durations plant-faults ui lint types layers check audit dist lock local-model prose reference-models schemas docs install install-dev install-reference install-log-tools install-gateway-tools install-deploy-tools install-axe install-kv clean
@@ -77,35 +79,39 @@ layers: $(BIN)/.dev  ## no import against the order of the rooms
 
 check: lint types layers  ## lint, types and layers
 
-audit: $(BIN)/.base  ## known vulnerabilities of the locked packages (pip-audit), where a service answers
-	@. $(BIN)/.python; test -x $(VENV)-audit/bin/pip-audit || { \
-		$(BIN)/python -m venv $(VENV)-audit && \
-		if [ "$$installer" = uv ]; then \
-			$(BIN)/uv pip install --quiet --python $(VENV)-audit/bin/python pip-audit; \
-		else \
-			$(VENV)-audit/bin/python -m pip install --quiet --disable-pip-version-check pip-audit; \
-		fi; }
+audit: $(BIN)/.python  ## known vulnerabilities of the locked packages (pip-audit), where a service answers
+	@. $(BIN)/.python; python=$(VENV)-audit/bin/python; locked=$(BIN)/.audit-locked.txt; \
+	{ test -x $$python || $(BIN)/python -m venv $(VENV)-audit; } && \
+	$(BIN)/python tools/locked.py --only audit > $$locked && \
+	if [ "$$installer" = uv ]; then \
+		$(BIN)/uv pip install --quiet --python $$python --require-hashes --requirement $$locked; \
+	else \
+		$$python -m pip install $(QUIETLY) --no-deps --require-hashes --requirement $$locked; \
+	fi
 	@$(BIN)/python .ci/audit.py $(VENV)-audit/bin/pip-audit requirements.lock
 
 # What a release is made of: wheel and source, and the packages that the wheel brings, with licences.
 dist: $(BIN)/.base  ## build a release into dist/: wheel, source, and a bill of materials (CycloneDX)
 	@test ! -e dist || { echo "dist/ is there already: remove it first." >&2; exit 2; }
-	$(BIN)/uv build --quiet --out-dir dist .
-	@sed -e 's/ *\\$$//' -e '/^ *--hash/d' requirements.lock > dist/pinned.txt
-	@$(BIN)/uv venv --quiet dist/env && \
-		$(BIN)/uv pip install --quiet --python dist/env/bin/python --constraints dist/pinned.txt dist/*.whl
+	$(BIN)/uv build --quiet --no-build-isolation --python $(BIN)/python --out-dir dist .
+	@$(BIN)/python tools/locked.py > dist/locked.txt && $(BIN)/uv venv --quiet dist/env && \
+		for what in "--require-hashes --requirement dist/locked.txt" "--no-deps $$(echo dist/*.whl)"; do \
+			$(BIN)/uv pip install --quiet --python dist/env/bin/python $$what || exit 1; \
+		done
 	$(BIN)/uv tool run --quiet --from cyclonedx-bom cyclonedx-py environment dist/env/bin/python \
 		--pyproject pyproject.toml --mc-type application --output-file dist/sbom.cdx.json
 	$(BIN)/uv tool run --quiet twine check --strict dist/*.whl dist/*.tar.gz
-	@rm -r dist/env dist/pinned.txt && ls dist
+	@rm -r dist/env dist/locked.txt && ls dist
 
 # Without torch and what it brings: the index's build is for GPUs, and CI takes the one for CPUs.
 # The extras that are left out (vllm, ray, logs, ...) bound versions of what others need.
+# The comments say what brings what: tools/locked.py needs them.
 lock: $(BIN)/.python  ## write requirements.lock anew for pyproject.toml (ARGS=--upgrade: the newest versions)
 	@echo "torch ; python_version < '3'" > $(BIN)/.without-torch
-	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate \
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --annotation-style line \
 		--no-emit-index-url --custom-compile-command "make lock" --overrides $(BIN)/.without-torch \
-		$(foreach extra,dev dg test local postgres prices docker k8s celery reference,--extra $(extra)) \
+		$(foreach extra,dev dg test local postgres prices docker k8s celery otel reference,--extra $(extra)) \
+		$(foreach group,build uv audit,--group $(group)) \
 		--output-file requirements.lock pyproject.toml $(ARGS)
 
 local-model: $(BIN)/.local  ## fetch a small real language model (98 MB) into data/models, and what runs it
@@ -143,12 +149,12 @@ install-log-tools install-gateway-tools install-deploy-tools: $(BIN)/.base
 	if [ "$$installer" = uv ]; then \
 		$(BIN)/uv pip install --quiet --python $(VENV)-$(extra)/bin/python $$tools; \
 	else \
-		$(VENV)-$(extra)/bin/python -m pip install --quiet --disable-pip-version-check $$tools; \
+		$(VENV)-$(extra)/bin/python -m pip install $(QUIETLY) $$tools; \
 	fi && echo "Installed $$tools into $(VENV)-$(extra)."
 
 # Its package wants Playwright, which is not needed for the one file that it carries.
 install-axe: $(BIN)/.base  ## .venv-axe with axe-core, for the tests of report.html
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes --upgrade \
+	@$(BIN)/python -m pip install $(QUIETLY) --no-deps --require-hashes --upgrade \
 		--target $(VENV)-axe --requirement .ci/axe.txt && echo "Installed axe-core into $(VENV)-axe."
 
 # Newer transformers break kvpress, hence an environment of its own. torch first: resolved along with
@@ -156,7 +162,7 @@ install-axe: $(BIN)/.base  ## .venv-axe with axe-core, for the tests of report.h
 install-kv: $(BIN)/.base  ## .venv-kv with kvpress, for engine kvpress (compressed KV caches)
 	@tools=$$($(BIN)/python -c "import tomllib; print(*(repr(name) for name in tomllib.load(open( \
 		'pyproject.toml', 'rb'))['project']['optional-dependencies']['kv']))"); \
-	pip="$(VENV)-kv/bin/python -m pip install --quiet --disable-pip-version-check"; \
+	pip="$(VENV)-kv/bin/python -m pip install $(QUIETLY)"; \
 	$(BIN)/python -m venv $(VENV)-kv && $$pip torch==2.13.0 && eval "$$pip $$tools" && \
 	echo "Installed kvpress into $(VENV)-kv."
 
@@ -167,27 +173,35 @@ clean:  ## remove .venv, caches and coverage; data/ stays
 
 # A stamp file per extra: where it is newer than pyproject.toml there is nothing to do.
 $(BIN)/.base: extra =
-$(BIN)/.test: extra = [test]
-$(BIN)/.dev: extra = [dev,dg]
-$(BIN)/.reference: extra = [reference]
-$(BIN)/.local: extra = [local]
-$(BIN)/.prose: extra = [prose]
+$(BIN)/.test: extra = test
+$(BIN)/.dev: extra = dev,dg
+$(BIN)/.reference: extra = reference
+$(BIN)/.local: extra = local
+$(BIN)/.prose: extra = prose
 
 $(BIN)/.test $(BIN)/.dev $(BIN)/.reference $(BIN)/.local $(BIN)/.prose: $(BIN)/.base
 
+# By the installer $(1): what is locked, by its hashes; then ourselves, which have none, built with the
+# hatchling that has just come; then what an extra has outside the lock (torch). uv is locked, too.
+# pip wants a hash for "package[extra]" that no lock gives: it takes the list as it is ($(2)). uv sees
+# that the list is complete.
+INSTALL = $(if $(LOCK),$(1) $(2) --require-hashes --requirement $@-locked.txt && \
+	$(1) --no-deps --no-build-isolation --editable . && \
+	{ test ! -s $@-outside.txt || $(1) --requirement $@-outside.txt; },$(1) --editable '.$(extra:%=[%])')
+
 $(BIN)/.base $(BIN)/.test $(BIN)/.dev $(BIN)/.reference $(BIN)/.local $(BIN)/.prose: $(SOURCES) | $(BIN)/.python
 	@start=$$(date +%s); \
-	echo "Installing contextcliff-dagster$(extra) into $(VENV) ..."; \
+	echo "Installing contextcliff-dagster$(extra:%=[%]) into $(VENV) ..."; \
 	. $(BIN)/.python; \
+	$(if $(LOCK),$(LOCKED) build $${installer#pip} $(extra) > $@-locked.txt && \
+		$(LOCKED) --outside $(extra) > $@-outside.txt || exit 1;) \
 	if [ "$$installer" = uv ] && \
-	   $(BIN)/uv pip install --quiet --compile-bytecode $(if $(LOCK),--constraints $(LOCK)) \
-		--python $(BIN)/python --editable '.$(extra)'; then :; \
+	   $(call INSTALL,$(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python); then :; \
 	else \
 		[ "$$installer" != uv ] || echo "uv could not install it: trying again with pip." >&2; \
-		$(if $(LOCK),sed -e 's/ *\\$$//' -e '/^ *--hash/d' $(LOCK) > $(BIN)/.pinned &&) \
-		$(BIN)/python -m pip install --quiet --disable-pip-version-check $(PINNED) --editable '.$(extra)'; \
+		$(call INSTALL,$(BIN)/python -m pip install $(QUIETLY),--no-deps); \
 	fi || { echo "The installation failed: see above." \
-		"Without the locked versions: make LOCK= install" >&2; exit 1; }; \
+		"Where a locked version has no file for this machine: make LOCK= install" >&2; exit 1; }; \
 	touch $@; echo "Installed in $$(( $$(date +%s) - start )) s."
 
 # Some "python3.13" are version-manager shims that exist and fail: ask each what it really is.
@@ -211,7 +225,10 @@ $(BIN)/.python:
 	if [ -n "$$PIP_INDEX_URL" ] || \
 	   $(BIN)/python -m pip config list 2>/dev/null | grep -q '\.index-url='; then installer=pip; fi; \
 	if [ $$installer = uv ]; then \
-		$(BIN)/python -m pip install --quiet --disable-pip-version-check uv || installer=pip; \
+		$(if $(LOCK),$(LOCKED) --only uv,echo uv) > $(BIN)/.uv.txt; \
+		$(BIN)/python -m pip install $(QUIETLY) $(if $(LOCK),--require-hashes) --requirement $(BIN)/.uv.txt \
+			2> $(BIN)/.uv-said.txt || installer=pip; \
+		cat $(BIN)/.uv-said.txt >&2; ! grep -q 'DO NOT MATCH THE HASHES' $(BIN)/.uv-said.txt || exit 1; \
 	fi; \
 	echo "installer=$$installer" > $@; \
 	echo "Ready in $$(( $$(date +%s) - start )) s."

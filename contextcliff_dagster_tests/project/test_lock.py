@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from importlib.metadata import PackageNotFoundError, metadata
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from contextcliff_dagster_tests.support.paths import CHECKOUT as ROOT
 
 LOCK = (ROOT / "requirements.lock").read_text("utf-8")
 MAKEFILE = (ROOT / "Makefile").read_text("utf-8")
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
 PINS = [Requirement(pin) for pin in re.findall(r"^[\w.-]+==[^\\\n]+", LOCK, re.MULTILINE)]
 
 
@@ -32,11 +34,14 @@ def locked_versions() -> dict[str, set[Version]]:
 
 def test_what_the_project_needs_is_locked_at_a_version_that_it_allows() -> None:
     """`make lock` was forgotten where this fails."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     (extras,) = re.findall(r"\$\(foreach extra,([\w ]+),--extra", MAKEFILE)
-    wanted = [*project["dependencies"]]
+    (groups,) = re.findall(r"\$\(foreach group,([\w ]+),--group", MAKEFILE)
+    wanted = [*PYPROJECT["project"]["dependencies"]]
     for extra in extras.split():
-        wanted += project["optional-dependencies"][extra]
+        wanted += PYPROJECT["project"]["optional-dependencies"][extra]
+    for group in groups.split():
+        wanted += PYPROJECT["dependency-groups"][group]
+    assert {"hatchling", "uv", "pip-audit"} <= locked_versions().keys()
     versions = locked_versions()
     for requirement in map(Requirement, wanted):
         name = canonicalize_name(requirement.name)
@@ -59,30 +64,80 @@ def test_torch_and_what_it_brings_are_left_to_the_build_for_this_machine() -> No
     assert not [name for name in locked_versions() if re.match(r"torch|triton|nvidia|cuda", name)]
 
 
-def test_pip_gets_the_versions_alone() -> None:
-    """From the lines of the Makefile and the Dockerfile."""
-    for file in ("Makefile", "docker/Dockerfile"):
-        (script,) = {*re.findall(r"sed (-e '.*' -e '.*') \S+ > ", (ROOT / file).read_text("utf-8"))}
-        shell = f"sed {script.replace('$$', '$')} requirements.lock"
-        done = subprocess.run(
-            ["sh", "-c", shell], cwd=ROOT, capture_output=True, text=True, check=True
-        )
-        lines = [line for line in done.stdout.splitlines() if not line.startswith("#")]
-        assert [str(Requirement(line)) for line in lines] == [str(pin) for pin in PINS]
+def part(*arguments: str) -> list[str]:
+    """The names that `tools/locked.py` prints for ``arguments``, or its whole lines."""
+    done = subprocess.run(
+        [sys.executable, ROOT / "tools" / "locked.py", *arguments],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    if "--outside" in arguments:
+        return done.stdout.splitlines()
+    for entry in re.split(r"^(?=\w)", done.stdout, flags=re.MULTILINE)[1:]:
+        assert entry in LOCK  # with all its hashes
+    return [canonicalize_name(name) for name in re.findall(r"^([\w.-]+)==", done.stdout, re.M)]
+
+
+def test_only_what_is_wanted_of_the_lock_is_installed() -> None:
+    base = part()
+    assert {"dagster", "numpy", "openai"} <= set(base)
+    assert not {"pytest", "mypy", "kubernetes", "celery", "hatchling", "uv"} & set(base)
+    assert {*base, "psycopg2-binary", "hatchling"} < set(part("postgres", "build"))
+    assert part("postgres", "build") == part("postgres,build")
+    assert part("--only", "uv") == ["uv"]
+    assert {"pip-audit", "requests"} < set(part("--only", "audit"))
+    assert "dagster" not in part("--only", "audit")
+
+
+def test_what_is_wanted_and_not_locked_is_named() -> None:
+    assert part("--outside", "test", "dev", "dg", "local", "prose", "build", "postgres") == []
+    assert part("--outside", "reference") == ["torch"]
+    done = subprocess.run(
+        [sys.executable, ROOT / "tools" / "locked.py", "tets"], capture_output=True, text=True
+    )
+    assert done.returncode
+    assert "no extra and no group 'tets'" in done.stderr
+
+
+def planned(*arguments: str) -> str:
+    """What ``make`` would do in a fresh clone."""
+    command = ["/usr/bin/make", "-n", "-W", "pyproject.toml", *arguments]
+    own = {k: v for k, v in os.environ.items() if not k.startswith(("MAKE", "VENV", "LOCK"))}
+    done = subprocess.run(command, cwd=ROOT, env=own, capture_output=True, text=True, check=True)
+    return done.stdout
 
 
 def test_make_installs_what_is_locked() -> None:
-    def planned(*options: str) -> str:
-        command = ["/usr/bin/make", "-n", "-W", "pyproject.toml", "install-dev", *options]
-        own = {k: v for k, v in os.environ.items() if not k.startswith(("MAKE", "VENV", "LOCK"))}
-        done = subprocess.run(
-            command, cwd=ROOT, env=own, capture_output=True, text=True, check=True
-        )
-        return done.stdout
+    for name in ("base", "dev", "test"):
+        hashed = f"--require-hashes --requirement .venv/bin/.{name}-locked.txt"
+        assert planned("install-dev").count(hashed) == 2  # by uv, or by pip
+    assert planned("install-dev").count("--no-deps --no-build-isolation --editable .") == 6
+    assert "--require-hashes" not in planned("LOCK=", "install-dev")
+    assert "--editable '.[dev,dg]'" in planned("LOCK=", "install-dev")
+    assert planned("audit").count("--require-hashes --requirement $locked") == 2
 
-    assert planned().count("--constraints requirements.lock") == 3  # base, dev, test
-    assert planned().count("--constraint .venv/bin/.pinned") == 3
-    assert "--constraint" not in planned("LOCK=")
+
+def test_vulnerabilities_are_looked_for_at_every_commit_and_every_night() -> None:
+    for script in ("run", "nightly"):
+        text = (ROOT / ".ci" / script).read_text("utf-8")
+        assert "in_background audit make audit" in text
+        assert re.search(r"^await .*\baudit\b", text, re.MULTILINE)
+
+
+def test_packages_that_declare_no_licence_are_named_with_theirs() -> None:
+    """In docs: the bill of materials has nothing to show for them."""
+    page = (ROOT / "docs" / "contributing.md").read_text("utf-8")
+    undeclared = set()
+    for name in part():
+        try:
+            told = metadata(name)
+        except PackageNotFoundError:  # of another Python, or another system
+            continue
+        classifiers = told.get_all("Classifier") or []
+        if not (told["License-Expression"] or told["License"] or "License ::" in str(classifiers)):
+            undeclared.add(name)
+    assert undeclared == set(re.findall(r"^   - `([\w-]+)`: [\w.-]+, ", page, re.MULTILINE))
 
 
 SERVICE = """#!{python}

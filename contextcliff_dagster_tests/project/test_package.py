@@ -131,7 +131,8 @@ def test_a_wheel_measures_in_a_clean_environment(tmp_path: Path) -> None:
     if uv is None:
         pytest.skip("needs uv, which make install brings where it can")
     cache = run(uv, "cache", "dir", cwd=tmp_path).strip()
-    run(uv, "build", "--quiet", "--wheel", "--out-dir", tmp_path, ROOT, cwd=tmp_path)
+    here = ("--no-build-isolation", "--python", sys.executable)
+    run(uv, "build", "--quiet", "--wheel", *here, "--out-dir", tmp_path, ROOT, cwd=tmp_path)
     (wheel,) = tmp_path.glob("*.whl")
     lock = (ROOT / "requirements.lock").read_text("utf-8").splitlines()
     pinned = [line.removesuffix(" \\") for line in lock if "--hash" not in line]
@@ -174,13 +175,12 @@ def test_a_wheel_measures_in_a_clean_environment(tmp_path: Path) -> None:
 
 def test_the_wheel_works_outside_the_checkout(tmp_path: Path) -> None:
     # Installed next to the dependencies that are here already: what is missing in it shows.
-    run(sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", tmp_path, ROOT, cwd=tmp_path)
+    pip = (sys.executable, "-m", "pip")
+    alone = ("--no-deps", "--no-build-isolation")
+    run(*pip, "wheel", "-q", *alone, "-w", tmp_path, ROOT, cwd=tmp_path)
     (wheel,) = tmp_path.glob("*.whl")
     site = tmp_path / "site"
-    run(
-        *(sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", site, wheel),
-        cwd=tmp_path,
-    )
+    run(*pip, "install", "-q", "--no-deps", "--target", site, wheel, cwd=tmp_path)
     out = run(
         sys.executable,
         "-c",

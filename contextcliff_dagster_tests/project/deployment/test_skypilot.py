@@ -80,7 +80,13 @@ def test_the_task_serves_the_model_of_the_shipped_entry_with_exact_versions() ->
     assert "CONTEXTCLIFF_QWEN_URL" in SHIPPED_MODELS.read_text("utf-8")
     (vllm,) = re.findall(r"vllm==(\S+)", TASK["setup"])
     assert COMPOSE["services"]["vllm"]["image"].endswith(f":v{vllm}")
-    assert re.search(r"uv==\d+\.\d+\.\d+\n", TASK["setup"])
+    # uv is that of the lock, with its hashes, and so is all that measures.
+    (taken,) = re.findall(r"^(awk .*) > ", TASK["setup"], re.MULTILINE)
+    done = subprocess.run(
+        ["sh", "-c", taken], cwd=CHECKOUT, capture_output=True, text=True, check=True
+    )
+    assert re.fullmatch(r"uv==[\d.]+( \\\n    --hash=sha256:[0-9a-f]{64})+\n", done.stdout)
+    assert TASK["setup"].count("--require-hashes") == 2
     (script,) = re.findall(r"sh (\S+)$", TASK["run"].strip())
     assert (CHECKOUT / script).is_file()
     assert not [word for word in ("password", "token=") if word in TASK["run"].lower()]
