@@ -270,7 +270,7 @@ class Ledger(LedgerReader):
                 return False
             statements.describe(db, call, prompt_hash, scope, zstd)
             if origin is None:
-                statements.keep(db, call.call_key, outcome, self.backend.owner, scope.study)
+                statements.keep(db, call.call_key, outcome, "restored", scope.study)
             else:
                 row = statements.row_of(call.call_key, outcome)
                 statements.keep_imported(db, scope.study, row, origin, adopt=False)

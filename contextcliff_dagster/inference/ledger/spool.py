@@ -112,9 +112,10 @@ class Spool:
                 f"{count} {wait} in {self.folder}; {are} taken in when the ledger takes writes."
             )
         if strange:
+            line, stay = ("line was", "it stays") if strange == 1 else ("lines were", "they stay")
             told.append(
-                f"{strange} of the lines in {self.folder} were altered or are of another ledger: "
-                "open that one, or delete their files."
+                f"{strange} {line} altered in {self.folder}, or of another ledger; {stay} until "
+                "that ledger is opened or the files are deleted."
             )
         return " ".join(told)
 

@@ -74,7 +74,7 @@ def test_answers_that_wait_are_named_by_verify_and_doctor_and_stay(store: Path) 
     spool = store / "_spool" / "nobody.jsonl"
     spool.parent.mkdir(mode=0o700)
     spool.write_bytes(b'{"attempt_id": 1, "call_key": "of another ledger"}\n')
-    said = f"1 answer waits in {spool.parent}"
+    said = f"1 line was altered in {spool.parent}, or of another ledger; it stays"
     verified = call("ledger", "verify", "--store", str(store), "--json")
     assert verified.code == 0
     assert said in verified.err

@@ -151,8 +151,8 @@ def test_lines_that_were_altered_or_are_of_another_ledger_stay_and_harm_no_other
         with Ledger.open(tmp_path / "state.db") as ledger:
             assert list(ledger.outcomes(KEYS)) == [KEYS[2]]
             told = ledger.spool.sentence()
-            assert told.startswith("3 of the lines in ")
-            assert "altered or are of another ledger" in told
+            assert told.startswith("3 lines were altered in ")
+            assert ", or of another ledger; they stay until " in told
     assert file.read_bytes() == altered + unknown + b'{"cut of\n'
 
 
