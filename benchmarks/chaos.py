@@ -243,6 +243,8 @@ def main() -> int:
         parser.error("--ledger is for --drive crowd")
     with tempfile.TemporaryDirectory(prefix="chaos-") as folder:
         if options.refuse:
+            # A shell keeps Ctrl-C from what it runs in the background, and so from the writers.
+            signal.signal(signal.SIGINT, signal.default_int_handler)
             figures = refused(options.refuse, options.trials, Path(folder), _tell)
         elif options.restarts:
             trial = measured if options.drive == "crowd" else crashed
