@@ -99,19 +99,14 @@ class Store:
             )
         return store
 
-    def mark(self, ledger_id: str | None = None) -> None:
-        """Note in a fresh store which layout it has, or in any whose ledger's answers are in it;
-        raises as `atomic_path`."""
-        if ledger_id or not (self.root / _MARK).exists():
-            own = {"ledger": ledger_id} if ledger_id else {}
-            write_json(self.root / _MARK, {"layout": STORE_LAYOUT, **own})
+    def mark(self) -> None:
+        """Note in a fresh store which layout it has; raises as `atomic_path`."""
+        if not (self.root / _MARK).exists():
+            write_json(self.root / _MARK, {"layout": STORE_LAYOUT})
 
-    @property
-    def ledger_id(self) -> str | None:
-        """The id of the ledger through which its answers were measured, if it is noted."""
-        with suppress(OSError, ValueError, KeyError, TypeError):
-            return str(json.loads((self.root / _MARK).read_bytes())["ledger"])
-        return None
+    def ledger_note(self, study: str) -> Path:
+        """The id of the ledger through which the study's answers were measured."""
+        return self.study_dir(study) / "ledger.json"
 
     @property
     def ledger(self) -> Path | DatabaseUrl:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from contextcliff_dagster.inference.ledger.backend import Database
     from contextcliff_dagster.inference.ledger.ledger import Ledger
 
+_LONGEST_ORIGIN = 400
 _CALLS = "call_key IN (SELECT call_key FROM wanted)"
 _MINE = "study = ? AND campaign IN (SELECT campaign FROM mine)"
 _ATTEMPTS = f"{_CALLS} AND {_MINE}"
@@ -120,9 +121,7 @@ def _rows(db: Database, table: str, where: str, study: str) -> pa.Table:
     names = ", ".join(schema.names)
     if table == "results":  # with imported ones; whose they are says `attempts`
         source = "answers"
-        names = ", ".join(
-            "NULL" if one in ("owner", "study", "origin") else one for one in schema.names
-        )
+        names = ", ".join("NULL" if one in ("owner", "study") else one for one in schema.names)
     rows = db.execute(
         f"SELECT {names} FROM {source} WHERE {where}", (study,) * where.count("?")
     ).fetchall()
@@ -229,7 +228,9 @@ def merge_calls(
     for row in (results := tables["results"].to_pylist()):
         if row.get("pruned_at") is None:  # an archive of an older version has no checksums
             row["checksum"] = result_checksum(row)
-    return sum(keep_imported(db, study, row, origin, adopt=adopt) for row in results)
+        before = "".join(filter(str.isprintable, row.pop("origin", None) or ""))
+        row["origin"] = f"{origin} (there from {before[:_LONGEST_ORIGIN]})" if before else origin
+    return sum(keep_imported(db, study, row, adopt=adopt) for row in results)
 
 
 def _attempt(db: Database, row: Mapping[str, Any]) -> int:

@@ -133,7 +133,7 @@ def _rows(
     # The last attempt's failure counts, and only where there is no result.
     sql = (
         f"SELECT {calls}, {results}, (SELECT count(*) FROM failures d WHERE d.call_key = c.call_key"
-        " AND d.maybe_paid = 1), f.kind, f.message, f.at FROM calls c"
+        " AND d.maybe_paid = 1), f.kind, f.message, f.at FROM study_calls c"
         f"{joined()} LEFT JOIN failures f ON NOT {ANSWERED} AND f.attempt_id ="
         " (SELECT max(g.attempt_id) FROM failures g WHERE g.call_key = c.call_key)"
         f" WHERE c.study = ? AND c.call_key > ? AND ({ANSWERED} OR f.final = 1)"

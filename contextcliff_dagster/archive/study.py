@@ -183,7 +183,8 @@ def import_study(
             f"{file} holds another sample of study {study.name!r} than {folder}; "
             "import it into a store of its own with --store DIR."
         )
-    origin = f"{file.name}, sha256 {container.sha256(data)}"
+    shown = "".join(one if one.isprintable() else "?" for one in file.name)
+    origin = f"{shown}, sha256 {container.sha256(data)}"
     kept = unpack(members, allowance)
     write_kept = restore(study, store, kept, file) if restore and kept else None
     with Ledger.open(store.ledger) as ledger:

@@ -137,4 +137,4 @@ def _files(store: Store, study: str, campaign: str) -> dict[str, list[int]]:
 
 
 def _results(ledger: Ledger) -> int:
-    return int(ledger.read("SELECT count(*) FROM answers")[0][0])
+    return int(ledger.read("SELECT count(*) FROM results")[0][0])

@@ -11,11 +11,12 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from contextcliff_dagster.experiments.common.lost_answers import is_own_store, lost_keys
+from contextcliff_dagster.experiments.common.lost_answers import is_own, lost_keys
 from contextcliff_dagster.experiments.common.measurement import planned_calls
 from contextcliff_dagster.experiments.common.preparation import as_drawn
 from contextcliff_dagster.experiments.common.study_run import StudyRun
 from contextcliff_dagster.experiments.lookup import guests, partitioned
+from contextcliff_dagster.inference.requests.outcome import ORIGIN
 from contextcliff_dagster.store import read_table
 
 if TYPE_CHECKING:
@@ -67,6 +68,9 @@ def restore_study(study: Study, store: Store, ledger: Ledger) -> Restored:
     }
     from contextcliff_dagster.inference.ledger.campaigns import ensure_campaign
 
+    elsewhere = None
+    if found and not is_own(study.name, store, ledger):
+        elsewhere = f"the store {store.root}"
     begun: dict[str, str] = {}
     for (_, (campaign, _, _)), rows in found.items():
         first = min(row["finished_at"] for row in rows)
@@ -80,7 +84,7 @@ def restore_study(study: Study, store: Store, ledger: Ledger) -> Restored:
         run = StudyRun(study, store, ledger, campaign)
         if not _identify(run, place):
             unidentified.add(model)
-        kept = _restore(run, experiment, place, rows)
+        kept = _restore(run, experiment, place, rows, elsewhere)
         answers += len(kept)
         usd += sum(kept)
         rest += len(rows) - len(kept)
@@ -120,16 +124,16 @@ def _identify(run: StudyRun, place: Place) -> bool:
     return False
 
 
-def _restore(run: StudyRun, experiment: Experiment, place: Place, rows: Rows) -> list[float]:
-    """Return the charges of the answers that were taken back."""
-    from contextcliff_dagster.inference.execution.prediction_rows import ORIGIN
+def _restore(
+    run: StudyRun, experiment: Experiment, place: Place, rows: Rows, elsewhere: str | None
+) -> list[float]:
+    """Return the charges of the answers that were taken back; ``elsewhere``: their origin."""
     from contextcliff_dagster.inference.ledger.ledger import Scope
     from contextcliff_dagster.inference.ledger.result_rows import COLUMNS, from_row
     from contextcliff_dagster.inference.spending.budget import Spend
 
     campaign, model, identity_hash = place
     lost = {row["call_key"]: from_row([row.get(name) for name in COLUMNS]) for row in rows}
-    elsewhere = None if is_own_store(run.store, run.ledger) else f"the store {run.store.root}"
 
     def outcomes(keys: Iterable[str]) -> dict[str, Outcome]:
         wanted = list(keys)

@@ -110,10 +110,15 @@ def test_the_imported_study_says_where_its_answers_come_from(archive: Path, stor
     page = (store / "theirs" / "report" / "c1" / "report.md").read_text()
     assert line in page.replace("\\", "")
     stats = json.loads(done("ledger", "stats", "--json").out)
-    assert (stats["answers"], stats["imported"]) == (CALLS, CALLS)
+    assert (stats["answers"], stats["imported"]) == (0, CALLS)
+    (row,) = json.loads(done("campaign", "list", "theirs", "--json").out)
+    assert row["answered"] == CALLS
     assert done("ledger", "verify").err == ""
     estimated = done("profile", "theirs", "--dry-run", "--json").out
-    assert f"Answers to {CALLS} of these calls were imported ({origin_of(archive)})" in estimated
+    assert (
+        f"{CALLS} of the calls to measure have answers that were imported ({origin_of(archive)})"
+        in estimated
+    )
     again = json.loads(done("profile", "theirs", "--json").out)
     assert again["calls"]["reference-short"]["sent"] == CALLS
     assert not again["notes"]
@@ -144,17 +149,12 @@ def test_what_is_restored_of_an_archive_stays_imported(
     done("import", str(archive))
     done("report", "theirs")
     if foreign:
-        measured()
         done("profile", "theirs")
     lose(store)
-    if foreign:  # a ledger that knows nothing of this store
-        (store / "other.yaml").write_text(
-            STUDY.format("other").replace("documents: 60", "documents: 60, seed: 9")
-        )
-        mark, known = store / "store.json", (store / "store.json").read_bytes()
-        mark.write_text('{"layout": 1}')
+    if foreign:  # another ledger, which knows nothing of this study
+        other = STUDY.format("other").replace("documents: 60", "documents: 60, seed: 9")
+        (store / "other.yaml").write_text(other)
         measured(str(store / "other.yaml"))
-        mark.write_bytes(known)
     restored = done("ledger", "restore", "theirs").out
     assert f"{CALLS} answers" in restored
     origin = f"the store {store}" if foreign else origin_of(archive)
@@ -164,10 +164,12 @@ def test_what_is_restored_of_an_archive_stays_imported(
 
 def test_an_empty_ledger_takes_the_place_of_a_lost_one(store: Path) -> None:
     measured()
-    name = json.loads((store / "store.json").read_bytes())["ledger"]
+    note = store / "mine" / "ledger.json"
+    name = json.loads(note.read_bytes())["ledger"]
     lose(store)
     assert f"{CALLS} answers" in done("ledger", "restore", "mine.yaml").out
-    assert json.loads((store / "store.json").read_bytes())["ledger"] == name
+    with sqlite3.connect(store / "state.db") as db:
+        assert db.execute("SELECT id FROM ledgers").fetchall() == [(name,)]
     assert [row[:2] for row in kept(store, "results")] == [("mine", None)] * CALLS
     again = json.loads(done("profile", "mine.yaml", "--json").out)
     assert again["calls"]["reference-short"]["sent"] == 0
@@ -177,8 +179,52 @@ def test_answers_of_older_versions_have_no_origin_on_record(store: Path) -> None
     measured()
     with sqlite3.connect(store / "state.db") as db:
         db.execute("UPDATE results SET owner = NULL, study = NULL")
-    (cliffs,) = json.loads(done("report", "mine.yaml", "--json").out)["cliffs"]
-    assert cliffs["provenance"]["origins"] == {"not recorded": CALLS}
+    report = json.loads(done("report", "mine.yaml", "--json").out)
+    assert report["cliffs"][0]["provenance"]["origins"] == {"not recorded": CALLS}
+    assert f"{CALLS} of {CALLS} answers: origin not recorded." in report["notes"]
+
+
+def test_an_archive_of_the_same_name_hides_no_answer_that_the_ledger_has_lost(
+    store: Path, tmp_path: Path
+) -> None:
+    before = sorted(measured()["cliffs"][0]["bins"][0].items(), key=str)
+    text = [row[2] for row in kept(store, "results")]
+    done("export", "mine.yaml", "mine.zip")
+    lose(store)
+    forged = with_table(members_of(tmp_path / "mine.zip"), "results", _forged)
+    done("import", str(packed(forged, tmp_path / "forged.zip")))
+    ended = call("report", "mine.yaml")
+    assert (ended.code, "`contextcliff ledger restore mine" in ended.err) == (2, True)
+    assert f"{CALLS} answers" in done("ledger", "restore", "mine.yaml").out
+    assert [row[2] for row in kept(store, "results")] == text
+    report = json.loads(done("report", "mine.yaml", "--json").out)
+    assert sorted(report["cliffs"][0]["bins"][0].items(), key=str) == before
+    assert (
+        json.loads(done("profile", "mine.yaml", "--json").out)["calls"]["reference-short"]["sent"]
+        == 0
+    )
+
+
+def test_measured_and_imported_answers_are_never_in_one_report(archive: Path, store: Path) -> None:
+    done("import", str(archive), "--name", "mine")
+    run = json.loads(done("profile", "mine.yaml", "--samples-per-bin", "1", "--json").out)
+    assert run["calls"]["reference-short"]["sent"] == CALLS // 2
+    assert sum(one["n"] for one in run["cliffs"][0]["bins"]) == CALLS // 2
+    assert "origins" not in run["cliffs"][0]["provenance"]
+
+
+def test_an_origin_goes_along_from_archive_to_archive(
+    archive: Path, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    odd = tmp_path / "a\nb\x1b.zip"
+    odd.write_bytes(archive.read_bytes())
+    done("import", str(odd), "--adopt")
+    done("export", "theirs", "again.zip")
+    monkeypatch.setenv("CONTEXTCLIFF_HOME", str(tmp_path / "elsewhere"))
+    done("import", "again.zip")
+    (line,) = json.loads(done("report", "theirs", "--json").out)["notes"]
+    assert line.startswith(f"{CALLS} of {CALLS} answers come from again.zip, sha256 ")
+    assert line.endswith(f"(there from a?b?.zip, {origin_of(archive).partition(', ')[2]}).")
 
 
 @pytest.mark.parametrize("study", ["theirs", "mine"])
@@ -190,6 +236,7 @@ def test_pruning_one_study_leaves_the_other_its_answers(
     assert len(kept(store, "results")) == len(kept(store, "imported_results")) == CALLS
     done("ledger", "prune", study, "--yes")
     assert len(kept(store, "imported_results")) == (0 if study == "theirs" else CALLS)
+    assert len(kept(store, "results")) == (0 if study == "mine" else CALLS)
     assert done("ledger", "verify").err == ""
     other = "mine.yaml" if study == "theirs" else "theirs"
     (cliffs,) = json.loads(done("report", other, "--json").out)["cliffs"]
@@ -206,6 +253,7 @@ def test_postgresql_keeps_them_apart_and_says_whose_they_are(
     whose = "SELECT study, length(owner), origin FROM contextcliff.results"
     assert set(postgres.execute(whose)) == {("mine", 32, None)}
     line = f"{CALLS} of {CALLS} answers come from {origin_of(archive)}."
-    # Both studies ask the same, and what was measured goes before what was imported.
-    assert line not in json.loads(done("report", "theirs", "--json").out)["notes"]
+    # Both studies ask the same: each has its own answers.
+    assert line in json.loads(done("report", "theirs", "--json").out)["notes"]
+    assert not json.loads(done("report", "mine.yaml", "--json").out)["notes"]
     assert done("ledger", "verify").err == ""

@@ -11,7 +11,11 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from contextcliff_dagster_tests.support.archives import members_of, packed, with_table
+from contextcliff_dagster_tests.support.archives import (
+    packed,
+    with_table,
+    without_origin,
+)
 from contextcliff_dagster_tests.support.measured_stores import copy_of_made
 from contextcliff_dagster_tests.support.postgres import PostgresServer
 from contextcliff_dagster_tests.support.terminal import assert_one_sentence, call, run
@@ -109,7 +113,7 @@ def test_through_postgresql_it_is_the_same_archive(
     assert json.loads(taken.out)["new_answers"] == 6, taken.err
     again = tmp_path / "again.zip"
     assert call("export", "wider", str(again), *store, env=env).code == 0
-    whole, copy = members_of(tmp_path / "wider.zip"), members_of(again)
+    whole, copy = without_origin(tmp_path / "wider.zip"), without_origin(again)
     attempts = {"archive.json", "ledger/attempts.parquet"}  # they are numbered anew
     assert {n: d for n, d in whole.items() if n not in attempts} == {
         n: d for n, d in copy.items() if n not in attempts

@@ -218,7 +218,7 @@ def test_answers_go_into_another_ledger_too(
     assert rows_of(Store(store).ledger) == before
 
 
-def test_the_check_reads_two_columns_and_no_text(
+def test_the_check_reads_three_columns_and_no_text(
     store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from contextcliff_dagster.experiments.common.lost_answers import lost_keys
@@ -234,4 +234,4 @@ def test_the_check_reads_two_columns_and_no_text(
     files = list(predictions(store))
     with Ledger.open(store / "state.db") as ledger:
         assert lost_keys(ledger, "quick", files) == set()
-    assert read == [["call_key", "no_answer"]] * len(files)
+    assert read == [["call_key", "no_answer", "extra"]] * len(files)

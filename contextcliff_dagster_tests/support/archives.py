@@ -112,3 +112,14 @@ def with_description(members: Members, change: Callable[[dict[str, Any]], object
     described = json.loads(members["study.json"])
     change(described)
     return sealed({**members, "study.json": json.dumps(described).encode()})
+
+
+def without_origin(file: Path) -> Members:
+    """Return the members, their answers as if nobody had brought them."""
+    members = members_of(file)
+
+    def blank(table: pa.Table) -> pa.Table:
+        place = table.column_names.index("origin")
+        return table.set_column(place, "origin", pa.nulls(table.num_rows, pa.string()))
+
+    return with_table(members, "results", blank)

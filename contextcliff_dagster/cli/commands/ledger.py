@@ -57,6 +57,7 @@ def stats(as_json: bool) -> None:
         ("documents", f"{sums['documents']:,} ({_mb(sums['document_bytes'])} as text)"),
         ("calls", f"{sums['calls']:,}"),
         ("answers", f"{sums['answers']:,}"),
+        ("  imported, not measured here", f"{sums['imported']:,}"),
         ("too long for the model", f"{sums['context_overflow']:,}"),
         ("cut by the server", f"{sums['invalid_truncated']:,}"),
         ("requests sent", f"{sums['attempts']:,}"),

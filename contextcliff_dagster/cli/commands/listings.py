@@ -220,8 +220,8 @@ def _campaign_rows(store: Store, study: str | None) -> list[dict[str, Any]]:
         answered = {
             (row[0], row[1]): int(row[2])
             for row in ledger.read(
-                f"SELECT c.study, c.campaign, count({either('attempts')}) FROM calls c{joined()}"
-                f" WHERE {either('no_answer')} IS NULL GROUP BY 1, 2"
+                f"SELECT c.study, c.campaign, count({either('attempts')}) FROM study_calls c"
+                f"{joined()} WHERE {either('no_answer')} IS NULL GROUP BY 1, 2"
             )
         }
         return [

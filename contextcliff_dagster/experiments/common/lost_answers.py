@@ -3,13 +3,16 @@ used now. They are neither paid for again nor overwritten without consent."""
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from contextcliff_dagster.contracts import StoreError
-from contextcliff_dagster.store import slug
+from contextcliff_dagster.inference.requests.outcome import ORIGIN
+from contextcliff_dagster.store import slug, write_json
 
 if TYPE_CHECKING:
     from contextcliff_dagster.experiments.common.experiment import Experiment
@@ -17,6 +20,7 @@ if TYPE_CHECKING:
     from contextcliff_dagster.inference.ledger.ledger import Ledger
     from contextcliff_dagster.store import Store
 
+_LOOKED_AT = ("call_key", "no_answer", "extra")
 PAY_AGAIN = "CONTEXTCLIFF_PAY_AGAIN"
 """Set to 1: go on without these answers."""
 
@@ -24,35 +28,41 @@ PAY_AGAIN = "CONTEXTCLIFF_PAY_AGAIN"
 def lost_keys(ledger: Ledger, study: str, files: Iterable[Path]) -> set[str]:
     """Return the calls in files of predictions that have an outcome there and none in the ledger.
 
-    Two columns are read. Damaged files hold nothing that can be lost.
+    What was imported stands for what was imported alone. No text is read. Damaged files hold
+    nothing that can be lost.
     """
     import pyarrow as pa
     import pyarrow.compute as pc
     import pyarrow.parquet as pq
 
-    keys: set[str] = set()
+    keys, imported = set[str](), set[str]()
     for path in files:
         try:
             with pq.ParquetFile(path) as file:
-                rows = file.read(columns=["call_key", "no_answer"])
+                names = [name for name in _LOOKED_AT if name in file.schema_arrow.names]
+                rows = file.read(columns=names)
         except (pa.ArrowException, OSError):
             continue
         # Calls without an answer are asked again anyway, and were not paid for.
         unpaid = pa.array(["transport_error", "context_overflow"])
-        given_up = pc.is_in(rows["no_answer"], unpaid)
-        keys.update(rows["call_key"].filter(pc.invert(given_up)).to_pylist())
-    return keys - ledger.answered(keys, study)
+        rows = rows.filter(pc.invert(pc.is_in(rows["no_answer"], unpaid)))
+        keys.update(rows["call_key"].to_pylist())
+        if "extra" in names:
+            foreign = pc.match_substring(rows["extra"], f'"{ORIGIN}"')
+            imported.update(rows["call_key"].filter(foreign).to_pylist())
+    own = keys - imported
+    return (own - ledger.answered(own)) | (imported - ledger.answered(imported, study))
 
 
-def is_own_store(store: Store, ledger: Ledger) -> bool:
-    """Whether the answers in ``store`` were measured through ``ledger``: its id stands there.
-
-    A store without an id gets that of ``ledger``.
-    """
-    known = store.ledger_id
+def is_own(study: str, store: Store, ledger: Ledger) -> bool:
+    """Whether the study's answers in ``store`` were measured through ``ledger``: its id is noted
+    beside them. Where there is none yet, it is now."""
+    known, file = None, store.ledger_note(study)
+    with suppress(OSError, ValueError, KeyError, TypeError):
+        known = str(json.loads(file.read_bytes())["ledger"])
     own = ledger.takes(known)
     if own and known is None:
-        store.mark(ledger.id)
+        write_json(file, {"ledger": ledger.id})
     return own
 
 
@@ -67,8 +77,8 @@ def require_known_answers(run: StudyRun, experiment: Experiment, models: Iterabl
     """
     from contextcliff_dagster.inference.ledger.campaigns import list_campaigns
 
-    is_own_store(run.store, run.ledger)
     study = run.study.name
+    is_own(study, run.store, run.ledger)
     known = {slug(one.name) for one in list_campaigns(run.ledger, study)} - {slug(run.campaign)}
     folder = run.store.study_dir(study) / experiment.predictions.name
     parts = [part for part in folder.glob("campaign=*") if part.name[9:] not in known]

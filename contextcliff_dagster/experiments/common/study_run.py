@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from contextcliff_dagster.analysis.profile.context import ProfileContext
+    from contextcliff_dagster.experiments.common.experiment import Experiment
     from contextcliff_dagster.inference.ledger.ledger import Ledger
     from contextcliff_dagster.sampling.manifest import Manifest
     from contextcliff_dagster.store import Store
@@ -82,24 +83,42 @@ class StudyRun:
 
 
 def origins_of(run: StudyRun, records: pd.DataFrame) -> dict[str, int]:
-    """Return how many of the answers come from which archive, where they were not measured here."""
-    keys = records["call_key"].dropna()
-    return dict(Counter(run.ledger.origins(keys, run.study.name).values()))
+    """Return how many of a model's answers come from which archive and were not measured here."""
+    read_for = run.ledger.reads_for(run.study.name, run.campaign, records["model"].iloc[0])
+    known = run.ledger.origins(records["call_key"].dropna(), read_for)
+    return dict(Counter(records["call_key"].map(known).dropna()))
 
 
 def origin_lines(run: StudyRun, records: pd.DataFrame) -> list[str]:
     """Return a sentence for each archive that answers of a model come from."""
     from contextcliff_dagster.inference.ledger.queries import UNRECORDED
 
-    lines = []
+    lines: list[str] = []
     for model, own in records.groupby("model", sort=False):
         whose = f" of {model}" if records["model"].nunique() > 1 else ""
         lines += [
-            f"{n:,} of {len(own):,} answers{whose} come from {origin}."
+            f"{n:,} of {len(own):,} answers{whose}: origin not recorded."
+            if origin == UNRECORDED
+            else f"{n:,} of {len(own):,} answers{whose} come from {origin}."
             for origin, n in sorted(origins_of(run, own).items())
-            if origin != UNRECORDED
         ]
     return lines
+
+
+def guest_origins(run: StudyRun, guest: Experiment, model: str) -> list[str]:
+    """`origin_lines` of what a guest of the study's experiment has asked a model."""
+    from contextcliff_dagster.experiments.common.record_tables import table_files
+    from contextcliff_dagster.store import read_table, slug
+
+    names = (run.store, guest.records, run.study.name, run.campaign, slug(model))
+    tables = [read_table(file, guest.records) for file in table_files(*names)]
+    if not tables:
+        return []
+    import pyarrow as pa
+
+    records = pa.concat_tables(tables).select(["model", "call_key"]).to_pandas()
+    what = guest.name.replace("_", " ")
+    return [f"Of {what}: {line}" for line in origin_lines(run, records)]
 
 
 def context_of(

@@ -18,6 +18,7 @@ from contextcliff_dagster.experiments.common.record_tables import (
 )
 from contextcliff_dagster.experiments.common.study_run import (
     StudyRun,
+    guest_origins,
     in_order,
     origin_lines,
     origins_of,
@@ -117,6 +118,7 @@ def profile_campaign(
                 *([_UNVERIFIED] if model in entries and not entries[model].verify else []),
                 *fingerprints,
                 *serving_notes(own),
+                *(line for guest in guests.values() for line in guest_origins(run, guest, model)),
             ],
             per_bin=int(own.groupby("bin")["example_id"].nunique().max()),
             looks=looks_before(run, model, own.loc[own["score"].notna(), "example_id"].nunique()),

@@ -41,6 +41,7 @@ from contextcliff_dagster.inference.execution.usage_check import (
 )
 from contextcliff_dagster.inference.execution.window_check import overflows
 from contextcliff_dagster.inference.ledger.ledger import Begun, Ledger, Scope
+from contextcliff_dagster.inference.ledger.queries import LEAST_TOLD
 from contextcliff_dagster.inference.requests.call_plan import PlannedCall
 from contextcliff_dagster.inference.requests.outcome import Failure, Outcome
 from contextcliff_dagster.inference.requests.recipe import Prompt
@@ -232,7 +233,7 @@ class CallSender:
         else:
             lag_ms = self.lag.worst_ms_since(started)
             outcome = judge(answer, own, size, price, attempts.sent, lag_ms)
-            if size.estimated_tokens and outcome.prompt_tokens:
+            if size.estimated_tokens >= LEAST_TOLD and outcome.prompt_tokens:
                 told = outcome.prompt_tokens / size.estimated_tokens
                 self._most_of_estimate = max(self._most_of_estimate, told)
             total.unchecked_truncation += was_truncated(own, outcome.prompt_tokens) is None

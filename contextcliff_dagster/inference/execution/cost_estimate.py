@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from contextcliff_dagster.contracts import EngineError
 from contextcliff_dagster.inference.engines.open_engine import declared_identity
+from contextcliff_dagster.inference.execution.usage_check import MOST_TIMES
 from contextcliff_dagster.inference.execution.window_check import SCAFFOLD_CHARS_PER_TOKEN
 from contextcliff_dagster.inference.ledger.campaigns import recorded_identity
 from contextcliff_dagster.inference.ledger.ledger import Ledger
@@ -128,6 +130,7 @@ def estimate(
     pace: dict[str, str] = {}
     notes: list[str] = []
     unknown: list[str] = []
+    imported: dict[str, str] = {}
     from contextcliff_dagster.inference.engines.kvpress.memory import KvReads
 
     reads = KvReads()
@@ -140,7 +143,8 @@ def estimate(
             identity = _likely_identity(entry, ledger, plan.study, plan.campaign)
             most = 1.0
             if ledger:
-                most = max(1.0, ledger.most_of_estimate(plan.study, plan.campaign, entry.name))
+                told = ledger.most_of_estimate(plan.study, plan.campaign, entry.name)
+                most = min(max(1.0, told), MOST_TIMES)
             seen: set[str] = set()
             for name in plan.bins:
                 planned = replace(plan, bins=[name]).calls(
@@ -155,6 +159,9 @@ def estimate(
                 asked = [
                     (call, 1 if call.call_key in paid else _left(plan, call)) for call in calls
                 ]
+                if ledger:
+                    left = [key for key in keys if key not in paid]
+                    imported |= ledger.imported(left, plan.study)
                 total = sum(times for _, times in asked)
                 lines.append(CostLine(entry.name, name, total, cached, control=control))
                 _add_up(lines[-1], entry, asked, paid, base_s, token_s, reads, most)
@@ -164,13 +171,11 @@ def estimate(
             ln.calls > ln.cached + ln.overflow for ln in lines[before:]
         ):
             unknown.append(entry.name)
-    for plan in {(one.study, one.campaign): one for _, one in plans}.values():
-        imported = ledger.imported(plan.study, plan.campaign) if ledger else {}
-        notes += [
-            f"Answers to {n:,} of these calls were imported ({origin}) and are measured again; "
-            "`contextcliff import FILE --adopt` keeps them instead."
-            for origin, n in imported.items()
-        ]
+    notes += [
+        f"{n:,} of the calls to measure have answers that were imported ({origin}) and do not "
+        "count as measured; `contextcliff import FILE --adopt` takes them instead."
+        for origin, n in sorted(Counter(imported.values()).items())
+    ]
     return CostEstimate(tuple(lines), pace, (*notes, *reads.notes()), tuple(unknown))
 
 

@@ -175,10 +175,13 @@ def _require_declared(
     try:
         declared = Identity(declared_identity(entry))
     except EngineError as error:  # weights gone, address not set: the records are still valid
+        if (engine := recorded.fields.get("engine")) not in (None, entry.engine):
+            differs = [f"engine: {engine} -> {entry.engine}"]
+            raise identity_changed(study, campaign, entry.name, differs) from error
         if control.on_wait:
             control.on_wait(
-                f"Whether the entry {entry.name!r} of models.yaml is still what was measured is "
-                f"not checked: {error}"
+                f"Model {entry.name!r}: not checked whether its entry in models.yaml still "
+                f"describes what was measured: {error}"
             )
         return
     known = Identity(

@@ -15,10 +15,8 @@ from contextcliff_dagster.inference.ledger.ledger import Ledger
 from contextcliff_dagster.inference.ledger.queries import UNRECORDED
 from contextcliff_dagster.inference.ledger.result_rows import to_row
 from contextcliff_dagster.inference.requests.call_plan import CallPlan
-from contextcliff_dagster.inference.requests.outcome import Outcome
+from contextcliff_dagster.inference.requests.outcome import ORIGIN, Outcome
 
-ORIGIN = "origin"
-"""Key of ``extra``: the archive that an answer comes from."""
 MUTE = "the server answers nothing to prompts of this length"
 _EVIDENCE = ("level", "evidence_position", "inter_evidence_tokens")
 
@@ -44,10 +42,11 @@ def prediction_rows(plan: CallPlan, model: str, ledger: Ledger) -> list[dict[str
     identity = recorded_identity(ledger, study, campaign, model)
     if identity is None:
         return []
-    calls = plan.calls(identity.hash, partial(ledger.outcomes, study=study))
+    read_for = ledger.reads_for(study, campaign, model)
+    calls = plan.calls(identity.hash, partial(ledger.outcomes, study=read_for))
     keys = [call.call_key for call in calls]
-    outcomes, origins = ledger.outcomes(keys, study), ledger.origins(keys, study)
-    if gone := len(ledger.pruned(outcomes, study)):
+    outcomes, origins = ledger.outcomes(keys, read_for), ledger.origins(keys, read_for)
+    if gone := len(ledger.pruned(outcomes, read_for)):
         raise StoreError(
             f"The outputs of {gone:,} calls of campaign {campaign} of study {study!r} were removed "
             "by `contextcliff ledger prune --texts`, so its records cannot be rebuilt; read its "

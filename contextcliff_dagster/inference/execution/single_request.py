@@ -18,6 +18,7 @@ from contextcliff_dagster.inference.engines.base import (
 )
 from contextcliff_dagster.inference.execution.usage_check import (
     CallSize,
+    believed,
     is_too_large,
     was_truncated,
     whole_prompt,
@@ -156,7 +157,7 @@ def judge(
     usage = answer.usage or Usage()
     if is_too_large(usage, size):
         usage = Usage()
-    usage = whole_prompt(usage, own)
+    usage = believed(whole_prompt(usage, own), size, answer.text + answer.reasoning)
     truncated = was_truncated(own, usage.prompt_tokens)
     filtered = bool(_FILTERED.match(answer.finish_reason or ""))
     cost = None

@@ -64,8 +64,11 @@ def size_of(
     if own is None or not own.exact:
         estimate = prompt_tokens_estimate(call.length_tokens, len(call.document), chars)
         estimated = max(estimated, estimate)
-        reserved = math.ceil(estimated * max(1.0, most_of_estimate))
-    most = min(window_tokens or OUTPUT_MARGIN, OUTPUT_MARGIN)
+        reserved = math.ceil(estimated * min(max(1.0, most_of_estimate), MOST_TIMES))
+    most = OUTPUT_MARGIN
+    if window_tokens:
+        reserved = max(min(reserved, window_tokens), estimated)
+        most = max(min(window_tokens - least, OUTPUT_MARGIN), 0)
     return CallSize(reserved, estimated, least, call.recipe.max_output_tokens, most)
 
 
@@ -106,14 +109,23 @@ def is_too_large(usage: Usage, size: CallSize) -> bool:
     ) > MOST_TIMES * size.output_tokens + OUTPUT_MARGIN
 
 
-def charge(outcome: Outcome, size: CallSize, price: Price | None) -> Spend:
-    """What a kept outcome is charged: the reported usage, as far as it can be.
+def believed(usage: Usage, size: CallSize, text: str) -> Usage:
+    """``usage`` with no more output than there can have been: what was allowed or, if more, what
+    came (``text``: a token has a byte at least), and reasoning as far as the window has room."""
+    if usage.completion_tokens is None:
+        return usage
+    most = max(size.output_tokens, len(text.encode())) + min(
+        usage.reasoning_tokens or 0, size.most_reasoning
+    )
+    return replace(usage, completion_tokens=min(usage.completion_tokens, most))
 
-    Of the output that is what was allowed or, if more, what came (a token has a byte at least), and
-    the reasoning that is reported, which the window bounds. Without a usage it is the reservation,
-    and what an output beyond its limit has more than that. So it is where the report is less than
-    the prompt and the output can have had: a server that reports too little does not spend more
-    than it was given. A cache discount is believed.
+
+def charge(outcome: Outcome, size: CallSize, price: Price | None) -> Spend:
+    """What a kept outcome is charged: the reported usage, as far as it `is believed <believed>`.
+
+    Without a usage it is the reservation, and what an output beyond its limit has more than that.
+    So it is where the report is less than the prompt and the output can have had: a server that
+    reports too little does not spend more than it was given. A cache discount is believed.
     """
     reserved = size.reserve(price)
     written_at_least = len((outcome.raw_output or "") + (outcome.reasoning or "")) // CHARS_A_TOKEN
@@ -124,11 +136,6 @@ def charge(outcome: Outcome, size: CallSize, price: Price | None) -> Spend:
     if read is None or written is None:
         return reserved
     usd = reserved.usd if outcome.cost_usd is None else outcome.cost_usd
-    came = len(f"{outcome.raw_output or ''}{outcome.reasoning or ''}".encode())
-    thought = min(outcome.reasoning_tokens or 0, size.most_reasoning)
-    if (unbelieved := written - max(size.output_tokens, came) - thought) > 0:
-        written -= unbelieved
-        usd -= price.cost_usd(0, unbelieved) if price and outcome.cost_usd is not None else 0.0
     if read >= size.least_prompt_tokens and written >= written_at_least:
         return Spend(usd, read + written, 1)
     return Spend(max(usd, reserved.usd), max(read + written, reserved.tokens), 1)

@@ -270,10 +270,10 @@ class Ledger(LedgerReader):
                 return False
             statements.describe(db, call, prompt_hash, scope, zstd)
             if origin is None:
-                statements.keep(db, call.call_key, outcome, "restored", scope.study)
+                statements.keep(db, call.call_key, outcome, None, scope.study)
             else:
-                row = statements.row_of(call.call_key, outcome)
-                statements.keep_imported(db, scope.study, row, origin, adopt=False)
+                row = {**statements.row_of(call.call_key, outcome), "origin": origin}
+                statements.keep_imported(db, scope.study, row, adopt=False)
             if charge.calls:
                 at, alive = outcome.finished_at, self.backend.is_alive
                 statements.restore_attempt(db, call.call_key, scope, charge, at, alive)
@@ -305,18 +305,19 @@ class Ledger(LedgerReader):
         return self.write(operation)
 
     def takes(self, ledger_id: str | None) -> bool:
-        """Whether a store with ``ledger_id`` (None: a new one) is this ledger's own.
+        """Whether answers of a study with ``ledger_id`` (None: a new one) are this ledger's own.
 
         A ledger that has measured nothing yet, made where another one was lost, takes the id over.
         """
 
         def operation(db: Database) -> bool:
             row = db.execute("SELECT id FROM ledgers").fetchone()
-            if ledger_id and not db.execute("SELECT 1 FROM campaigns LIMIT 1").fetchone():
+            if ledger_id and not db.execute("SELECT 1 FROM results LIMIT 1").fetchone():
                 db.execute("DELETE FROM ledgers")
-                row = None
-            if row is None:
-                row = (ledger_id or uuid.uuid4().hex,)
+                row = (ledger_id,)
+                db.execute("INSERT INTO ledgers VALUES (?)", row)
+            elif row is None:
+                row = (uuid.uuid4().hex,)
                 db.execute("INSERT INTO ledgers VALUES (?)", row)
             self.id = str(row[0])
             return ledger_id in (None, self.id)

@@ -117,10 +117,13 @@ def _imported(plan: PrunePlan) -> str:
     return f"study = ? AND call_key IN (SELECT call_key FROM calls WHERE campaign IN ({campaigns}))"
 
 
-_PAID_BY_OTHERS = (
-    "EXISTS (SELECT 1 FROM attempts a WHERE a.call_key = calls.call_key AND a.study <> calls.study)"
+_OTHERS = (
+    "FROM attempts a WHERE a.call_key = calls.call_key AND a.study <> calls.study AND NOT EXISTS"
+    " (SELECT 1 FROM imported_results i WHERE i.call_key = a.call_key AND i.study = a.study)"
 )
-"""Studies that ask the same in campaigns of one name share a call; it is noted as the first's."""
+_PAID_BY_OTHERS = f"EXISTS (SELECT 1 {_OTHERS})"
+"""Studies that ask the same in campaigns of one name share a call; it is noted as the first's.
+Requests that came with an archive were paid elsewhere."""
 
 
 def _plan(db: Database, study: str, campaign: str | None, texts: bool) -> PrunePlan:
@@ -196,9 +199,8 @@ def _blank(db: Database, plan: PrunePlan) -> None:
 def _delete(db: Database, plan: PrunePlan) -> None:
     where, values = _where(plan), _values(plan)
     db.execute(
-        "UPDATE calls SET study = (SELECT min(a.study) FROM attempts a"
-        " WHERE a.call_key = calls.call_key AND a.study <> calls.study)"
-        f" WHERE {where} AND {_PAID_BY_OTHERS}",
+        f"UPDATE calls SET study = (SELECT min(a.study) {_OTHERS}) WHERE {where}"
+        f" AND {_PAID_BY_OTHERS}",
         values,
     )
     attempts = f"SELECT attempt_id FROM attempts WHERE {where}"

@@ -25,6 +25,9 @@ from contextcliff_dagster.inference.spending.budget import Spend
 _MANY = 500  # well below SQLite's limit of parameters in one statement
 _CHARGE = "coalesce(a.charged_usd, a.reserved_usd)"
 _DIED = "attempts a JOIN failures f USING (attempt_id) WHERE f.maybe_paid = 1"
+LEAST_TOLD = 200
+"""Tokens of the shortest prompt whose count says something of longer ones: what a server adds to
+every prompt is most of a shorter one's."""
 UNRECORDED = "not recorded"
 """The origin of an answer of a version that noted none."""
 
@@ -63,7 +66,9 @@ class LedgerReader:
             sql = f"SELECT {names} FROM results WHERE call_key IN (?) AND {where}"
             return self._rows_of(call_keys, sql)
         sql = f"SELECT {names} FROM answers WHERE call_key IN (?) AND {where}"
-        return self._rows_of(call_keys, f"{sql} AND coalesce(imported_for, ?) = ?", study, study)
+        # Where another study has measured the call, too, what was imported comes last and counts.
+        of_study = "AND coalesce(imported_for, ?) = ? ORDER BY imported_for IS NOT NULL"
+        return self._rows_of(call_keys, f"{sql} {of_study}", study, study)
 
     # --- calls by their keys ---------------------------------------------------------------------
 
@@ -91,22 +96,27 @@ class LedgerReader:
         """Those of the calls that have an outcome; also one imported for ``study``."""
         return {row[0] for row in self._answers(call_keys, "call_key", study)}
 
-    def origins(self, call_keys: Iterable[str], study: str) -> dict[str, str]:
+    def origins(self, call_keys: Iterable[str], study: str | None) -> dict[str, str]:
         """Call key -> the archive that its answer comes from, or `UNRECORDED`; without those that
         were measured through this ledger."""
         names = f"call_key, coalesce(origin, '{UNRECORDED}')"
         foreign = "(owner IS NULL OR origin IS NOT NULL)"
         return dict(self._answers(call_keys, names, study, foreign))
 
-    def imported(self, study: str, campaign: str) -> dict[str, int]:
-        """Archive -> its answers that were imported for the study and not measured since."""
-        return dict(
-            self.read(
-                "SELECT origin, count(*) FROM answers JOIN calls c USING (call_key)"
-                " WHERE imported_for = ? AND c.campaign = ? GROUP BY origin ORDER BY origin",
-                (study, campaign),
-            )
+    def imported(self, call_keys: Iterable[str], study: str) -> dict[str, str]:
+        """Call key -> archive, of the answers that were imported for the study."""
+        sql = "SELECT call_key, origin FROM imported_results WHERE call_key IN (?) AND study = ?"
+        return dict(self._rows_of(call_keys, sql, study))
+
+    def reads_for(self, study: str, campaign: str, model: str) -> str | None:
+        """The study, whose imported answers are read, or None: it has measured the model itself,
+        and the two are never mixed."""
+        measured = self.read(
+            "SELECT 1 FROM calls c JOIN results r USING (call_key) WHERE c.study = ? AND"
+            " c.campaign = ? AND c.model = ? AND r.study = c.study AND r.owner IS NOT NULL LIMIT 1",
+            (study, campaign, model),
         )
+        return None if measured else study
 
     def failures(self, call_keys: Iterable[str]) -> dict[str, Failure]:
         """Call key -> last failure; its ``attempts`` are the requests of the run that failed."""
@@ -214,7 +224,7 @@ class LedgerReader:
     def measured_models(self, study: str, campaign: str) -> list[str]:
         """Models that have an outcome in the campaign, by name."""
         rows = self.read(
-            f"SELECT DISTINCT c.model FROM calls c{joined()} WHERE {ANSWERED}"
+            f"SELECT DISTINCT c.model FROM study_calls c{joined()} WHERE {ANSWERED}"
             " AND c.study = ? AND c.campaign = ? ORDER BY c.model",
             (study, campaign),
         )
@@ -242,8 +252,8 @@ class LedgerReader:
         rows = self.read(
             "SELECT max(1.0 * r.prompt_tokens / a.estimated_tokens) FROM results r JOIN attempts a"
             " USING (call_key) WHERE a.study = ? AND a.campaign = ? AND a.model = ?"
-            " AND a.estimated_tokens > 0",
-            (study, campaign, model),
+            " AND a.estimated_tokens >= ? AND a.owner = r.owner",
+            (study, campaign, model, LEAST_TOLD),
         )
         return float(rows[0][0] or 0.0)
 
@@ -270,10 +280,10 @@ class LedgerReader:
         numbers = {
             **{table: f"count(*) FROM {table}" for table in tables},
             "document_bytes": "coalesce(sum(bytes), 0) FROM documents",
-            "answers": "count(*) FROM answers WHERE no_answer IS NULL",
-            "imported": "count(*) FROM answers WHERE imported_for IS NOT NULL",
-            "context_overflow": "count(*) FROM answers WHERE no_answer = 'context_overflow'",
-            "invalid_truncated": "count(*) FROM answers WHERE no_answer = 'invalid_truncated'",
+            "answers": "count(*) FROM results WHERE no_answer IS NULL",
+            "imported": "count(*) FROM imported_results",
+            "context_overflow": "count(*) FROM results WHERE no_answer = 'context_overflow'",
+            "invalid_truncated": "count(*) FROM results WHERE no_answer = 'invalid_truncated'",
             "maybe_paid": f"count(*) FROM {_DIED}",
             "maybe_paid_usd": f"coalesce(sum({_CHARGE}), 0.0) FROM {_DIED}",
             "spent_usd": "coalesce(sum(usd), 0.0) FROM spend",
@@ -300,7 +310,8 @@ class LedgerReader:
 
         calls = sums(
             "SELECT c.study, c.campaign, c.model, count(*), count(CASE WHEN"
-            f" {either('no_answer')} IS NULL THEN {either('attempts')} END) FROM calls c{joined()}"
+            f" {either('no_answer')} IS NULL THEN {either('attempts')} END)"
+            f" FROM study_calls c{joined()}"
         )
         charged = f"SELECT a.study, a.campaign, a.model, count(*), sum({_CHARGE}) FROM "
         attempts, died = sums(f"{charged} attempts a"), sums(charged + _DIED)

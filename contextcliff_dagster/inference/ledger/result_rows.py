@@ -25,13 +25,14 @@ def joined(calls: str = "c") -> str:
     the study. Measuring reads ``results`` alone: what an archive says was not measured here."""
     return (
         f" LEFT JOIN results r ON r.call_key = {calls}.call_key LEFT JOIN imported_results i"
-        f" ON i.call_key = {calls}.call_key AND i.study = {calls}.study"
+        f" ON i.call_key = {calls}.call_key AND i.study = {calls}.study AND"
+        " (r.call_key IS NULL OR r.study <> i.study OR r.pruned_at IS NOT NULL)"
     )
 
 
 def either(name: str) -> str:
     """The column ``name`` of the answer that `joined` has found."""
-    return f"CASE WHEN r.call_key IS NULL THEN i.{name} ELSE r.{name} END"
+    return f"CASE WHEN i.call_key IS NULL THEN r.{name} ELSE i.{name} END"
 
 
 def to_row(outcome: Outcome) -> dict[str, Any]:
@@ -72,11 +73,14 @@ def computed_checksums(
 
     ``read`` gives the rows of a query; answers that were pruned are left out.
     """
-    last = ""
+    key = ("call_key", "study") if table == "imported_results" else ("call_key",)
+    columns, marks = ", ".join(key), ", ".join("?" * len(key))
+    last: Sequence[Any] = [""] * len(key)
     while rows := read(
-        f"SELECT call_key, checksum, {', '.join(names)} FROM {table}"
-        " WHERE call_key > ? AND pruned_at IS NULL ORDER BY call_key LIMIT ?",
-        (last, _AT_ONCE),
+        f"SELECT {columns}, checksum, {', '.join(names)} FROM {table}"
+        f" WHERE ({columns}) > ({marks}) AND pruned_at IS NULL ORDER BY {columns} LIMIT ?",
+        (*last, _AT_ONCE),
     ):
-        for last, noted, *values in rows:
-            yield last, noted, checksum(last, dict(zip(names, values, strict=True)))
+        for row in rows:
+            last, (noted, *values) = row[: len(key)], row[len(key) :]
+            yield last[0], noted, checksum(last[0], dict(zip(names, values, strict=True)))

@@ -21,6 +21,10 @@ _OF_AN_ANSWER = (
     " completion_tokens, own_prompt_tokens, ttft_ms, duration_ms, loop_lag_ms, attempts, cost_usd,"
     " error, finished_at, pruned_at, queue_ms, reasoning_tokens, extra, checksum"
 )
+_OF_A_CALL = (
+    "call_key, campaign, model, identity_hash, recipe_hash, example_id, document_id, question,"
+    " replicate, prompt_hash, created_at, parts"
+)
 _STEPS = {
     1: """
 CREATE TABLE documents (          -- each text once, however many calls ask about it
@@ -113,7 +117,12 @@ CREATE VIEW answers AS            -- imported_for: the one study that an answer 
     SELECT {_OF_AN_ANSWER}, owner, study, origin, CAST(NULL AS TEXT) AS imported_for FROM results
     UNION ALL
     SELECT {_OF_AN_ANSWER}, CAST(NULL AS TEXT), study, origin, study FROM imported_results i
-    WHERE NOT EXISTS (SELECT 1 FROM results r WHERE r.call_key = i.call_key);
+    WHERE NOT EXISTS (SELECT 1 FROM results r WHERE r.call_key = i.call_key
+        AND r.pruned_at IS NULL AND (r.study IS NULL OR r.study = i.study));
+CREATE VIEW study_calls AS        -- a call of several studies under each that has imported it, too
+    SELECT {_OF_A_CALL}, study FROM calls UNION ALL
+    SELECT {_OF_A_CALL}, i.study FROM imported_results i JOIN calls c USING (call_key)
+    WHERE i.study <> c.study;
 CREATE TABLE ledgers (id TEXT PRIMARY KEY) WITHOUT ROWID;
 """,
 }

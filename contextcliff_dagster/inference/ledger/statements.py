@@ -17,6 +17,15 @@ if TYPE_CHECKING:
     from contextcliff_dagster.inference.requests.call_plan import PlannedCall
 
 
+_ALL_OF_A_CALL = ", ".join(
+    f"{name} = excluded.{name}"
+    for name in (
+        *("study", "campaign", "model", "identity_hash", "recipe_hash", "example_id"),
+        *("document_id", "question", "replicate", "prompt_hash", "created_at", "parts"),
+    )
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Scope:
     """Whose money and whose serving identity a call is about."""
@@ -100,9 +109,10 @@ def describe(
     db.execute("INSERT INTO recipes VALUES (?, ?) ON CONFLICT DO NOTHING", recipe)
     db.execute(
         "INSERT INTO calls VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (call_key) DO"
-        # One that only an archive has answered is of the study that measures it.
-        " UPDATE SET study = excluded.study, model = excluded.model WHERE EXISTS (SELECT 1 FROM"
-        " imported_results i WHERE i.call_key = calls.call_key AND i.study = calls.study)",
+        # One that only an archive has answered is of the study that measures it, in its words.
+        f" UPDATE SET {_ALL_OF_A_CALL} WHERE EXISTS (SELECT 1 FROM imported_results i"
+        " WHERE i.call_key = calls.call_key AND i.study = calls.study)"
+        " AND NOT EXISTS (SELECT 1 FROM results r WHERE r.call_key = calls.call_key)",
         (
             call.call_key,
             scope.study,
@@ -177,28 +187,29 @@ def restore_attempt(
     _add(db, (scope.study, scope.campaign), charge, finished_at[:10])
 
 
-def keep(db: Database, call_key: str, outcome: Outcome, owner: str, study: str | None) -> None:
-    """Keep an outcome, and whose it is. The first one stays: a call is never measured over."""
+def keep(
+    db: Database, call_key: str, outcome: Outcome, owner: str | None, study: str | None
+) -> None:
+    """Keep an outcome, and whose it is (``owner`` None: of a table, so nobody can tell). The first
+    one stays: a call is never measured over."""
     insert(db, "results", {**row_of(call_key, outcome), "owner": owner, "study": study})
 
 
-def keep_imported(
-    db: Database, study: str, answer: Mapping[str, Any], origin: str, *, adopt: bool
-) -> bool:
-    """Keep an answer (call_key and all) that was not measured here, unless it is here already.
+def keep_imported(db: Database, study: str, answer: Mapping[str, Any], *, adopt: bool) -> bool:
+    """Keep an answer (call_key, origin and all) that was not measured here, unless it is there.
 
     Only ``study`` reads it and no measurement does; with ``adopt`` it counts as measured, and its
-    ``origin`` stays with it. Returns whether it is news.
+    origin stays with it. Returns whether it is news.
     """
-    key = answer["call_key"]
-    if db.execute("SELECT 1 FROM results WHERE call_key = ?", (key,)).fetchone():
+    mine = (study, answer["call_key"])
+    sql = "SELECT 1 FROM results WHERE coalesce(study, ?) = ? AND call_key = ?"
+    if db.execute(sql, (study, *mine)).fetchone():
         return False
-    mine = (study, key)
     if adopt:
-        row = {**answer, "owner": None, "study": study, "origin": origin}
+        row = {**answer, "owner": None, "study": study}
         db.execute("DELETE FROM imported_results WHERE study = ? AND call_key = ?", mine)
         return insert(db, "results", row)
-    row = {**answer, "study": study, "origin": origin}
+    row = {**answer, "study": study}
     row.pop("owner", None)
     return insert(db, "imported_results", row)
 

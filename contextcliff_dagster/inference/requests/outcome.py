@@ -11,6 +11,8 @@ from typing import Literal
 
 from contextcliff_dagster.thoughts import without_thoughts
 
+ORIGIN = "origin"
+"""Key of ``extra`` in tables: the archive that an answer comes from."""
 Scalar = str | int | float | bool | None
 """What JSON has without brackets."""
 NoAnswer = Literal["context_overflow", "invalid_truncated", "content_filter"]

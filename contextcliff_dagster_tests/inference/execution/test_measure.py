@@ -7,7 +7,9 @@ import sys
 import threading
 from dataclasses import replace
 
-from contextcliff_dagster.contracts import PREDICTIONS, conform
+import pytest
+
+from contextcliff_dagster.contracts import PREDICTIONS, EngineError, conform
 from contextcliff_dagster.inference.execution.cost_estimate import estimate
 from contextcliff_dagster.inference.execution.measure import measure
 from contextcliff_dagster.inference.execution.run_control import RunControl
@@ -94,12 +96,14 @@ def test_a_document_that_does_not_fit_the_window_is_kept_apart_and_not_sent(ledg
 def test_a_finished_study_says_where_its_entry_cannot_be_opened(ledger: Ledger) -> None:
     run(ledger)
     told: list[str] = []
-    entry = reference_entry(engine="llamacpp", weights="/etc/passwd")
-    summary = measure(plan_of(SAMPLE, 6), entry, ledger, RunControl(on_wait=told.append))
+    gone = reference_entry(model_id="never-made")
+    summary = measure(plan_of(SAMPLE, 6), gone, ledger, RunControl(on_wait=told.append))
     assert (summary.cached, summary.sent) == (18, 0)
     (line,) = told
-    assert line.startswith("Whether the entry 'reference-short' of models.yaml is still what was ")
-    assert "/etc/passwd" in line
+    assert line.startswith("Model 'reference-short': not checked whether its entry in models.yaml")
+    swapped = reference_entry(engine="llamacpp", weights="/etc/passwd")
+    with pytest.raises(EngineError, match="engine: reference -> llamacpp"):
+        measure(plan_of(SAMPLE, 6), swapped, ledger)
 
 
 def test_the_estimate_counts_what_is_not_paid_yet(ledger: Ledger) -> None:

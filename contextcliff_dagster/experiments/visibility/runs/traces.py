@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
+from functools import partial
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
@@ -109,7 +110,7 @@ def _prompts(
         follow_up=source.follow_up,
     )
     read: dict[str, list[tuple[str, str]]] = {}
-    for call in plan.calls(identity_hash, run.ledger.outcomes):
+    for call in plan.calls(identity_hash, partial(run.ledger.outcomes, study=run.study.name)):
         prompt = call.prompt()
         turns = [(turn.role, turn.content) for turn in prompt.messages]
         read[call.call_key] = [(str(role), text) for role, text in turns] or [("text", prompt.text)]

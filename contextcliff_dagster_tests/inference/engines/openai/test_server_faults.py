@@ -124,12 +124,12 @@ def test_output_beyond_what_was_allowed_and_came_ends_no_budget(
         assert (summary.answered, summary.usage_too_large) == (20, 0)
         # Eight tokens were allowed; a window of a thousand bounds what was thought.
         most = 8 + (1_000 if thought else 0)
-        assert ledger.spent("s", "c").usd == pytest.approx(20 * most * 30e-6, rel=0.01)
-        assert ledger.read("SELECT DISTINCT completion_tokens FROM results") == [(131_000,)]
+        assert ledger.spent("s", "c").usd == pytest.approx(20 * most * 30e-6, rel=0.02)
+        assert summary.cost_usd == pytest.approx(ledger.spent("s", "c").usd)
 
 
 def test_reservations_follow_the_most_that_the_server_has_counted(tmp_path: Path) -> None:
-    source = LedgerSample(1, 20, max_tokens=100)
+    source = LedgerSample(1, 20, max_tokens=1_500)
     with (
         unreliable_server(count_factor=3.0, delay_ms=1) as url,
         Ledger.open(tmp_path / "state.db") as ledger,
@@ -137,7 +137,7 @@ def test_reservations_follow_the_most_that_the_server_has_counted(tmp_path: Path
         entry = openai_entry(url, concurrency=1, revision="1", price=PRICE)
 
         def at_most() -> float:
-            later = plan_of(LedgerSample(1, 20, seed=1, max_tokens=100), 20)
+            later = plan_of(LedgerSample(1, 20, seed=1, max_tokens=1_500), 20)
             return estimate([(None, later)], [entry], ledger).usd_at_most
 
         unknown = at_most()
