@@ -38,14 +38,14 @@ Tables = Mapping[str, "pa.Table"]
 
 
 def check_rows(
-    tables: Tables, head: Mapping[str, Any], documents: Collection[str], allowance: Allowance
+    tables: Tables, head: Mapping[str, Any], documents: Mapping[str, str], allowance: Allowance
 ) -> None:
     """Refuse rows that no ledger would have written.
 
     Args:
         tables: the ledger's tables, their columns checked already.
         head: of the archive; names its study and campaigns.
-        documents: ids of the texts in the archive's sample.
+        documents: texts in the archive's sample, by their ids.
 
     Raises:
         StoreError: a sentence that names the table and what is wrong with it.
@@ -64,8 +64,8 @@ def check_rows(
             "identities",
             Identity(_json(file, "identities", row["body"])).hash == row["identity_hash"],
         )
-    for row in rows["documents"]:
-        _check_document(row, allowance)
+    own = {row["document_id"]: _check_document(row, allowance) for row in rows["documents"]}
+    texts = {**documents, **own}
     known = {
         "call_key": {row["call_key"] for row in rows["calls"]},
         "attempt_id": {row["attempt_id"] for row in rows["attempts"]},
@@ -89,6 +89,10 @@ def check_rows(
         before = _check_call(file, row, recipes[row["recipe_hash"]], results.get(row["call_key"]))
         there = row["call_key"] not in before and all(k in known["call_key"] for k in before)
         _require(file, "calls", there, "a call after one that it does not describe")
+        text, question = texts[row["document_id"]], row["question"]
+        if text is not None and question and not before:
+            prompt = recipes[row["recipe_hash"]].render(text, question, row["replicate"])
+            _require(file, "calls", prompt.hash == row["prompt_hash"], "a prompt of another text")
 
 
 def _check_table(file: Path, name: str, table: pa.Table) -> None:
@@ -126,18 +130,19 @@ def _is_time(text: str) -> bool:
         return False
 
 
-def _check_document(row: Mapping[str, Any], allowance: Allowance) -> None:
+def _check_document(row: Mapping[str, Any], allowance: Allowance) -> str | None:
     import pyarrow as pa
 
     if row.get("pruned_at") is not None:
-        return
+        return None
     allowance.take(row["bytes"])
     try:
         text = pa.Codec("zstd").decompress(row["zstd"], row["bytes"], asbytes=True)
-        whole = hashlib.sha256(text).hexdigest() == row["document_id"] and text.decode() is not None
+        whole, decoded = hashlib.sha256(text).hexdigest() == row["document_id"], text.decode()
     except (pa.ArrowException, OSError, ValueError) as error:
         raise damaged(allowance.file, "a document of its table 'documents' is not whole") from error
     _require(allowance.file, "documents", whole, "a text that is not what its id says")
+    return str(decoded)
 
 
 def _recipe(file: Path, row: Mapping[str, Any]) -> Recipe:

@@ -164,7 +164,7 @@ def import_study(
         head = check_head(head)
     manifest, texts = sound_sample(members, head["manifest_sha256"], allowance)
     tables = calls.read_tables(members, allowance, head["versions"]["ledger"])
-    check_rows(tables, head, texts.keys(), allowance)
+    check_rows(tables, head, texts, allowance)
     tables = calls.own_rows(tables, head["study"], name or head["study"])
     described = read_description(members["study.json"], file)
     study, prompt_texts = _restore(described, head, store, file, name)

@@ -393,6 +393,7 @@ HOSTILE: dict[str, tuple[Spoil, str]] = {
     "a call after one that is missing": (_cell("calls", "parts", '{"after": ["x"]}'), "after one"),
     "a call after itself": (_after_itself, "after one"),
     "a call under another's key": (_cell("calls", "question", "Why?"), "another's key"),
+    "a prompt of another hash": (_cell("calls", "prompt_hash", OTHER), "a prompt of another text"),
     "a call by another recipe": (_cell("calls", "recipe_hash", OTHER), "recipe_hash"),
     "an unknown replicate": (_cell("calls", "replicate", 9), "replicate"),
     "a model's name that clears the screen": (_cell("calls", "model", "m\x1b[2J"), "strange model"),
