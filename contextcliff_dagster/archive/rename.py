@@ -21,11 +21,7 @@ from contextcliff_dagster.inference.ledger.rename import ledger_rows, rename_in_
 from contextcliff_dagster.store import Store, write_json
 from contextcliff_dagster.studies import rename_file as files
 from contextcliff_dagster.studies.files import kept_in, require_study_name
-from contextcliff_dagster.studies.study_lock import (
-    begun_renaming,
-    renaming_note,
-    study_alone,
-)
+from contextcliff_dagster.studies.study_lock import begun_renaming, renaming_note, study_alone
 
 _RESULTS = (
     "profiles/*/*/*.json", "results/*/*.json", "baseline.json", "calibration.json", "retired.json",

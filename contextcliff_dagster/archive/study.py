@@ -75,10 +75,7 @@ def export_study(
         StoreError: the store cannot be read or the file not written.
     """
     from contextcliff_dagster.inference.ledger.ledger import Ledger
-    from contextcliff_dagster.sampling.manifest_files import (
-        MANIFEST_FILES,
-        load_manifest,
-    )
+    from contextcliff_dagster.sampling.manifest_files import MANIFEST_FILES, load_manifest
 
     folder = store.manifest_dir(study.name)
     sampled = study.has_corpus

@@ -7,12 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from contextcliff_dagster.contracts import CorpusError
-from contextcliff_dagster.corpora.corpus import (
-    Entry,
-    StreamedCorpus,
-    options_hash,
-    take_options,
-)
+from contextcliff_dagster.corpora.corpus import Entry, StreamedCorpus, options_hash, take_options
 
 PARTS = "parts"
 

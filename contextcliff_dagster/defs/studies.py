@@ -27,11 +27,7 @@ from contextcliff_dagster.defs.automation.schedules import study_schedules
 from contextcliff_dagster.defs.automation.sensors import study_sensors
 from contextcliff_dagster.defs.automation.sentinel import sentinel_job, sentinel_schedules
 from contextcliff_dagster.defs.partitions import document_range_tags, range_tags
-from contextcliff_dagster.experiments.lookup import (
-    asked_experiments,
-    measuring_assets,
-    partitioned,
-)
+from contextcliff_dagster.experiments.lookup import asked_experiments, measuring_assets, partitioned
 from contextcliff_dagster.store import Store
 from contextcliff_dagster.studies import BrokenStudy, Study
 

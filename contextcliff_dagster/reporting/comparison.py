@@ -23,12 +23,7 @@ from contextcliff_dagster.reporting.sections import (
     Paragraph,
     Section,
 )
-from contextcliff_dagster.reporting.wording.number_format import (
-    NOT_MEASURED,
-    level,
-    score,
-    tokens,
-)
+from contextcliff_dagster.reporting.wording.number_format import NOT_MEASURED, level, score, tokens
 from contextcliff_dagster.store import write_atomic, write_result
 
 if TYPE_CHECKING:

@@ -6,13 +6,7 @@ import hashlib
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    field_validator,
-    model_validator,
-)
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from contextcliff_dagster.contracts import PrimaryScore, PromptMode
 from contextcliff_dagster.inference.requests.wordings import NEUTRAL_WORDINGS

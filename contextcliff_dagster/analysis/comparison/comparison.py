@@ -24,12 +24,7 @@ from contextcliff_dagster.analysis.comparison.length_shifts import loss_shift, m
 from contextcliff_dagster.analysis.comparison.pairing import Pairs, Side, pair_records
 from contextcliff_dagster.analysis.comparison.sentence import sentence
 from contextcliff_dagster.analysis.statistics.length_at_loss import resample_weights
-from contextcliff_dagster.contracts import (
-    RESULT_VERSION,
-    ContextCliffError,
-    LengthBin,
-    Verdict,
-)
+from contextcliff_dagster.contracts import RESULT_VERSION, ContextCliffError, LengthBin, Verdict
 from contextcliff_dagster.contracts.results.comparison import (
     ComparedCaps,
     ComparedSide,

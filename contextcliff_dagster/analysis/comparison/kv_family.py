@@ -12,11 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from contextcliff_dagster.analysis.comparison.comparison import (
-    PERMUTATIONS,
-    Measured,
-    compare,
-)
+from contextcliff_dagster.analysis.comparison.comparison import PERMUTATIONS, Measured, compare
 from contextcliff_dagster.analysis.comparison.difference_tests import (
     adjusted_p_values,
     difference_interval,

@@ -7,10 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from contextcliff_dagster.analysis.statistics.length_at_loss import (
-    half_drop_lengths,
-    loss_lengths,
-)
+from contextcliff_dagster.analysis.statistics.length_at_loss import half_drop_lengths, loss_lengths
 from contextcliff_dagster.contracts.results.comparison import LossShift
 
 if TYPE_CHECKING:

@@ -10,11 +10,7 @@ import numpy as np
 from contextcliff_dagster.analysis.latency.latency_regression import LengthLaw, fit_length_law
 from contextcliff_dagster.analysis.statistics.intervals import binomial_quantile
 from contextcliff_dagster.contracts.results.fields import Times
-from contextcliff_dagster.contracts.results.metrics import (
-    Excess,
-    ExcludedCalls,
-    Latency,
-)
+from contextcliff_dagster.contracts.results.metrics import Excess, ExcludedCalls, Latency
 
 if TYPE_CHECKING:
     import pandas as pd

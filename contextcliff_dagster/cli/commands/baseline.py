@@ -10,11 +10,7 @@ import click
 from contextcliff_dagster.cli.campaign_lookup import newest_campaign, profiled_campaign
 from contextcliff_dagster.cli.display.output import print_either
 from contextcliff_dagster.cli.errors import DIFFERENT, NOT_JUDGED
-from contextcliff_dagster.cli.options import (
-    common_options,
-    profiled_campaign_option,
-    together,
-)
+from contextcliff_dagster.cli.options import common_options, profiled_campaign_option, together
 from contextcliff_dagster.store import Store
 
 if TYPE_CHECKING:

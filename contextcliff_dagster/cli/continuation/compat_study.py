@@ -73,9 +73,7 @@ class CompatOptions:
             return dict(keys)
         own: dict[str, Any] = {"compat": self.compat}
         if self.word_list is not None:
-            from contextcliff_dagster.experiments.continuation.compat.words import (
-                read_word_list,
-            )
+            from contextcliff_dagster.experiments.continuation.compat.words import read_word_list
 
             read_word_list(self.word_list)
             own["word_list"] = str(self.word_list.expanduser().absolute())

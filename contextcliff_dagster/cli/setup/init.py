@@ -18,11 +18,7 @@ from contextcliff_dagster.cli.setup.endpoint import (
     same_entry,
 )
 from contextcliff_dagster.cli.setup.endpoint_options import EndpointOptions, endpoint_options
-from contextcliff_dagster.cli.setup.questions import (
-    can_ask,
-    nothing_written_on_interruption,
-    typed,
-)
+from contextcliff_dagster.cli.setup.questions import can_ask, nothing_written_on_interruption, typed
 from contextcliff_dagster.cli.setup.study_file import (
     StudyWishes,
     check_data,

@@ -9,9 +9,7 @@ from typing import Any
 import dagster as dg
 
 from contextcliff_dagster.defs.asset_specs import study_asset
-from contextcliff_dagster.defs.dagster_internals import (
-    SYSTEM_METADATA_KEY_SOURCE_ASSET_OBSERVATION,
-)
+from contextcliff_dagster.defs.dagster_internals import SYSTEM_METADATA_KEY_SOURCE_ASSET_OBSERVATION
 from contextcliff_dagster.defs.partitions import document_partitions
 from contextcliff_dagster.defs.resources import StoreResource
 from contextcliff_dagster.experiments.common.code_version import documents_version

@@ -23,9 +23,7 @@ from contextcliff_dagster.defs.asset_specs import (
 from contextcliff_dagster.defs.assets.documents import document_assets
 from contextcliff_dagster.defs.assets.measuring import MeasureConfig, Measuring
 from contextcliff_dagster.defs.assets.refusals import forbid_retry
-from contextcliff_dagster.defs.dagster_internals import (
-    SYSTEM_METADATA_KEY_SOURCE_ASSET_OBSERVATION,
-)
+from contextcliff_dagster.defs.dagster_internals import SYSTEM_METADATA_KEY_SOURCE_ASSET_OBSERVATION
 from contextcliff_dagster.defs.executors.device_tags import device_tags
 from contextcliff_dagster.defs.partitions import (
     cells_by_model,

@@ -22,10 +22,7 @@ from contextcliff_dagster.experiments.continuation.prose.embedders import (
     local_files,
 )
 from contextcliff_dagster.experiments.continuation.section import EmbeddingServer
-from contextcliff_dagster.experiments.continuation.tables import (
-    COHERENCE,
-    CONTINUATION_RECORDS,
-)
+from contextcliff_dagster.experiments.continuation.tables import COHERENCE, CONTINUATION_RECORDS
 from contextcliff_dagster.store import read_table
 from contextcliff_dagster.studies.study_paths import refuse_without_leave
 

@@ -7,15 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from contextcliff_dagster.contracts import (
-    Verdict,
-)
+from contextcliff_dagster.contracts import Verdict
 from contextcliff_dagster.experiments.common.lists.file_list import notes_on_files
 from contextcliff_dagster.experiments.common.measurement import EVERYTHING
-from contextcliff_dagster.experiments.common.record_tables import (
-    read_records,
-    record_rows,
-)
+from contextcliff_dagster.experiments.common.record_tables import read_records, record_rows
 from contextcliff_dagster.experiments.common.study_run import (
     StudyRun,
     guest_origins,
@@ -24,10 +19,7 @@ from contextcliff_dagster.experiments.common.study_run import (
     origins_of,
 )
 from contextcliff_dagster.experiments.length_profile.design_error_rates import quoted
-from contextcliff_dagster.experiments.length_profile.earlier_versions import (
-    replaced,
-    replaced_note,
-)
+from contextcliff_dagster.experiments.length_profile.earlier_versions import replaced, replaced_note
 from contextcliff_dagster.experiments.length_profile.floor_answers import floor_sections
 from contextcliff_dagster.experiments.length_profile.profile_files import (
     looks_before,

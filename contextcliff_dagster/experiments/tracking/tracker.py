@@ -14,11 +14,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from contextcliff_dagster.contracts import ContextCliffError
-from contextcliff_dagster.experiments.tracking.contents import (
-    digest,
-    run_contents,
-    with_lone_pages,
-)
+from contextcliff_dagster.experiments.tracking.contents import digest, run_contents, with_lone_pages
 from contextcliff_dagster.redaction import redact, secrets_of, without_secrets
 from contextcliff_dagster.store import PACKAGE, Store, slug, write_json
 from contextcliff_dagster.studies.study_paths import described, leave_needed

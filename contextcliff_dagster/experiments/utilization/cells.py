@@ -8,11 +8,7 @@ from functools import lru_cache
 from itertools import product
 
 from contextcliff_dagster.experiments.utilization.benchmarks.data import BenchmarkName, Evidence
-from contextcliff_dagster.experiments.utilization.rendering.formats import (
-    Format,
-    Order,
-    Verbosity,
-)
+from contextcliff_dagster.experiments.utilization.rendering.formats import Format, Order, Verbosity
 from contextcliff_dagster.experiments.utilization.scale_labels import scale_tokens
 from contextcliff_dagster.experiments.utilization.section import (
     Corruption,

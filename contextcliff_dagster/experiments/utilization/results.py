@@ -24,10 +24,7 @@ from contextcliff_dagster.contracts.results.fields import (
     Spread,
     Tokens,
 )
-from contextcliff_dagster.experiments.utilization.benchmarks.data import (
-    BenchmarkName,
-    QuestionKind,
-)
+from contextcliff_dagster.experiments.utilization.benchmarks.data import BenchmarkName, QuestionKind
 from contextcliff_dagster.experiments.utilization.curve_results import (
     FormatCurve,
     PositionScore,

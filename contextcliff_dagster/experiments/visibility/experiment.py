@@ -143,9 +143,7 @@ class Visibility(Experiment):
         return not study.has_corpus
 
     def write_report(self, run: StudyRun, others: Sequence[Section]) -> ReportFiles:
-        from contextcliff_dagster.experiments.visibility.report.page import (
-            write_visibility_report,
-        )
+        from contextcliff_dagster.experiments.visibility.report.page import write_visibility_report
 
         results = self.read_results(run)
         return write_visibility_report(run, results, self.read_records(run), others)

@@ -26,12 +26,7 @@ from contextcliff_dagster.inference.engines.base import (
 )
 from contextcliff_dagster.inference.engines.session import EngineSession
 from contextcliff_dagster.inference.execution.rate_limiter import RateLimiter
-from contextcliff_dagster.inference.execution.single_request import (
-    Answer,
-    ask,
-    judge,
-    unanswered,
-)
+from contextcliff_dagster.inference.execution.single_request import Answer, ask, judge, unanswered
 from contextcliff_dagster.inference.execution.usage_check import (
     CallSize,
     charge,

@@ -23,11 +23,7 @@ from contextcliff_dagster.inference.ledger.postgres_connection import (
     is_lost,
     may_pass,
 )
-from contextcliff_dagster.inference.ledger.postgres_writer import (
-    HOLDERS,
-    PostgresWriter,
-    halves,
-)
+from contextcliff_dagster.inference.ledger.postgres_writer import HOLDERS, PostgresWriter, halves
 from contextcliff_dagster.inference.ledger.schema import (
     LEDGER_VERSION,
     bring_up_to_date,

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import Any
 
 from contextcliff_dagster.contracts import StoreError
@@ -197,8 +198,10 @@ class LedgerReader:
         if pruned_at is not None or before is None:
             return None
         document = pa.Codec("zstd").decompress(zstd, decompressed_size=size, asbytes=True).decode()
-        rebuilt = Recipe.from_dict(json.loads(body)).render(document, question, replicate, before)
-        if rebuilt.hash != prompt_hash:
+        recipe = Recipe.from_dict(json.loads(body))
+        render = partial(recipe.render, document, question, replicate)
+        rebuilt = as_sent(render, before, prompt_hash)
+        if rebuilt is None:
             if not question:  # pruned, and its document came back with a later call
                 return None
             raise StoreError(
@@ -337,3 +340,12 @@ class LedgerReader:
                 }
             )
         return rows
+
+
+def as_sent(
+    render: Callable[[Sequence[Turn]], Prompt], before: Sequence[Turn], prompt_hash: str
+) -> Prompt | None:
+    """The prompt of that hash: with the turns before it, or, where only its question rests on
+    these, without them; None where neither is it."""
+    prompts = map(render, (before, ()))
+    return next((prompt for prompt in prompts if prompt.hash == prompt_hash), None)

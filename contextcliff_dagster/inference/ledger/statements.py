@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from contextcliff_dagster.inference.ledger.backend import Database
 from contextcliff_dagster.inference.ledger.result_rows import checksum, to_row
+from contextcliff_dagster.inference.ledger.schema import columns
 from contextcliff_dagster.inference.requests.outcome import Failure, Outcome, utc_now
 from contextcliff_dagster.inference.spending.budget import Budget, Spend
 
@@ -18,11 +19,7 @@ if TYPE_CHECKING:
 
 
 _ALL_OF_A_CALL = ", ".join(
-    f"{name} = excluded.{name}"
-    for name in (
-        *("study", "campaign", "model", "identity_hash", "recipe_hash", "example_id"),
-        *("document_id", "question", "replicate", "prompt_hash", "created_at", "parts"),
-    )
+    f"{name} = excluded.{name}" for name in columns("calls") if name != "call_key"
 )
 
 

@@ -6,9 +6,11 @@ import hashlib
 import json
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 from contextcliff_dagster.inference.ledger.ledger import Ledger
+from contextcliff_dagster.inference.ledger.queries import as_sent
 from contextcliff_dagster.inference.ledger.result_rows import computed_checksums
 from contextcliff_dagster.inference.requests.recipe import Recipe
 
@@ -79,7 +81,9 @@ def verify(ledger: Ledger, progress: Callable[[int], None] | None = None) -> Ver
             before = ledger.turns(parts)
             if before is None:
                 pruned += 1
-            elif recipes[recipe_hash].render(text, question, replicate, before).hash == prompt_hash:
+                continue
+            render = partial(recipes[recipe_hash].render, text, question, replicate)
+            if as_sent(render, before, prompt_hash):
                 prompts += 1
             elif not question:  # pruned, and its document came back with a later call
                 pruned += 1

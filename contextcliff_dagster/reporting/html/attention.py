@@ -5,12 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from contextcliff_dagster.reporting.figures.attention import (
-    Panel,
-    Point,
-    Series,
-    attention_panels,
-)
+from contextcliff_dagster.reporting.figures.attention import Panel, Point, Series, attention_panels
 from contextcliff_dagster.reporting.html.escaping import text
 from contextcliff_dagster.reporting.html.picture import LEFT, RIGHT, WIDTH, Plane, look
 from contextcliff_dagster.reporting.wording.attention import attention_sentences

@@ -21,11 +21,7 @@ from contextcliff_dagster.reporting.sections import (
     Section,
     Text,
 )
-from contextcliff_dagster.reporting.wording.sentences import (
-    false_alarms,
-    labels,
-    not_comparable,
-)
+from contextcliff_dagster.reporting.wording.sentences import false_alarms, labels, not_comparable
 from contextcliff_dagster.reporting.wording.tolerance import tolerance_sentences
 
 if TYPE_CHECKING:

@@ -18,10 +18,7 @@ from contextcliff_dagster.reporting.sections import (
     Section,
     Text,
 )
-from contextcliff_dagster.reporting.wording.confound_terms import (
-    CONTROL_WORDS,
-    shown_mix,
-)
+from contextcliff_dagster.reporting.wording.confound_terms import CONTROL_WORDS, shown_mix
 from contextcliff_dagster.reporting.wording.number_format import (
     estimate,
     located,

@@ -4,14 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from contextcliff_dagster.reporting.sections import (
-    Block,
-    Cell,
-    Code,
-    DataTable,
-    Paragraph,
-    Section,
-)
+from contextcliff_dagster.reporting.sections import Block, Cell, Code, DataTable, Paragraph, Section
 from contextcliff_dagster.reporting.wording.number_format import (
     count,
     level,

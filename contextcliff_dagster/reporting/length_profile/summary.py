@@ -29,10 +29,7 @@ from contextcliff_dagster.reporting.wording.latency import (
     joint_cap_sentence,
     latency_limit_sentence,
 )
-from contextcliff_dagster.reporting.wording.number_format import (
-    estimate,
-    tokens,
-)
+from contextcliff_dagster.reporting.wording.number_format import estimate, tokens
 from contextcliff_dagster.reporting.wording.sentences import (
     assumption_sentence,
     certify_sentence,

@@ -25,12 +25,7 @@ from urllib.parse import urlsplit
 from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 from contextcliff_dagster.contracts import StudyError
-from contextcliff_dagster.retry import (
-    QUESTIONS,
-    TransientError,
-    retry_after_s,
-    retry_blocking,
-)
+from contextcliff_dagster.retry import QUESTIONS, TransientError, retry_after_s, retry_blocking
 from contextcliff_dagster.sampling.tokenizers.count_cache import TokenCounts
 from contextcliff_dagster.sampling.tokenizers.cross_checked_counter import CHECK_TEXTS, whole
 

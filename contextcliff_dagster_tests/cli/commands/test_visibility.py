@@ -302,6 +302,9 @@ def test_a_run_is_shown_where_nothing_can_be_written_and_travels(
 ) -> None:
     done(*RUN, "--run-id", "mine", "--history-window", "2")
     shown = done("report", "mine").out
+    assert done("ledger", "verify").err == ""
+    done("ledger", "export", "mine", str(here / "calls.jsonl"))
+    assert (here / "calls.jsonl").read_text().count('"prompt": [{') == 3
     done("export", "mine", str(here / "mine.zip"))
     with read_only(contextcliff_home):
         assert done("report", "mine").out == shown

@@ -17,11 +17,7 @@ from contextcliff_dagster.experiments.continuation.analysis.equivalence import (
     share_limits,
 )
 from contextcliff_dagster.experiments.continuation.analysis.outcomes import mean_known
-from contextcliff_dagster.experiments.continuation.results import (
-    Decline,
-    EndpointName,
-    SizeOutcome,
-)
+from contextcliff_dagster.experiments.continuation.results import Decline, EndpointName, SizeOutcome
 
 if TYPE_CHECKING:
     from contextcliff_dagster.analysis.records.settings import AnalysisSettings

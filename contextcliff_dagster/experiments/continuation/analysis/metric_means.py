@@ -14,10 +14,7 @@ from contextcliff_dagster.experiments.continuation.analysis.outcomes import (
     clean_outcomes,
     mean_known,
 )
-from contextcliff_dagster.experiments.continuation.prose.memorisation import (
-    ChanceOverlap,
-    Overlap,
-)
+from contextcliff_dagster.experiments.continuation.prose.memorisation import ChanceOverlap, Overlap
 from contextcliff_dagster.experiments.continuation.results import (
     ArmMetric,
     ArmRecitation,

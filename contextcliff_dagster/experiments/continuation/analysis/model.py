@@ -17,10 +17,7 @@ from contextcliff_dagster.experiments.continuation.analysis.outcomes import (
     clean_outcomes,
 )
 from contextcliff_dagster.experiments.continuation.analysis.wording import human_sentence
-from contextcliff_dagster.experiments.continuation.results import (
-    ContinuationResult,
-    NoiseFloor,
-)
+from contextcliff_dagster.experiments.continuation.results import ContinuationResult, NoiseFloor
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -31,11 +31,7 @@ from contextcliff_dagster.experiments.continuation.prose.language import (
     languages_of,
     script_shares,
 )
-from contextcliff_dagster.experiments.continuation.prose.words import (
-    WIDE,
-    Prose,
-    read_prose,
-)
+from contextcliff_dagster.experiments.continuation.prose.words import WIDE, Prose, read_prose
 
 Collapse = Literal[
     "", "empty", "garbage", "loop", "repetition", "language_switch", "salad", "runaway", "chatter",

@@ -103,9 +103,7 @@ def metrics_of(prose: Prose, embedder: Embedder | None = None) -> ProseMetrics:
     lengths, marks = prose.sentence_lengths, mark_rates(prose)
     near = far = None
     if embedder is not None:
-        from contextcliff_dagster.experiments.continuation.prose.coherence import (
-            sentence_coherence,
-        )
+        from contextcliff_dagster.experiments.continuation.prose.coherence import sentence_coherence
 
         near, far = sentence_coherence(prose, embedder)
     return ProseMetrics(

@@ -11,11 +11,7 @@ from typing import Any
 from contextcliff_dagster.experiments.utilization.documents.kept import solver_of
 from contextcliff_dagster.experiments.utilization.documents.making import Batch, arm_json
 from contextcliff_dagster.experiments.utilization.documents.scales import Solved, Wish
-from contextcliff_dagster.experiments.utilization.rendering.formats import (
-    Format,
-    Order,
-    Verbosity,
-)
+from contextcliff_dagster.experiments.utilization.rendering.formats import Format, Order, Verbosity
 from contextcliff_dagster.experiments.utilization.rendering.render import render
 from contextcliff_dagster.experiments.utilization.scale_labels import scale_tokens
 

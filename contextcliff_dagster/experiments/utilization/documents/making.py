@@ -17,11 +17,7 @@ from contextcliff_dagster.experiments.utilization.benchmarks.data import (
 )
 from contextcliff_dagster.experiments.utilization.benchmarks.schema import DOMAINS
 from contextcliff_dagster.experiments.utilization.cells import Arm
-from contextcliff_dagster.experiments.utilization.documents.scales import (
-    ScaleSolver,
-    Solved,
-    Wish,
-)
+from contextcliff_dagster.experiments.utilization.documents.scales import ScaleSolver, Solved, Wish
 from contextcliff_dagster.experiments.utilization.rendering.formats import Format, Rendering
 from contextcliff_dagster.experiments.utilization.rendering.render import render
 from contextcliff_dagster.experiments.utilization.scale_labels import scale_tokens

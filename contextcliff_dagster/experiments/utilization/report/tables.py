@@ -7,13 +7,7 @@ from typing import TYPE_CHECKING
 
 from contextcliff_dagster.experiments.utilization.analysis.wording import capitalised, format_name
 from contextcliff_dagster.experiments.utilization.report.names import scope_name
-from contextcliff_dagster.reporting.sections import (
-    Bracketed,
-    Cell,
-    Code,
-    DataTable,
-    Section,
-)
+from contextcliff_dagster.reporting.sections import Bracketed, Cell, Code, DataTable, Section
 from contextcliff_dagster.reporting.wording.number_format import (
     difference,
     estimate,

@@ -73,11 +73,7 @@ class TPESearch:
 
 
 def _distributions(space: Space) -> dict[str, BaseDistribution]:
-    from optuna.distributions import (
-        CategoricalDistribution,
-        FloatDistribution,
-        IntDistribution,
-    )
+    from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
     made: dict[str, BaseDistribution] = {}
     for one in space.parameters:

@@ -20,12 +20,7 @@ from contextcliff_dagster.experiments.visibility.tasks.parameters import (
     Space,
     Value,
 )
-from contextcliff_dagster.experiments.visibility.tasks.task import (
-    Data,
-    Evaluation,
-    Objective,
-    Task,
-)
+from contextcliff_dagster.experiments.visibility.tasks.task import Data, Evaluation, Objective, Task
 
 POINTS, SPLITS = 128, 20
 

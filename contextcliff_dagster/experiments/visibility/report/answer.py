@@ -14,12 +14,7 @@ from contextcliff_dagster.experiments.visibility.report.tables import (
     unparsable_share,
 )
 from contextcliff_dagster.experiments.visibility.report.value_words import joined
-from contextcliff_dagster.reporting.wording.number_format import (
-    count,
-    difference,
-    percent,
-    score,
-)
+from contextcliff_dagster.reporting.wording.number_format import count, difference, percent, score
 
 if TYPE_CHECKING:
     from contextcliff_dagster.experiments.visibility.results import VisibilityResult

@@ -18,9 +18,7 @@ from contextcliff_dagster.experiments.visibility.report.trajectory import (
     Trajectory,
     trajectories_of,
 )
-from contextcliff_dagster.experiments.visibility.report.trajectory_figure import (
-    plot_trajectories,
-)
+from contextcliff_dagster.experiments.visibility.report.trajectory_figure import plot_trajectories
 from contextcliff_dagster.experiments.visibility.results import VisibilityResult
 from contextcliff_dagster.reporting.sections import (
     Block,

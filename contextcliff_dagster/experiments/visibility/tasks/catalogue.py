@@ -6,11 +6,7 @@ from contextcliff_dagster.contracts import StudyError
 from contextcliff_dagster.experiments.visibility.tasks.bundled import BUNDLED
 from contextcliff_dagster.experiments.visibility.tasks.kaggle.prepare import load_prepared
 from contextcliff_dagster.experiments.visibility.tasks.kaggle.tasks import KAGGLE
-from contextcliff_dagster.experiments.visibility.tasks.task import (
-    Data,
-    Task,
-    require_scikit_learn,
-)
+from contextcliff_dagster.experiments.visibility.tasks.task import Data, Task, require_scikit_learn
 from contextcliff_dagster.store import Store
 
 TASKS = (*BUNDLED, *KAGGLE)

@@ -24,10 +24,7 @@ from contextcliff_dagster.inference.engines.base import (
     TransportError,
     Usage,
 )
-from contextcliff_dagster.inference.engines.kvpress.worker_process import (
-    WorkerProcess,
-    kv_versions,
-)
+from contextcliff_dagster.inference.engines.kvpress.worker_process import WorkerProcess, kv_versions
 from contextcliff_dagster.inference.engines.transformers import dtype_of, model_path, window_of
 from contextcliff_dagster.inference.models.entry_parts import KvOptions
 from contextcliff_dagster.inference.models.identity import Identity

@@ -18,18 +18,10 @@ from contextcliff_dagster.experiments.utilization.benchmarks.asking import (
     in_order,
     require_not_last,
 )
-from contextcliff_dagster.experiments.utilization.benchmarks.data import (
-    Evidence,
-    Question,
-    Record,
-)
+from contextcliff_dagster.experiments.utilization.benchmarks.data import Evidence, Question, Record
 from contextcliff_dagster.experiments.utilization.benchmarks.draws import Draws
 from contextcliff_dagster.experiments.utilization.benchmarks.warehouse.answers import Ledger
-from contextcliff_dagster.experiments.utilization.benchmarks.warehouse.plan import (
-    Busy,
-    Chain,
-    Plan,
-)
+from contextcliff_dagster.experiments.utilization.benchmarks.warehouse.plan import Busy, Chain, Plan
 
 START = 1704067200
 """The first second of 2024."""
