@@ -60,17 +60,15 @@ def restore_study(study: Study, store: Store, ledger: Ledger) -> Restored:
     """
     if study.has_corpus:
         study = as_drawn(study, store)
-    hosts = partitioned(study)
+    hosts, own = partitioned(study), is_own(study.name, store, ledger)
+    elsewhere = None if own else f"the store {store.root}"
     found = {
         (one, place): rows
         for one in [*hosts, *(guest for host in hosts for guest in guests(host))]
-        for place, rows in _lost_rows(study, store, ledger, one).items()
+        for place, rows in _lost_rows(study, store, ledger, one, own=own).items()
     }
     from contextcliff_dagster.inference.ledger.campaigns import ensure_campaign
 
-    elsewhere = None
-    if found and not is_own(study.name, store, ledger):
-        elsewhere = f"the store {store.root}"
     begun: dict[str, str] = {}
     for (_, (campaign, _, _)), rows in found.items():
         first = min(row["finished_at"] for row in rows)
@@ -92,12 +90,12 @@ def restore_study(study: Study, store: Store, ledger: Ledger) -> Restored:
 
 
 def _lost_rows(
-    study: Study, store: Store, ledger: Ledger, experiment: Experiment
+    study: Study, store: Store, ledger: Ledger, experiment: Experiment, *, own: bool
 ) -> Mapping[Place, Rows]:
     folder = store.study_dir(study.name) / experiment.predictions.name
     places: defaultdict[Place, Rows] = defaultdict(list)
     for path in sorted(folder.glob("campaign=*/model=*/bin=*/*.parquet")):
-        if lost := lost_keys(ledger, study.name, [path]):
+        if lost := lost_keys(ledger, study.name, [path], own=own):
             for row in read_table(path, experiment.predictions).to_pylist():
                 if row["call_key"] in lost:
                     moment = row["finished_at"].isoformat(timespec="microseconds")

@@ -160,6 +160,10 @@ def test_what_is_restored_of_an_archive_stays_imported(
     origin = f"the store {store}" if foreign else origin_of(archive)
     assert [row[:2] for row in kept(store, "imported_results")] == [("theirs", origin)] * CALLS
     assert done("ledger", "verify").err == ""
+    assert done("ledger", "restore", "theirs").out == "The ledger has lost no answer.\n"
+    assert "come from" in str(json.loads(done("report", "theirs", "--json").out)["notes"])
+    again = json.loads(done("profile", "theirs", "--json").out)
+    assert again["calls"]["reference-short"]["sent"] == CALLS
 
 
 def test_an_empty_ledger_takes_the_place_of_a_lost_one(store: Path) -> None:

@@ -25,11 +25,11 @@ PAY_AGAIN = "CONTEXTCLIFF_PAY_AGAIN"
 """Set to 1: go on without these answers."""
 
 
-def lost_keys(ledger: Ledger, study: str, files: Iterable[Path]) -> set[str]:
+def lost_keys(ledger: Ledger, study: str, files: Iterable[Path], *, own: bool = True) -> set[str]:
     """Return the calls in files of predictions that have an outcome there and none in the ledger.
 
-    What was imported stands for what was imported alone. No text is read. Damaged files hold
-    nothing that can be lost.
+    What was imported stands for what was imported alone, or where the answers are not the ledger's
+    ``own`` (`is_own`). No text is read. Damaged files hold nothing that can be lost.
     """
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -50,8 +50,9 @@ def lost_keys(ledger: Ledger, study: str, files: Iterable[Path]) -> set[str]:
         if "extra" in names:
             foreign = pc.match_substring(rows["extra"], f'"{ORIGIN}"')
             imported.update(rows["call_key"].filter(foreign).to_pylist())
-    own = keys - imported
-    return (own - ledger.answered(own)) | (imported - ledger.answered(imported, study))
+    measured = keys - imported if own else set()
+    others = keys - measured
+    return (measured - ledger.answered(measured)) | (others - ledger.answered(others, study))
 
 
 def is_own(study: str, store: Store, ledger: Ledger) -> bool:
@@ -78,7 +79,6 @@ def require_known_answers(run: StudyRun, experiment: Experiment, models: Iterabl
     from contextcliff_dagster.inference.ledger.campaigns import list_campaigns
 
     study = run.study.name
-    is_own(study, run.store, run.ledger)
     known = {slug(one.name) for one in list_campaigns(run.ledger, study)} - {slug(run.campaign)}
     folder = run.store.study_dir(study) / experiment.predictions.name
     parts = [part for part in folder.glob("campaign=*") if part.name[9:] not in known]
@@ -99,7 +99,8 @@ def require_kept(run: StudyRun, files: Iterable[Path]) -> None:
     if os.environ.get(PAY_AGAIN, "").strip() not in ("", "0"):
         return
     study = run.study.name
-    if lost := len(lost_keys(run.ledger, study, files)):
+    own = is_own(study, run.store, run.ledger)
+    if lost := len(lost_keys(run.ledger, study, files, own=own)):
         raise StoreError(
             f"The store holds {lost:,} answers of study {study!r} that the call ledger "
             f"{run.ledger.name} does not know: `contextcliff ledger restore {study}` takes them "
