@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sqlite3
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from contextcliff_dagster.analysis.design.sampling_rounds import Target
 from contextcliff_dagster.archive.row_checks import result_checksum
+from contextcliff_dagster.experiments.common.preparation import load_frozen
+from contextcliff_dagster.experiments.length_profile.adaptive_rounds import plan_rounds
+from contextcliff_dagster.store import Store
+from contextcliff_dagster.studies import load_studies
 from contextcliff_dagster_tests.support.archives import members_of, packed, with_table
 from contextcliff_dagster_tests.support.measured_stores import copy_of_made
 from contextcliff_dagster_tests.support.postgres import PostgresServer
@@ -215,6 +221,20 @@ def test_measured_and_imported_answers_are_never_in_one_report(archive: Path, st
     assert run["calls"]["reference-short"]["sent"] == CALLS // 2
     assert sum(one["n"] for one in run["cliffs"][0]["bins"]) == CALLS // 2
     assert "origins" not in run["cliffs"][0]["provenance"]
+
+
+def test_rounds_are_planned_from_what_was_measured_alone(archive: Path, store: Path) -> None:
+    done("import", str(archive))
+    done("report", "theirs")
+    study, place = load_studies()["theirs"], Store(store)
+
+    def rounds() -> object:
+        manifest = load_frozen(study, place)
+        return plan_rounds(study, place, manifest, "c1", Target(pilot=2))
+
+    imported = rounds()
+    shutil.rmtree(store / "theirs" / "eval_records")
+    assert imported == rounds()
 
 
 def test_an_origin_goes_along_from_archive_to_archive(

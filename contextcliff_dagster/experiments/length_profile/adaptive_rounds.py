@@ -9,6 +9,7 @@ import numpy as np
 
 from contextcliff_dagster.contracts import StoreError
 from contextcliff_dagster.experiments.common.record_tables import read_records
+from contextcliff_dagster.experiments.common.study_run import open_ledger
 from contextcliff_dagster.store import Store
 from contextcliff_dagster.studies import Study
 
@@ -41,6 +42,10 @@ def plan_rounds(
     records = None
     with suppress(StoreError):  # none is written yet
         records = read_records(study, store, campaign)
+        with open_ledger(store, to_read=True) as ledger:  # what was only imported is asked for, too
+            keys = records["call_key"]
+            foreign = ledger.imported(keys, study.name).keys() - ledger.answered(keys)
+        records = records[~keys.isin(foreign)]
     nothing = Documents(np.zeros(0, np.int64), np.zeros(0), np.zeros(0), True)
     settings = study.analysis_settings()
     recipe = study.recipe().hash
