@@ -262,6 +262,8 @@ def refused(
                 else:
                     place = _Place(home)
                 done.append(_trial(kind, place, refuse, home, rng))
+                if place.disk not in (disk, home):  # the next trial needs the room
+                    shutil.rmtree(place.disk)
             say(f"trial {number + 1}: {done[-1]}")
     total = {
         name: sum(one[name] for one in done)
