@@ -215,6 +215,17 @@ def test_an_archive_of_the_same_name_hides_no_answer_that_the_ledger_has_lost(
     )
 
 
+def test_an_imported_study_outlives_the_texts_of_another_that_asked_the_same(
+    archive: Path, store: Path
+) -> None:
+    done("import", str(archive))
+    measured()
+    done("ledger", "prune", "mine", "--texts", "--yes")
+    (line,) = json.loads(done("report", "theirs", "--json").out)["notes"]
+    assert line == f"{CALLS} of {CALLS} answers come from {origin_of(archive)}."
+    assert done("ledger", "verify").err == ""
+
+
 def test_measured_and_imported_answers_are_never_in_one_report(archive: Path, store: Path) -> None:
     done("import", str(archive), "--name", "mine")
     run = json.loads(done("profile", "mine.yaml", "--samples-per-bin", "1", "--json").out)

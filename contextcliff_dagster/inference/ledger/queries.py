@@ -154,8 +154,8 @@ class LedgerReader:
 
     def pruned(self, call_keys: Iterable[str], study: str | None = None) -> set[str]:
         """Those of the calls whose output was removed; also of those imported for ``study``."""
-        rows = self._answers(call_keys, "call_key", study, "pruned_at IS NOT NULL")
-        return {row[0] for row in rows}
+        known = dict(self._answers(call_keys, "call_key, pruned_at", study))
+        return {key for key, pruned_at in known.items() if pruned_at is not None}
 
     def maybe_paid(self, call_keys: Iterable[str]) -> MaybePaid:
         """Requests of these calls that died after they were sent, orphans among them."""
