@@ -104,24 +104,33 @@ def _down(place: _Place) -> Iterator[None]:
 
 
 @contextmanager
-def _cancelled(place: _Place) -> Iterator[None]:
-    """Every statement that is found running is cancelled."""
+def _again_and_again(act: Callable[[], None], *, pause_s: float) -> Iterator[None]:
+    """``act`` beside the block, with ``pause_s`` seconds between two times."""
     ended = threading.Event()
 
-    def cancel() -> None:
-        while not ended.wait(0.002):
-            place.postgres.execute(
-                "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE state = 'active'"
-                " AND datname = current_database() AND pid <> pg_backend_pid()"
-            )
+    def repeat() -> None:
+        while not ended.wait(pause_s):
+            act()
 
-    thread = threading.Thread(target=cancel)
+    thread = threading.Thread(target=repeat)
     thread.start()
     try:
         yield
     finally:
         ended.set()
         thread.join()
+
+
+def _cancelled(place: _Place) -> AbstractContextManager[None]:
+    """Every statement that is found running is cancelled."""
+
+    def cancel() -> None:
+        place.postgres.execute(
+            "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE state = 'active'"
+            " AND datname = current_database() AND pid <> pg_backend_pid()"
+        )
+
+    return _again_and_again(cancel, pause_s=0.002)
 
 
 @contextmanager
@@ -141,23 +150,14 @@ def _table_locked(place: _Place, setting: str) -> Iterator[None]:
             place.postgres.execute(f"{role} RESET {setting}")
 
 
-@contextmanager
-def _upkeep(place: _Place) -> Iterator[None]:
-    """VACUUM FULL and a dump's locks, again and again."""
-    ended = threading.Event()
+def _upkeep(place: _Place) -> AbstractContextManager[None]:
+    """VACUUM FULL, which takes the locks of a dump too, again and again."""
 
     def keep_up() -> None:
-        while not ended.wait(0.05):
-            place.postgres.execute("VACUUM FULL contextcliff.results")
-            place.postgres.execute("VACUUM FULL contextcliff.attempts")
+        place.postgres.execute("VACUUM FULL contextcliff.results")
+        place.postgres.execute("VACUUM FULL contextcliff.attempts")
 
-    thread = threading.Thread(target=keep_up)
-    thread.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        thread.join()
+    return _again_and_again(keep_up, pause_s=0.05)
 
 
 @contextmanager
