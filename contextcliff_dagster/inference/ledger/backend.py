@@ -84,13 +84,26 @@ class GroupCommit(ABC):
 
     def _try_again(self) -> bool:
         """Note a refusal, and wait a moment; False where it was waited long enough."""
-        now = time.monotonic()
         if self._refusing_since is None:
-            self._refusing_since = now
-        if self._hurried.is_set() or now - self._refusing_since >= self.patience_s:
+            self._refusing_since = time.monotonic()
+        if self._has_given_up():
             return False
         self._hurried.wait(TRY_EVERY_S)
         return True
+
+    def _has_given_up(self) -> bool:
+        """Whether the database has refused for longer than it is to be waited for."""
+        since = self._refusing_since
+        return since is not None and (
+            self._hurried.is_set() or time.monotonic() - since >= self.patience_s
+        )
+
+    def _wait_for_turn_s(self, seconds: float) -> float:
+        """How long to wait for other writers: ``seconds``, but only a moment once given up.
+
+        Answers still come then, one after another, and each would wait for as long.
+        """
+        return min(seconds, TRY_EVERY_S) if self._has_given_up() else seconds
 
     def submit(self, operation: Callable[[Database], T]) -> Future[T]:
         """Run ``operation`` in a transaction; the future is done once it is durable.

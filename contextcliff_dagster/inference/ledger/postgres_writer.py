@@ -145,7 +145,8 @@ class PostgresWriter(Backend):
 
         Once the table is locked no earlier session of ours is at a commit any more.
         """
-        self._db.execute("BEGIN")
+        wait_ms = max(self._wait_for_turn_s(_TURN_SECONDS) * 1000, 1)  # 0: without end
+        self._db.execute(f"BEGIN; SET LOCAL lock_timeout TO '{wait_ms:.0f}ms'")
         self._db.execute("LOCK TABLE ledger_version IN EXCLUSIVE MODE")
         version, batch = self._db.execute(
             "SELECT v.version, b.batch FROM ledger_version v LEFT JOIN batches b ON b.owner = ?",

@@ -65,7 +65,7 @@ class SqliteLedger(Backend):
                 prepare(self._reader, path)
                 self._right = Owner(owners)
             remove_dead(owners)
-            self._writer = connect(path, _TURN_SECONDS)
+            self._writer = connect(path)
         self.owner = self._right.id
         self.missing_reserve()
         super().__init__(str(path))
@@ -170,6 +170,7 @@ class SqliteLedger(Backend):
 
     def _transaction(self, operations: Sequence[Operation]) -> Ended:
         db = self._writer
+        db.execute(f"PRAGMA busy_timeout = {self._wait_for_turn_s(_TURN_SECONDS) * 1000:.0f}")
         db.execute("BEGIN IMMEDIATE")
         try:
             # Another process may have brought the file to a newer version meanwhile.

@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contextcliff_dagster.contracts import AnswersLostError, StoreError
-from contextcliff_dagster.inference.ledger import backend, spool, sqlite
+from contextcliff_dagster.inference.ledger import backend, postgres_writer, spool, sqlite
 from contextcliff_dagster.inference.ledger.ledger import Ledger
 from contextcliff_dagster.inference.ledger.verify import verify
 from contextcliff_dagster.inference.requests.call_plan import plan_calls
@@ -297,6 +297,41 @@ def test_a_process_that_is_to_end_does_not_wait(patient: Ledger, tmp_path: Path)
         with pytest.raises(StoreError, match="locked"):
             kept.result(120)
     assert patient.spool.sentence().startswith("1 answer waits")
+
+
+def test_once_a_lock_was_waited_for_in_vain_no_further_answer_waits_its_whole_turn(
+    patient: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun = [begin(patient, call) for call in CALLS[:3]]
+    patient.backend.hurry()
+    monkeypatch.setattr(sqlite, "_TURN_SECONDS", 0.0)
+    with locked(tmp_path / "state.db"):
+        for one, key in zip(begun, KEYS, strict=False):
+            kept = patient.finish(one.attempt_id, key, answer(), PAID)
+            with pytest.raises(StoreError, match="locked"):
+                kept.result(120)
+            monkeypatch.setattr(sqlite, "_TURN_SECONDS", 3600.0)
+    assert patient.spool.sentence().startswith("3 answers wait")
+
+
+@pytest.mark.postgres
+def test_once_a_lock_of_postgresql_was_waited_for_in_vain_no_answer_waits_its_whole_turn(
+    postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import psycopg2
+
+    with postgres.fresh_database() as server, Ledger.open(DatabaseUrl(server.url)) as ledger:
+        begun = [begin(ledger, call) for call in CALLS[:3]]
+        ledger.backend.hurry()
+        monkeypatch.setattr(postgres_writer, "_TURN_SECONDS", 0.0)
+        with closing(psycopg2.connect(server.url)) as other, other.cursor() as cursor:
+            cursor.execute("LOCK TABLE contextcliff.results IN ACCESS EXCLUSIVE MODE")
+            for one, key in zip(begun, KEYS, strict=False):
+                kept = ledger.finish(one.attempt_id, key, answer(), PAID)
+                with pytest.raises(StoreError, match="locked"):
+                    kept.result(120)
+                monkeypatch.setattr(postgres_writer, "_TURN_SECONDS", 3600.0)
+        assert ledger.spool.sentence().startswith("3 answers wait")
 
 
 def test_without_room_for_the_reserve_nothing_is_begun_and_the_bytes_are_named(
