@@ -62,8 +62,8 @@ def one(seed: int, name: str, per_bin: int, tolerance: float) -> Outcome:
     rng = np.random.default_rng((seed, per_bin, CLASSES.index(name)))
     drawn, curve = draw(name, per_bin, rng)
     settings = replace(SETTINGS, seed=seed, tolerance=tolerance)
-    mean = baseline_of(drawn.documents, settings).mean
-    conclusion = conclude(drawn.documents, settings, mean)
+    baseline = baseline_of(drawn.documents, settings)
+    conclusion = conclude(drawn.documents, settings, baseline)
     loss, cap = conclusion.finding.cliff, conclusion.cap.tokens
     error = held = width = None
     if loss is not None and curve.shape == "step":

@@ -84,7 +84,7 @@ def one(seed: int, name: str, per_length: int, binned: bool) -> Outcome:
 def concluded(table: MeansTable, settings: AnalysisSettings) -> Conclusion:
     """As `aggregated.profile_table`, which says much besides."""
     documents = clean_records(examples_of(table), []).documents()
-    return conclude(documents, settings, baseline_of(documents, settings).mean)
+    return conclude(documents, settings, baseline_of(documents, settings))
 
 
 def exact(design: Design, curve: Curve, rng: np.random.Generator) -> Drawn:

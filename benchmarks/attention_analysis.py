@@ -100,7 +100,7 @@ def judge(seed: int, planted: str, count: int, equal_length: bool) -> tuple[bool
     if equal_length:
         return shown
     documents = sample.documents()
-    finding = find_verdict(documents, settings, baseline_of(documents, settings).mean)
+    finding = find_verdict(documents, settings, baseline_of(documents, settings))
     result = judge_attention(attention, sample, finding, WINDOW, settings)
     threshold = result.threshold if result else None
     return *shown, bool(threshold and threshold.supported), bool(result and result.rope)

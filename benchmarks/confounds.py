@@ -93,7 +93,7 @@ def audit(seed: int, planted: str, design: str) -> tuple[str, bool, float, bool]
     settings = AnalysisSettings()
     sample = clean_records(records, [])
     documents = sample.documents()
-    finding = find_verdict(documents, settings, baseline_of(documents, settings).mean)
+    finding = find_verdict(documents, settings, baseline_of(documents, settings))
     result = audit_confounds(sample, finding, settings)
     row = next(row for row in result.mix if row.category == "kind")
     error = np.nan if row.drop is None else row.drop - drop

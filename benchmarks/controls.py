@@ -67,7 +67,7 @@ def judge(seed: int, planted: str) -> tuple[str, bool, float, bool]:
     settings = AnalysisSettings()
     sample = clean_records(measured, [])
     documents = sample.documents()
-    finding = find_verdict(documents, settings, baseline_of(documents, settings).mean)
+    finding = find_verdict(documents, settings, baseline_of(documents, settings))
     beyond = drop_window(finding, sample.examples["length_tokens"].to_numpy(np.int64))
     oracle = ControlAnswers("oracle", alone, frozenset(alone["example_id"]))
     (result,) = judge_controls([oracle], sample, beyond, finding, settings)

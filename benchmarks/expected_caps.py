@@ -44,7 +44,7 @@ def draw(rng: np.random.Generator, curve: str, times: int) -> tuple[Documents, C
     lengths = np.sort(np.exp(x).astype(np.int64))
     scores = (rng.random(len(lengths)) < CURVES[curve](lengths.astype(float))) * 1.0
     documents = Documents(lengths, np.ones(len(lengths)), scores, True)
-    return documents, conclude(documents, SETTINGS, baseline_of(documents, SETTINGS).mean)
+    return documents, conclude(documents, SETTINGS, baseline_of(documents, SETTINGS))
 
 
 def main() -> None:

@@ -103,8 +103,7 @@ def one(
     truth = 1.0 - bottom / top
     verdict = Verdict.STABLE
     if seed < judged:
-        mean = baseline_of(documents, SETTINGS).mean
-        verdict = find_verdict(documents, SETTINGS, mean).verdict
+        verdict = find_verdict(documents, SETTINGS, baseline_of(documents, SETTINGS)).verdict
     curve = fit_falling_curve(documents, BASELINE_SHARE)
     unsafe = (certified_cap(curve, 0.3, 0.95).tokens or 0) > true_length(shape)
     drop = curve.drop(0.95)

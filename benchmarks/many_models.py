@@ -43,7 +43,7 @@ def alarms(seed: int, models: int) -> int:
         scores = (rng.random(200) < rng.uniform(0.40, 0.95)).astype(np.float64)
         documents = Documents(lengths, np.ones(200), scores, True)
         settings = replace(SETTINGS, seed=seed * models + model)
-        verdict = conclude(documents, settings, baseline_of(documents, settings).mean)
+        verdict = conclude(documents, settings, baseline_of(documents, settings))
         found += verdict.finding.verdict.value in ALARMS
     return found
 

@@ -76,7 +76,7 @@ def run(seed: int, event: str, order: str) -> tuple[bool, bool]:
     )
     sample = clean_records(records, [])
     documents = sample.documents()
-    conclusion = conclude(documents, SETTINGS, baseline_of(documents, SETTINGS).mean)
+    conclusion = conclude(documents, SETTINGS, baseline_of(documents, SETTINGS))
     return str(conclusion.finding.verdict) in ALARMS, bool(time_warnings(sample, SETTINGS))
 
 

@@ -113,10 +113,10 @@ def one(job: tuple[int, int], series: list[Series], per_length: int) -> Found:
     rng = np.random.default_rng((number, repeat))
     settings = replace(SETTINGS, seed=repeat)
     documents = draw(series[number], per_length, rng)
-    baseline = baseline_of(documents, settings).mean
+    baseline = baseline_of(documents, settings)
     conclusion = conclude(documents, settings, baseline)
     mixed = replace(documents, s=rng.permutation(documents.s))
-    shuffled = conclude(mixed, settings, baseline_of(mixed, settings).mean).finding.verdict
+    shuffled = conclude(mixed, settings, baseline_of(mixed, settings)).finding.verdict
     of = {t: cap_of(conclusion.finding, replace(settings, tolerance=t)) for t in TOLERANCES}
     caps = {t: (cap.tokens, first_loss(series[number], documents, t)) for t, cap in of.items()}
     return Found(

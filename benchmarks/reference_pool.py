@@ -97,7 +97,7 @@ def one(
     parts = np.array_split(np.arange(len(lengths)), BINS)
     drawn = np.sort(np.concatenate([rng.choice(part, per_bin, replace=False) for part in parts]))
     documents = Documents(lengths[drawn], np.ones(len(drawn)), scores[drawn], True)
-    conclusion = conclude(documents, SETTINGS, baseline_of(documents, SETTINGS).mean)
+    conclusion = conclude(documents, SETTINGS, baseline_of(documents, SETTINGS))
     loss = conclusion.finding.cliff
     held = loss is not None and loss.location.low <= half <= loss.location.high
     return conclusion.cap.tokens or 0, held

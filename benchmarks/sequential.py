@@ -191,7 +191,7 @@ def one(kind: str, half_width: float, ways: tuple[str, ...], seed: int) -> dict[
         documents, aim, tokens, batches = sample(
             pool, unit, batch, half_width, seed, way == "uniform"
         )
-        baseline = baseline_of(documents, SETTINGS).mean
+        baseline = baseline_of(documents, SETTINGS)
         conclusion = conclude(documents, SETTINGS, baseline)
         cap = conclusion.cap.tokens
         cells = rank_cells(pool.length_tokens)

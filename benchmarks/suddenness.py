@@ -25,6 +25,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from contextcliff_dagster.analysis.cliff.baseline import baseline_of
 from contextcliff_dagster.analysis.cliff.verdict import find_verdict
 from contextcliff_dagster.analysis.records.samples import Documents
 from contextcliff_dagster.analysis.records.settings import AnalysisSettings
@@ -61,8 +62,7 @@ def word(seed: int, shape: str, count: int, baseline: float, drop: float, spread
     lengths = lengths_of(rng, count, spread)
     mean = baseline * (1 - drop * lost(rng, shape, lengths))
     documents = Documents(lengths, np.ones(count), (rng.random(count) < mean).astype(float), True)
-    first = float(documents.s[: round(0.15 * count)].mean())
-    return find_verdict(documents, SETTINGS, first).verdict
+    return find_verdict(documents, SETTINGS, baseline_of(documents, SETTINGS)).verdict
 
 
 def main() -> None:

@@ -114,6 +114,7 @@ def over_data(options: StudyOptions, *, tell: bool = True) -> Study:
         changes["tokenizer"] = tokenizer
         if kept:
             changes |= {"prompt": kept.prompt.model_dump(), "scoring": kept.scoring.model_dump()}
+            changes["analysis"] = {**dict(base.analysis), "chance": kept.analysis.chance}
         elif tokenizer != "reference":
             tell = tell and options.prompt is None and not options.score
             changes |= _asked(source.kind, corpus, base, recall=recall, tell=tell)
@@ -143,10 +144,11 @@ def _kept(name: str) -> Study | None:
 def _asked(
     kind: str, corpus: Mapping[str, Any], base: Study, *, recall: bool, tell: bool
 ) -> dict[str, Any]:
-    """``prompt`` and ``scoring``: what is asked for, and how it is judged, by the answers' type."""
+    """What is asked for, how it is judged, and what guessing scores, by the answers' type."""
     from contextcliff_dagster.corpora.registry import open_corpus
     from contextcliff_dagster.scoring.answer_types import (
         NAMED_AND_SCORED,
+        guessing,
         instruction_of,
         study_type,
     )
@@ -176,10 +178,12 @@ def _asked(
             "(--prompt, --score)."
         )
     scoring = {"primary": "f1" if found == "free" else "em", "scorer": "typed"}
+    chance = guessing(found, labels, examples)
     template = f"{{document}}\n\n{{question}}\n{instruction}"
     return {
         "prompt": {**prompt, "template": template, "max_output_tokens": _ROOM_TO_EXPLAIN},
         "scoring": {**scoring, "labels": labels} if labels else scoring,
+        "analysis": {**dict(base.analysis), "chance": chance},
     }
 
 

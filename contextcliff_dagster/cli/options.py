@@ -124,6 +124,11 @@ def share_option(
     return click.option(name, callback=callback, metavar="SHARE", help=help, **more)
 
 
+chance_option = share_option(
+    "--chance", "Mean score of guessing, e.g. .25 of four options (default: 0).", default="0"
+)
+
+
 def gathered_as(
     name: str, make: Callable[..., Any], options: Decorator, names: Sequence[str] | None = None
 ) -> Decorator:

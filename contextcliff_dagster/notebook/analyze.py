@@ -36,6 +36,7 @@ def analyze(
     assumption: Assumption = "falling",
     window: int | None = None,
     quick: bool = False,
+    chance: float = 0.0,
 ) -> Result: ...
 
 
@@ -55,6 +56,7 @@ def analyze(
     assumption: Assumption = "falling",
     window: int | None = None,
     quick: bool = False,
+    chance: float = 0.0,
 ) -> Results: ...
 
 
@@ -74,6 +76,7 @@ def analyze(
     assumption: Assumption = "falling",
     window: int | None = None,
     quick: bool = False,
+    chance: float = 0.0,
 ) -> Result | Results:
     """Find verdict and safe context cap of answers that are scored already; makes no call.
 
@@ -99,6 +102,7 @@ def analyze(
         assumption: ``any``: the cap also holds for drops that recover at longer lengths.
         window: tokens that the model accepts at most, for the picture and the share of it.
         quick: only verdict and cap, without the sensitivity to other choices.
+        chance: mean score of guessing, such as .25 of four options; losses are measured above it.
 
     Returns:
         The result; with ``models`` one for each, by name.
@@ -106,7 +110,7 @@ def analyze(
     Raises:
         DataError: a column or an option cannot be used; a `ValueError` that says where and why.
     """
-    settings = _settings(tolerance, confidence, assumption, quick)
+    settings = _settings(tolerance, confidence, assumption, quick, chance)
     if not _is_number(scale) or not 0 < scale <= 1e9:
         raise DataError(f"scale is {scale!r}; give the largest score, such as 1 or 100.")
     if window is not None and (
@@ -165,17 +169,19 @@ def analyzed(
 
 
 def _settings(
-    tolerance: float, confidence: float, assumption: Assumption, quick: bool
+    tolerance: float, confidence: float, assumption: Assumption, quick: bool, chance: float
 ) -> AnalysisSettings:
     from contextcliff_dagster.analysis.records.settings import AnalysisSettings
 
-    for name, value in (("tolerance", tolerance), ("confidence", confidence)):
+    shares = {"tolerance": tolerance, "confidence": confidence, "chance": chance}
+    for name, value in shares.items():
         if not _is_number(value):
             raise DataError(f"{name} is {value!r}; give a share such as .3 or .95.")
     try:
         return AnalysisSettings(
             tolerance=float(tolerance),
             confidence=float(confidence),
+            chance=float(chance),
             assumption=assumption,
             second_opinions=not quick,
         )

@@ -161,6 +161,19 @@ def study_type(examples: Sequence[Example], document_text: Callable[[str], str])
     return StudyType("free", [], why)
 
 
+def guessing(kind: AnswerType, labels: Sequence[str], examples: Sequence[Example]) -> float:
+    """Mean score of who picks one of the possible answers at random; 0 where they are not few.
+
+    The options of a choice are as many as letters are accepted.
+    """
+    if kind == "yes_no":
+        return 0.5
+    if kind == "choice":
+        found = (option(answer) for example in examples for answer in example.answers)
+        labels = sorted({letter for letter, _ in filter(None, found)})
+    return round(1.0 / len(labels), 3) if len(labels) > 1 else 0.0
+
+
 def instruction_of(kind: AnswerType, labels: Sequence[str]) -> str:
     """The line that asks for answers of ``kind``."""
     return INSTRUCTIONS[kind].format(labels=", ".join(labels))

@@ -275,6 +275,13 @@ class AnalysisSection(Section):
         description="falling: a model that fails at a length does not recover at a longer one; "
         "any: the cap holds for drops that recover, too, and is shorter",
     )
+    chance: float = Field(
+        default=0.0,
+        ge=0,
+        le=0.9,
+        description="Mean score of guessing: what is lost is measured above it",
+        examples=[0.25],
+    )
 
 
 class CallsSection(Section):

@@ -18,6 +18,7 @@ from contextcliff_dagster.contracts.results.caps import Recovery
 if TYPE_CHECKING:
     from contextcliff_dagster.analysis.records.samples import Documents
     from contextcliff_dagster.analysis.records.settings import AnalysisSettings
+    from contextcliff_dagster.contracts.results.cliffs import Baseline
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,16 +29,13 @@ class Conclusion:
     cap: Cap
 
 
-def conclude(
-    documents: Documents, settings: AnalysisSettings, baseline_mean: float | None
-) -> Conclusion:
+def conclude(documents: Documents, settings: AnalysisSettings, baseline: Baseline) -> Conclusion:
     """Verdict and certified cap of ``documents``, at the tolerance and confidence of ``settings``.
 
     Args:
-        baseline_mean: mean score of the baseline region (`baseline.baseline_of`), ``None`` without
-            any score.
+        baseline: of these documents (`baseline.baseline_of`).
     """
-    finding = find_verdict(documents, settings, baseline_mean)
+    finding = find_verdict(documents, settings, baseline)
     return Conclusion(finding, cap_of(finding, settings))
 
 

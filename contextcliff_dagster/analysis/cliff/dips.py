@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from contextcliff_dagster.analysis.curves.falling_process import kept_of
 from contextcliff_dagster.analysis.statistics.intervals import chi_square_quantile
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ def first_possible_dip(
     before it: their means m_w and m_b, and the error of m_w - (1 - drop) m_b where a dip has
     happened. A longer dip contains such a window. ``above``: times the normal quantile.
     """
-    cells, kept = curve.cells, 1.0 - drop
+    cells, kept, guessing = curve.cells, 1.0 - drop, curve.documents.chance
     n = np.concatenate([[0.0], np.cumsum(cells.n)])
     s = np.concatenate([[0.0], np.cumsum(cells.s)])
     phi = np.concatenate([[0.0], np.cumsum(cells.n * curve.dispersion)])
@@ -42,10 +43,11 @@ def first_possible_dip(
     start, end = start[end <= len(cells.n)], end[end <= len(cells.n)]
     n_b, s_b, n_w, s_w = n[start], s[start], n[end] - n[start], s[end] - s[start]
     # The mean before such a dip, from both sides of it.
-    mean = np.clip((s_b + s_w) / (n_b + kept * n_w), 1e-3, 1.0 - 1e-3)
-    variance = kept * mean * (1.0 - kept * mean) * (phi[end] - phi[start]) / n_w**2
+    mean = np.clip((s_b + s_w - drop * guessing * n_w) / (n_b + kept * n_w), 1e-3, 1.0 - 1e-3)
+    inside = np.maximum(kept_of(mean, kept, guessing), 1e-4)
+    variance = inside * (1.0 - inside) * (phi[end] - phi[start]) / n_w**2
     variance += kept**2 * mean * (1.0 - mean) * phi[start] / n_b**2
-    z = (s_w / n_w - kept * s_b / n_b) / np.sqrt(variance)
+    z = (s_w / n_w - kept_of(s_b / n_b, kept, guessing)) / np.sqrt(variance)
     possible = np.flatnonzero(z < above * np.sqrt(chi_square_quantile(confidence)))
     return int(start[possible[0]]) if len(possible) else len(cells.n)
 

@@ -41,7 +41,7 @@ def missing_by_length(sample: Sample, settings: AnalysisSettings) -> MissingByLe
     answered = calls["answered"].to_numpy()
     if answered.all():
         return None
-    there = _documents(sample, calls.assign(score=answered.astype(np.float64)))
+    there = _documents(replace(sample, chance=0.0), calls.assign(score=answered.astype(np.float64)))
     alpha = 1.0 - settings.confidence
     scan = scan_at(there, alpha, settings)
     if scan is None or scan.step.p_value > alpha:
@@ -51,7 +51,7 @@ def missing_by_length(sample: Sample, settings: AnalysisSettings) -> MissingByLe
         return None
     place = curve.drop_place(settings.confidence)
     delivered = _documents(sample, calls.assign(score=calls["score"].where(answered, 0.0)))
-    baseline = baseline_of(delivered, settings).mean
+    baseline = baseline_of(delivered, settings)
     location, low, high = place.tokens
     ends = max(round(_ENDS * len(answered)), 1)
     return MissingByLength(

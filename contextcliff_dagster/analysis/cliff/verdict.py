@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from contextcliff_dagster.analysis.records.samples import Documents
     from contextcliff_dagster.analysis.records.settings import AnalysisSettings
     from contextcliff_dagster.contracts.arrays import Floats
+    from contextcliff_dagster.contracts.results.cliffs import Baseline
 
 LEAST_EXAMPLES = 30
 LEAST_DOCUMENTS = 20
@@ -89,13 +90,11 @@ class Finding:
         return int(self.cliff.location.low) if self.dip_window and self.cliff else None
 
 
-def find_verdict(
-    documents: Documents, settings: AnalysisSettings, baseline_mean: float | None
-) -> Finding:
+def find_verdict(documents: Documents, settings: AnalysisSettings, baseline: Baseline) -> Finding:
     """Decide, in this order:
 
     1. ``insufficient_data``: fewer than 30 examples or 20 documents, or no place to split them;
-    2. ``floor``: the baseline's mean is below .10;
+    2. ``floor``: the baseline's mean is below .10, or its interval reaches what guessing scores;
     3. ``dip``: the scan's window has p <= .1 alpha and a large drop, and explains the scores better
        than the best step (quasi-deviance by more than 3.84);
     4. ``cliff``, ``gradual_decline`` or ``decline``: the scan's step has p <= .9 alpha, and the
@@ -107,7 +106,7 @@ def find_verdict(
     (`CHOSEN_EXCESS`).
     """
     examples, count = int(documents.n.sum()), len(documents.n)
-    if examples < LEAST_EXAMPLES or count < LEAST_DOCUMENTS or baseline_mean is None:
+    if examples < LEAST_EXAMPLES or count < LEAST_DOCUMENTS or baseline.mean is None:
         return _insufficient(_too_few(examples, count))
     scan = scan_at(documents, (1.0 - STEP_SHARE) * (1.0 - settings.confidence), settings)
     if scan is None:
@@ -124,15 +123,25 @@ def find_verdict(
             f"The shortest {settings.baseline_share:.0%} of the examples, the baseline, reach the "
             "longest length: nothing is left to compare; measure more long documents."
         )
-    if baseline_mean < FLOOR:
-        return Finding(
-            Verdict.FLOOR,
-            f"The baseline score is {baseline_mean:.2f}, below {FLOOR:.2f}: short "
-            "documents already fail, so no length is safe.",
-            scan=scan,
-            curve=curve,
-        )
+    if why := _floor(baseline, documents.chance):
+        return Finding(Verdict.FLOOR, why, scan=scan, curve=curve)
     return judge(scan, curve, settings)
+
+
+def _floor(baseline: Baseline, guessing: float) -> str:
+    """Why nothing can be lost from this baseline; empty where something can."""
+    mean, low, high = baseline.mean or 0.0, baseline.ci_low or 0.0, baseline.ci_high or 1.0
+    if guessing and low <= guessing:
+        return (
+            f"The baseline score is {mean:.2f} [{low:.2f}, {high:.2f}], not better than guessing "
+            f"({guessing:.2f}): short documents already fail, so no length is safe."
+        )
+    if mean < FLOOR:
+        return (
+            f"The baseline score is {mean:.2f}, below {FLOOR:.2f}: short "
+            "documents already fail, so no length is safe."
+        )
+    return ""
 
 
 def judge(scan: Scan, curve: FallingCurve, settings: AnalysisSettings) -> Finding:
@@ -180,7 +189,7 @@ def _is_dip(dip: Dip, scan: Scan, curve: FallingCurve, alpha: float, tolerance: 
 
 def _large(split: Split, tolerance: float) -> bool:
     low_n, _, high_n, _ = split.counts
-    feigned = CHOSEN_EXCESS * math.sqrt(1.0 / low_n + 1.0 / high_n)
+    feigned = CHOSEN_EXCESS * split.above * math.sqrt(1.0 / low_n + 1.0 / high_n)
     return split.drop >= max(ALARM_SHARE * tolerance, CHOSEN_SHARE * tolerance + feigned)
 
 
@@ -188,6 +197,7 @@ def _dip(dip: Dip, scan: Scan, curve: FallingCurve, confidence: float) -> Findin
     low, high = (float(tokens) for tokens in dip.starts)
     phi = float(curve.dispersion.mean())
     least, most = ratio_interval(*dip.counts, phi, chi_square_quantile(confidence))
+    least, most = least * dip.above, min(most * dip.above, 1.0)
     drop = Estimate(dip.drop, min(least, dip.drop), max(most, dip.drop))
     return Finding(
         Verdict.DIP,

@@ -38,7 +38,8 @@ class LossAgainst:
     def chance_lost(self, share: float) -> Floats:
         """Chance that the mean is at most 1 - ``share`` of that baseline, in each cell (G)."""
         of_baseline = self.other.posterior
-        least = self.curve.posterior.mean / max(1.0 - share, 1e-9)
+        guessing = self.curve.documents.chance
+        least = guessing + (self.curve.posterior.mean - guessing) / max(1.0 - share, 1e-9)
         chance = of_baseline.baseline_chance
         reached = np.cumsum(chance) - 0.5 * chance
         below = np.interp(least, of_baseline.baseline, reached, left=0.0, right=1.0)
@@ -110,7 +111,7 @@ def own_loss(side: Side, settings: AnalysisSettings) -> tuple[int | None, int | 
 
 
 def _curve(side: Side, settings: AnalysisSettings) -> FallingCurve:
-    documents = Documents(side.length_tokens, side.n, side.s, side.binary)
+    documents = Documents(side.length_tokens, side.n, side.s, side.binary, settings.chance)
     return fit_falling_curve(documents, settings.baseline_share)
 
 

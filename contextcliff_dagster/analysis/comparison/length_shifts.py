@@ -31,7 +31,7 @@ def loss_shift(
         settings,
         weights,
         lambda side, weight: loss_lengths(
-            side.length_tokens, side.n, side.s, weight, settings.tolerance
+            side.length_tokens, side.n, side.s, weight, settings.tolerance, settings.chance
         ),
     )
 
@@ -50,7 +50,9 @@ def midpoint_shift(
         pairs,
         settings,
         weights,
-        lambda side, weight: half_drop_lengths(side.length_tokens, side.n, side.s, weight),
+        lambda side, weight: half_drop_lengths(
+            side.length_tokens, side.n, side.s, weight, settings.chance
+        ),
     )
     ratio = midpoints[1] / midpoints[0]
     return LossShift(

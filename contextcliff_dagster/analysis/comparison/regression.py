@@ -110,6 +110,7 @@ def find_shrink(
     unchanged: Sequence[Pairs] = (),
     flip_rate: float = 0.05,
     seed: int = 0,
+    chance: float = 0.0,
 ) -> Shrink:
     """Test paired records of one model, ``a`` the baseline and ``b`` the newest run.
 
@@ -117,13 +118,14 @@ def find_shrink(
         alpha: error rate of this test (`RegressionSettings.alpha`).
         unchanged: other runs of the unchanged model against the same baseline: how flips vary.
             With fewer than five, runs are taken to be alike.
+        chance: mean score of guessing.
     """
     rng = np.random.default_rng(seed)
     pieces = rank_groups(pairs.a.n, _PIECES)
     changes = Changes.of(pairs)
     side = pairs.a
     one = np.ones((len(side.n), 1))
-    lost_at = float(np.exp(loss_lengths(side.length_tokens, side.n, side.s, one, LOSS)[0]))
+    lost_at = float(np.exp(loss_lengths(side.length_tokens, side.n, side.s, one, LOSS, chance)[0]))
     lost_at = min(lost_at, float(side.length_tokens[-1]))
     rates = None
     if len(unchanged) >= LEAST_RUNS:

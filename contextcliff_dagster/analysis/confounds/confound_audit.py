@@ -155,9 +155,10 @@ def _by_category(
             mix = np.where(common, mix, 0.0)
             mix /= mix.sum()
             equal = standardise(sides, mix, LEAST_DOCUMENTS)
-            before, after = sides.s.sum(axis=1) / sides.n.sum(axis=1)
-            if before > 0 and equal.mean[0] > 0:
-                drop, strength = _drop(equal.mean, equal.variance, settings.confidence)
+            before, after = sides.s.sum(axis=1) / sides.n.sum(axis=1) - settings.chance
+            alike = equal.mean - settings.chance
+            if before > 0 and alike[0] > 0:
+                drop, strength = _drop(alike, equal.variance, settings.confidence)
                 measured = float(1.0 - after / before)
                 head = (
                     f"With an equal mix of {words}, the drop {beyond.words} is "

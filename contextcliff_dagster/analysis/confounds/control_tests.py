@@ -71,7 +71,7 @@ def oracle(
     sentences = [f"With the evidence alone, the model scores {_mean_text(means.whole)}."]
     if pairs is None or beyond is None or near is None or far is None:
         return None, "not_assessed", sentences
-    m0, m1, o0, o1 = pairs.means()
+    m0, m1, o0, o1 = (mean - settings.chance for mean in pairs.means())
     if min(o0, o1) < LEAST_ORACLE or m0 <= 0:
         sentences.append(
             "With the evidence alone, too few answers are right to measure how hard the questions "
@@ -125,8 +125,8 @@ def no_context(
 
 
 def _drop_at_equal_difficulty(pairs: Pairs, settings: AnalysisSettings) -> Estimate:
-    """1 - (m1 / m0) / (o1 / o0) and its percentile interval over documents."""
-    sums = _sums(pairs)
+    """1 - (m1 / m0) / (o1 / o0), above guessing, and its percentile interval over documents."""
+    sums = _sums(pairs, settings.chance)
     # The numbers of examples on a side cancel: those of both scores are the same.
     m0, m1, o0, o1 = np.vstack([sums.sum(axis=0), _resampled(sums, settings)])[:, :4].T
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -149,14 +149,17 @@ def _known_explains_half(pairs: Pairs, settings: AnalysisSettings) -> bool:
     return len(totals) > 0 and bool(np.quantile((c0 - c1) - 0.5 * (m0 - m1), tail) > 0)
 
 
-def _sums(pairs: Pairs) -> Floats:
-    """Per document, before and beyond: summed score, summed score of the control, examples."""
+def _sums(pairs: Pairs, chance: float = 0.0) -> Floats:
+    """Per document, before and beyond: summed score, summed score of the control, examples.
+
+    ``chance`` is taken from each score.
+    """
     count = int(pairs.document.max()) + 1
     side = pairs.beyond.astype(np.float64)
     return np.stack(
         [
             np.bincount(pairs.document, weights=values * weight, minlength=count)
-            for values in (pairs.score, pairs.control, np.ones(len(pairs.score)))
+            for values in (pairs.score - chance, pairs.control - chance, np.ones(len(pairs.score)))
             for weight in (1.0 - side, side)
         ],
         axis=1,

@@ -34,7 +34,7 @@ def compare_levels(sample: Sample, settings: AnalysisSettings) -> list[LevelResu
     for name, levels in groups:
         examples = sample.examples[column.isin(levels)].reset_index(drop=True)
         documents = replace(sample, examples=examples).documents()
-        baseline = baseline_of(documents, settings).mean
+        baseline = baseline_of(documents, settings)
         conclusion = conclude(documents, settings, baseline)
         cliff, cap = conclusion.finding.cliff, conclusion.cap
         location, low, high = (None, None, None) if cliff is None else cliff.tokens
@@ -46,7 +46,7 @@ def compare_levels(sample: Sample, settings: AnalysisSettings) -> list[LevelResu
             verdict=conclusion.finding.verdict,
             safe_cap_tokens=cap.tokens,
             safe_cap_reason=cap.reason,
-            baseline=baseline,
+            baseline=baseline.mean,
             location_tokens=location,
             ci_low=low,
             ci_high=high,

@@ -15,7 +15,7 @@ import numpy as np
 
 from contextcliff_dagster.analysis.curves.cells import merge_cells
 from contextcliff_dagster.analysis.curves.falling_paths import part_reached
-from contextcliff_dagster.analysis.curves.falling_process import LEVELS, falling_posterior
+from contextcliff_dagster.analysis.curves.falling_process import LEVELS, falling_posterior, kept_of
 from contextcliff_dagster.analysis.statistics.intervals import chi_square_quantile
 from contextcliff_dagster.analysis.statistics.overdispersion import local_dispersion
 from contextcliff_dagster.contracts.results.cliffs import CurvePoint
@@ -84,7 +84,8 @@ class FallingCurve:
             baseline: its mean; by default that of the posterior.
         """
         baseline = self.baseline_mean if baseline is None else baseline
-        return self.tail.supported((1.0 - share) * baseline, confidence)
+        least = kept_of(baseline, 1.0 - share, self.documents.chance)
+        return self.tail.supported(least, confidence)
 
     def chance_lost(self, share: float) -> Floats:
         """Chance that at least ``share`` of the baseline is lost, per cell beyond it (G - B)."""
@@ -163,7 +164,9 @@ def fit_falling_curve(documents: Documents, baseline_share: float) -> FallingCur
     """
     cells = merge_cells(documents, baseline_share=baseline_share)
     phi = local_dispersion(documents, cells.high)
-    posterior = falling_posterior(cells.n, cells.s, phi, cells.baseline_cells)
+    posterior = falling_posterior(
+        cells.n, cells.s, phi, cells.baseline_cells, guessing=documents.chance
+    )
     return FallingCurve(documents, cells, phi, posterior)
 
 

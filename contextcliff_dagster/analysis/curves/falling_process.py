@@ -8,6 +8,9 @@ are averaged by their evidence. Scores are quasi-binomial,
 
     log likelihood of cell g  =  [s_g log mu + (n_g - s_g) log(1 - mu)] / phi_g.
 
+Where guessing scores c, nothing falls below it: the mean is c + (m - c) r_g, and what is kept is
+kept of the baseline's distance from c.
+
 Sums over all paths are exact (forward-backward: Rabiner 1989, Proceedings of the IEEE 77, 257-286).
 No shape is assumed: a step, a ramp, stairs and a smooth decay are all paths, and those that the
 scores contradict lose their weight. What is assumed is that a mean that has fallen stays down.
@@ -22,7 +25,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, overload
 
 import numpy as np
 
@@ -71,6 +74,7 @@ class FallingPosterior:
         moves, step: distinct transition matrices (D, R, S, S), and which one leads to each cell.
         baseline: values that the baseline's mean may have (M).
         baseline_chance: chance of each of them (M).
+        guessing: mean score of guessing.
     """
 
     kept: Floats
@@ -83,6 +87,7 @@ class FallingPosterior:
     step: Ints
     baseline: Floats
     baseline_chance: Floats
+    guessing: float = 0.0
 
     def chance_lost(self, share: float) -> Floats:
         """Chance that at least ``share`` of the baseline is lost, per cell beyond it (G - B)."""
@@ -96,7 +101,12 @@ class FallingPosterior:
 
 
 def falling_posterior(
-    n: Floats, s: Floats, dispersion: Floats, baseline: int, share: Floats | None = None
+    n: Floats,
+    s: Floats,
+    dispersion: Floats,
+    baseline: int,
+    share: Floats | None = None,
+    guessing: float = 0.0,
 ) -> FallingPosterior:
     """The posterior of cells with ``n`` examples and summed scores ``s`` (G), shortest first.
 
@@ -104,10 +114,12 @@ def falling_posterior(
         dispersion: phi of each cell (G).
         baseline: how many cells are the baseline region; at least one.
         share: of the population that each cell is (G); that of ``n`` by default.
+        guessing: mean score of guessing.
     """
     share = n / n.sum() if share is None else share
-    m = _plateaus(float(n[:baseline].sum()), float(s[:baseline].sum()), float(dispersion[0]))
-    mu = np.clip(m[:, None] * _KEPT, _LEAST, _MOST)
+    scored = float(n[:baseline].sum()), float(s[:baseline].sum())
+    m = _plateaus(*scored, float(dispersion[0]), guessing)
+    mu = np.clip(kept_of(m[:, None], _KEPT, guessing), _LEAST, _MOST)
     right, wrong = s / dispersion, (n - s) / dispersion
     fit = right[:, None, None] * np.log(mu) + wrong[:, None, None] * np.log1p(-mu)
     fit = np.exp(fit - fit.max(axis=(1, 2), keepdims=True))
@@ -130,7 +142,7 @@ def falling_posterior(
         if cell < baseline:
             kept_so_far = (kept_so_far @ move) * scale + share[cell] * _KEPT * state
         if cell == baseline - 1:
-            exchange = _Exchange(m, state, kept_so_far / share[:baseline].sum())
+            exchange = _Exchange(m, state, kept_so_far / share[:baseline].sum(), guessing)
             state = exchange.forward(state)
     assert exchange is not None
 
@@ -148,9 +160,19 @@ def falling_posterior(
     order = np.argsort(mu, axis=None, kind="stable")
     by_value = chance.reshape(len(n), -1)[:, order]
     kept = chance[baseline:].sum(axis=1).reshape(-1, MODES, len(LEVELS)).sum(axis=1)
-    of_baseline = chance[min(baseline, len(n) - 1)].sum(axis=1)
+    at_end = chance[min(baseline, len(n) - 1)].sum(axis=1)
     beyond = states[baseline:], fit[baseline:], moves, step[baseline:]
-    return FallingPosterior(kept, mu.ravel()[order], by_value, weight, *beyond, m, of_baseline)
+    mean = mu.ravel()[order]
+    return FallingPosterior(kept, mean, by_value, weight, *beyond, m, at_end, guessing)
+
+
+@overload
+def kept_of(level: float, kept: float, guessing: float) -> float: ...
+@overload
+def kept_of(level: Floats | float, kept: Floats, guessing: float) -> Floats: ...
+def kept_of(level: Floats | float, kept: Floats | float, guessing: float) -> Floats | float:
+    """Means of which the share ``kept`` of the distance between ``level`` and guessing is left."""
+    return guessing + (level - guessing) * kept
 
 
 class _Exchange:
@@ -163,11 +185,11 @@ class _Exchange:
         kept: the mean of r over the region, times the chance of the state (R, M, K).
     """
 
-    def __init__(self, m: Floats, state: Floats, kept: Floats) -> None:
+    def __init__(self, m: Floats, state: Floats, kept: Floats, guessing: float) -> None:
         likely = state > 1e-200
         mean_kept = np.where(likely, kept / np.where(likely, state, 1.0), _KEPT)
         mean_kept = mean_kept.clip(_KEPT, 1.0)
-        lower, upward = _between(m, m[:, None] * mean_kept)
+        lower, upward = _between(m, kept_of(m[:, None], mean_kept, guessing))
         deeper, shallower = _between(LEVELS[::-1], _KEPT / mean_kept)
         count, states = state.shape[1:]
         mode = np.repeat(np.arange(MODES), len(LEVELS)) * len(LEVELS)
@@ -202,13 +224,21 @@ def _between(grid: Floats, values: Floats) -> tuple[Ints, Floats]:
     return lower, on.clip(0.0, 1.0)
 
 
-def _plateaus(n: float, s: float, dispersion: float) -> Floats:
-    """Values of m that the baseline leaves, and higher ones, from which it may have fallen."""
-    ends = 0.02, np.pi / 2 - 0.02
-    angle = np.arcsin(np.sqrt((s + 0.5) / (n + 1.0))).clip(*ends)
+def _plateaus(n: float, s: float, dispersion: float, guessing: float) -> Floats:
+    """Values of m that the baseline leaves, and higher ones, from which it may have fallen.
+
+    On the arcsine scale of the part of what guessing leaves: the nearer to guessing, the less is
+    known of it.
+    """
+    ends, left = (0.02, np.pi / 2 - 0.02), 1.0 - guessing
+    mean = (s + 0.5) / (n + 1.0)
+    part = max((mean - guessing) / left, np.sin(ends[0]) ** 2)
+    angle = np.arcsin(np.sqrt(part)).clip(*ends)
     reach = 2.0 / np.sqrt(max(n / dispersion, 1.0))
+    if guessing:
+        reach = min(reach * np.sqrt(mean / (left * part)), ends[1])
     angles = np.linspace(angle - reach, angle + 1.6 * reach, _MEANS)
-    return np.unique(np.sin(angles.clip(*ends)) ** 2)
+    return np.unique(guessing + left * np.sin(angles.clip(*ends)) ** 2)
 
 
 def _moves(steps: Floats) -> tuple[Floats, Ints]:

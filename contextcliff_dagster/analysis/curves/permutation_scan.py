@@ -39,10 +39,13 @@ class Split:
 
     Attributes:
         p_value: share of permutations with a statistic at least as large (add-one).
-        drop: 1 - mean on the lower side / mean on the upper one (a dip: before it).
+        drop: 1 - mean on the lower side / mean on the upper one (a dip: before it), both above what
+            guessing scores.
         first_tokens, last_tokens: shortest and longest length on the lower side.
         deviance: twice the quasi log-likelihood of two means here, not over a dispersion.
         counts: examples and summed scores of the lower side, then of the upper one.
+        above: the upper side's mean over what of it is above guessing, by which a share of that
+            mean is a larger share of what can be lost; 1 where guessing scores 0.
     """
 
     p_value: float
@@ -51,6 +54,7 @@ class Split:
     last_tokens: int
     deviance: float
     counts: tuple[float, float, float, float]
+    above: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,16 +111,17 @@ def scan_documents(documents: Documents, *, permutations: int, seed: int) -> Sca
         if not first:
             k, w = cut[int(np.argmax(steps[0]))], int(np.argmax(contrasts[0]))
             below = (total_n - n[0, k], total_s - s[0, k], n[0, k], s[0, k])
-            of_dip = partial(_dip, units, n[0], s[0], i, j, w)
+            of_dip = partial(_dip, units, n[0], s[0], i, j, w, documents.chance)
         highest.append((steps.max(axis=1), contrasts.max(axis=1), -steps.min(axis=1)))
     p_step, p_dip, p_rise = (_chance(np.concatenate(of)) for of in zip(*highest, strict=True))
     step = Split(
         p_step,
-        _drop(below),
+        _drop(below, documents.chance),
         int(units.first[k]),
         int(units.last[-1]),
         float(_two_means(*below)),
         below,
+        _above(below, documents.chance),
     )
     return Scan(step, of_dip(p_dip) if len(i) else None, p_rise)
 
@@ -192,7 +197,9 @@ def _contrasts(n: Floats, s: Floats, i: Ints, j: Ints) -> Floats:
     return np.minimum(before, after)
 
 
-def _dip(units: _Units, n: Floats, s: Floats, i: Ints, j: Ints, w: int, p_value: float) -> Dip:
+def _dip(
+    units: _Units, n: Floats, s: Floats, i: Ints, j: Ints, w: int, guessing: float, p_value: float
+) -> Dip:
     """The best window, w; it may begin wherever a window's two means fit nearly as well."""
     inside_n, inside_s = n[j] - n[i], s[j] - s[i]
     outside_n, outside_s = n[-1] - inside_n, s[-1] - inside_s
@@ -207,11 +214,12 @@ def _dip(units: _Units, n: Floats, s: Floats, i: Ints, j: Ints, w: int, p_value:
     counts = (inside_n[w], inside_s[w], n[i[w]], s[i[w]])
     return Dip(
         p_value,
-        _drop(counts),
+        _drop(counts, guessing),
         int(units.first[i[w]]),
         int(units.last[j[w] - 1]),
         float(deviance[w]),
         counts,
+        _above(counts, guessing),
         (int(units.last[first - 1]), int(units.first[last])),
     )
 
@@ -221,9 +229,15 @@ def _chance(statistic: Floats) -> float:
     return float(np.mean(statistic >= statistic[0] - 1e-9))
 
 
-def _drop(counts: tuple[float, float, float, float]) -> float:
+def _drop(counts: tuple[float, float, float, float], guessing: float) -> float:
     low_n, low_s, high_n, high_s = counts
-    return float(1.0 - low_s / low_n / (high_s / high_n)) if high_s > 0 else 0.0
+    low, high = low_s / low_n - guessing, high_s / high_n - guessing
+    return float(1.0 - max(low, 0.0) / high) if high > 0 else 0.0
+
+
+def _above(counts: tuple[float, float, float, float], guessing: float) -> float:
+    high = counts[3] / counts[2]
+    return float(high / (high - guessing)) if high > guessing else 1.0
 
 
 def _two_means(n0: Floats, s0: Floats, n1: Floats, s1: Floats) -> Floats:

@@ -236,13 +236,15 @@ def _simulate(plan: Plan, settings: AnalysisSettings, seed: int, number: int) ->
     rng = np.random.default_rng((seed, number))
     kind = ORDER[number % len(ORDER)]
     curve = draw_curve(kind, plan.baseline, settings.tolerance, rng)
+    curve = replace(curve, chance=settings.chance)
     drawn = plan.draw(curve, rng)
+    documents = replace(drawn.documents, chance=settings.chance)
     # Each sample its own permutations: shared ones would err together. At 95% confidence fewer of
     # them keep the same level exactly, at a little less power.
     fewer = _PERMUTATIONS if settings.confidence <= 0.95 else settings.permutations
     permutations = min(fewer, settings.permutations)
     own = replace(settings, seed=number, resamples=100, permutations=permutations)
-    conclusion = conclude(drawn.documents, own, baseline_of(drawn.documents, own).mean)
+    conclusion = conclude(documents, own, baseline_of(documents, own))
     # All questions of one length have the share of the first.
     shares = drawn.share[np.searchsorted(drawn.log_length, drawn.log_length)]
     lost_at = curve.first_loss(

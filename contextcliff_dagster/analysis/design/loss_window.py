@@ -16,7 +16,7 @@ import numpy as np
 
 from contextcliff_dagster.analysis.curves.cells import BASELINE_SHARE
 from contextcliff_dagster.analysis.curves.falling_paths import draw_curves
-from contextcliff_dagster.analysis.curves.falling_process import falling_posterior
+from contextcliff_dagster.analysis.curves.falling_process import falling_posterior, kept_of
 from contextcliff_dagster.analysis.statistics.length_at_loss import rank_groups
 from contextcliff_dagster.analysis.statistics.overdispersion import local_dispersion
 
@@ -134,11 +134,12 @@ def locate_loss(
     cell = cells.of(documents.length_tokens)
     n, s = (np.bincount(cell, of, count).astype(np.float64) for of in (documents.n, documents.s))
     phi = local_dispersion(documents, cells.high) if len(cell) else np.ones(count)
-    posterior = falling_posterior(n, s, phi, baseline, cells.share)
+    posterior = falling_posterior(n, s, phi, baseline, cells.share, documents.chance)
     lost = posterior.chance_lost(share)
     level, kept = draw_curves(posterior, _CURVES, np.random.default_rng(0))
     reached = kept <= 1.0 - share
     first = np.where(reached.any(axis=1), baseline + reached.argmax(axis=1), count)
-    mean = level[:, None] * np.concatenate([np.ones((_CURVES, baseline)), kept], axis=1)
+    kept = np.concatenate([np.ones((_CURVES, baseline)), kept], axis=1)
+    mean = kept_of(level[:, None], kept, documents.chance)
     place = np.append(np.zeros(baseline), np.diff(lost, prepend=0.0))
     return LossPlace(cells, place, float(1.0 - lost[-1]), first, mean)

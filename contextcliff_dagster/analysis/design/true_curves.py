@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from contextcliff_dagster.analysis.curves.cells import BASELINE_SHARE
+from contextcliff_dagster.analysis.curves.falling_process import kept_of
 
 if TYPE_CHECKING:
     from contextcliff_dagster.contracts.arrays import Floats
@@ -35,6 +36,7 @@ class Curve:
         noisy_from: scores from this share of the samples up to ``place`` are 0 or 1 with unchanged
             mean (a zone of inflated variance before the fall); 1: none.
         stretch: documents from ``place`` on are so many times as long as drawn.
+        chance: mean score of guessing, above which all is lost.
     """
 
     shape: Shape
@@ -44,6 +46,7 @@ class Curve:
     end: float = 1.0
     noisy_from: float = 1.0
     stretch: float = 1.0
+    chance: float = 0.0
 
     def mean(self, share: Floats, log_length: Floats | None = None) -> Floats:
         """True mean at samples with the given share of shorter ones (any shape of array).
@@ -70,7 +73,7 @@ class Curve:
             lost = 1.0 / (1.0 + np.exp(-np.clip((x - centre) / width, -50.0, 50.0)))
         else:
             lost = np.zeros_like(share)
-        return self.baseline * (1.0 - self.drop * lost)
+        return kept_of(self.baseline, 1.0 - self.drop * lost, self.chance)
 
     def first_loss(
         self,
@@ -87,7 +90,8 @@ class Curve:
         """
         mean = self.mean(share, log_length)
         first = max(int(np.searchsorted(share, baseline_share)), 1)
-        below = np.flatnonzero(mean <= (1.0 - tolerance) * mean[:first].mean() + 1e-12)
+        least = kept_of(mean[:first].mean(), 1.0 - tolerance, self.chance)
+        below = np.flatnonzero(mean <= least + 1e-12)
         return float(share[below[0]]) if len(below) else None
 
 

@@ -131,7 +131,8 @@ def _fifths(examples: pd.DataFrame, column: str) -> str:
 def early_drop(curve: FallingCurve) -> float:
     """What the fitted curve loses from its first cell to the end of the baseline region, 0..1."""
     fitted = curve.mean(0.5)[: curve.cells.baseline_cells]
-    return float(1.0 - fitted[-1] / fitted[0])
+    guessing = curve.documents.chance
+    return float(1.0 - (fitted[-1] - guessing) / (fitted[0] - guessing))
 
 
 def _refusals(sample: Sample, settings: AnalysisSettings) -> str | None:
@@ -148,7 +149,7 @@ def _refusals(sample: Sample, settings: AnalysisSettings) -> str | None:
     if rise < _REFUSED or wrong_beyond - wrong > _OTHERS * rise:
         return None
     examples = average_replicates(calls.assign(score=1.0 - silent), np.ones(len(calls), bool))
-    documents = replace(sample, examples=examples).documents()
+    documents = replace(sample, examples=examples, chance=0.0).documents()
     alpha = 1.0 - settings.confidence
     scan = scan_at(documents, alpha, settings)
     if scan is None or scan.step.p_value > alpha:

@@ -100,7 +100,7 @@ def profile_model(
         ContextCliffError: the records lack a needed column or hold impossible values. Too little
             data is no error: the verdict says so.
     """
-    sample = clean_records(records, bins)
+    sample = clean_records(records, bins, settings.chance)
     documents = sample.documents()
     canaries = canaries_of(sample)
     rows = bin_statistics(sample, settings, canaries)
@@ -110,7 +110,7 @@ def profile_model(
     in_order = rho is not None and abs(rho) >= IN_ORDER
     slow_warnings = [] if in_order else slowdown_sentences(slowdowns)
     baseline = baseline_of(documents, settings)
-    conclusion = conclude(documents, settings, baseline.mean)
+    conclusion = conclude(documents, settings, baseline)
     unanswered = missing_by_length(sample, settings)
     finding = conclusion.finding
     cap = limited_cap(cap_after_looks(finding, settings, context.looks), unanswered, settings)
@@ -134,6 +134,9 @@ def profile_model(
         *sample.warnings,
         *context.warnings,
         unequal_sentence(ratio, context.tokenizer),
+        f"Guessing scores {settings.chance:.2f}: what is lost is measured above that."
+        if settings.chance
+        else None,
         *audit.warnings,
         evidence_sentence(by_position, settings.confidence),
         evidence_sentence(by_distance, settings.confidence),
@@ -193,6 +196,7 @@ def profile_model(
         critical_threshold=critical,
         confidence=settings.confidence,
         tolerance=settings.tolerance,
+        chance=settings.chance,
         caps_by_tolerance=[
             CapAtTolerance(at, limited_cap(cap, unanswered, settings).tokens)
             for at, cap in caps_at(finding, REPORTED_TOLERANCES, settings, context.looks)

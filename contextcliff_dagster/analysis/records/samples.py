@@ -36,13 +36,15 @@ DEFAULT_BINS = 10
 class Documents:
     """Documents, the exchangeable unit, shortest first; arrays of length D.
 
-    ``n`` examples and ``s``, the sum of their scores; ``binary`` says that every score is 0 or 1.
+    ``n`` examples and ``s``, the sum of their scores; ``binary`` says that every score is 0 or 1;
+    ``chance`` is the mean score of guessing.
     """
 
     length_tokens: Ints
     n: Floats
     s: Floats
     binary: bool
+    chance: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,7 @@ class Sample:
         bins: the bins that hold examples of their own, in order of length.
         documents_known: the records name their documents.
         warnings: sentences about records that had to be set aside.
+        chance: mean score of guessing.
     """
 
     calls: pd.DataFrame
@@ -68,6 +71,7 @@ class Sample:
     bins: list[LengthBin]
     documents_known: bool
     warnings: list[str] = field(default_factory=list)
+    chance: float = 0.0
 
     @property
     def missing(self) -> Missing:
@@ -96,10 +100,11 @@ class Sample:
             np.bincount(document, minlength=len(first)).astype(np.float64)[order],
             np.bincount(document, weights=scores, minlength=len(first)).astype(np.float64)[order],
             bool(((scores == 0.0) | (scores == 1.0)).all()),
+            self.chance,
         )
 
 
-def clean_records(records: pd.DataFrame, bins: Sequence[LengthBin]) -> Sample:
+def clean_records(records: pd.DataFrame, bins: Sequence[LengthBin], chance: float = 0.0) -> Sample:
     """Sort ``records``, set calls without an answer apart, and average replicates.
 
     ``records`` needs ``length_tokens`` and ``score``; ``document_id``, ``example_id``,
@@ -125,7 +130,8 @@ def clean_records(records: pd.DataFrame, bins: Sequence[LengthBin]) -> Sample:
     if stray := int(((calls["bin_index"] < 0) & answered).sum()):
         warnings.append(f"{stray} records lie in no bin: they count for the curve only.")
     examples = average_replicates(calls, answered)
-    return Sample(calls, examples, kept, bool(calls["document_id"].ne("").any()), warnings)
+    known = bool(calls["document_id"].ne("").any())
+    return Sample(calls, examples, kept, known, warnings, chance)
 
 
 def decile_bins(lengths: Ints, count: int = DEFAULT_BINS) -> list[LengthBin]:

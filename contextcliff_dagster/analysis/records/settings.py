@@ -22,6 +22,7 @@ class AnalysisSettings:
             and more where the confidence needs smaller p-values.
         baseline_share: of the examples, shortest first, that are the baseline, 0.05..0.5; 0.15 is
             what error rates are stated for.
+        chance: mean score of guessing, 0..0.9: what is lost is measured above it.
         assumption: what the cap assumes of a model that fails at a length: ``falling``, that it
             does not recover at a longer one; ``any``, nothing.
         ttft_limit_ms: the user's limit on the 95th percentile of the time to the first token.
@@ -39,6 +40,7 @@ class AnalysisSettings:
     rolling: int = 3
     permutations: int = 999
     baseline_share: float = 0.15
+    chance: float = 0.0
     assumption: Literal["falling", "any"] = "falling"
     ttft_limit_ms: float | None = None
     second_opinions: bool = True
@@ -51,6 +53,7 @@ class AnalysisSettings:
             ("rolling", 1, 100),
             ("permutations", 99, 100_000),
             ("baseline_share", 0.05, 0.5),
+            ("chance", 0.0, 0.9),
         ):
             value = getattr(self, name)
             if not low <= value <= high:

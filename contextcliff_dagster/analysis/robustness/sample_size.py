@@ -26,7 +26,7 @@ from contextcliff_dagster.analysis.cliff.verdict import LEAST_DOCUMENTS, LEAST_E
 from contextcliff_dagster.analysis.curves.cells import Cells
 from contextcliff_dagster.analysis.curves.falling_curve import FallingCurve, fitted_mean
 from contextcliff_dagster.analysis.curves.falling_paths import draw_curves
-from contextcliff_dagster.analysis.curves.falling_process import falling_posterior
+from contextcliff_dagster.analysis.curves.falling_process import falling_posterior, kept_of
 from contextcliff_dagster.contracts import Verdict
 from contextcliff_dagster.contracts.results.caps import Certify, FurtherData, Look, MoreData
 
@@ -136,8 +136,8 @@ class _Expected:
             return fitted_mean(self._curve, lengths, self._finding.dip_window)
         level, kept = (of[draw] for of in self._drawn)
         beyond = np.searchsorted(self._curve.cells.high, lengths) - self._curve.cells.baseline_cells
-        out: Floats = level * np.append(1.0, kept)[np.maximum(beyond + 1, 0)]
-        return out
+        share = np.append(1.0, kept)[np.maximum(beyond + 1, 0)]
+        return kept_of(level, share, self._documents.chance)
 
     def caps(self, times: float) -> Ints:
         """Caps of data sets of ``times`` as many examples; 0 where none is supported."""
@@ -160,7 +160,9 @@ class _Expected:
         rng = np.random.default_rng((settings.seed, 5, draw))
         s = n * rng.binomial(trials, mean) / trials
         cells = Cells(np.log(lengths), lengths, lengths, n, s, settings.baseline_share)
-        posterior = falling_posterior(n, s, phi, cells.baseline_cells)
+        posterior = falling_posterior(
+            n, s, phi, cells.baseline_cells, guessing=self._documents.chance
+        )
         documents = replace(self._documents, length_tokens=lengths, n=n, s=s)
         drawn = FallingCurve(documents, cells, phi, posterior)
         cap = certified_cap(

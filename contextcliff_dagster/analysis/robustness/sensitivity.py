@@ -90,7 +90,7 @@ def sensitivity(
         elif factor == "tolerance":
             row = _row(_stricter(conclude_again(conclusion, chosen), chosen, share), documents)
         else:
-            baseline = baseline_of(changed, chosen).mean
+            baseline = baseline_of(changed, chosen)
             # Without a name: one fit goes before the next comes.
             row = _row(_stricter(conclude(changed, chosen, baseline), chosen, share), changed)
         most = longest if limit is None or factor == "missing" else limit
@@ -164,12 +164,12 @@ def _by_records(sample: Sample, quick: AnalysisSettings) -> Iterator[Variant]:
     counted = answered[answered["prompt_tokens"].notna()]
     if len(counted) >= _NEARLY_ALL * len(answered) and prompt_line(calls) is not None:
         changed = counted.assign(length_tokens=counted["prompt_tokens"])
-        yield "tokenizer", "the model's own count", _documents(changed), quick
+        yield "tokenizer", "the model's own count", _documents(changed, sample), quick
     if len(sample.examples) and (sample.examples["replicates"] > 1).any():
         keys = ["document_id", "example_id"]
         for value, by in (("the first", "replicate"), ("the worst", "score")):
             kept = answered.sort_values(by, kind="stable").drop_duplicates(keys)
-            yield "replicates", value, _documents(kept), quick
+            yield "replicates", value, _documents(kept, sample), quick
     missing = ~calls["answered"] & calls["failure"].ne("context_overflow")
     if missing.any():
         for value, score in (("wrong", 0.0), ("right", 1.0)):
@@ -178,11 +178,11 @@ def _by_records(sample: Sample, quick: AnalysisSettings) -> Iterator[Variant]:
             filled["failure"] = ""
             filled.loc[unanswered, "score"] = score
             words = f"{int(unanswered.sum())} missing calls as {value}"
-            yield "missing", words, _documents(filled), quick
+            yield "missing", words, _documents(filled, sample), quick
 
 
-def _documents(records: pd.DataFrame) -> Documents:
-    return _summed(clean_records(records, []).documents())
+def _documents(records: pd.DataFrame, sample: Sample) -> Documents:
+    return _summed(clean_records(records, [], sample.chance).documents())
 
 
 def _summed(documents: Documents) -> Documents:
@@ -196,7 +196,7 @@ def _summed(documents: Documents) -> Documents:
     lengths = documents.length_tokens[(first + last) // 2]
     lengths[0], lengths[-1] = documents.length_tokens[0], documents.length_tokens[-1]
     n, s = np.add.reduceat(documents.n, first), np.add.reduceat(documents.s, first)
-    return Documents(lengths, n, s, documents.binary)
+    return replace(documents, length_tokens=lengths, n=n, s=s)
 
 
 def _binned(documents: Documents, count: int) -> Documents:

@@ -33,7 +33,7 @@ _LEAST, _MOST = 1e-3, 1.0 - 1e-3
 
 
 def loss_lengths(
-    length_tokens: Ints, n: Floats, s: Floats, weights: Floats, tolerance: float
+    length_tokens: Ints, n: Floats, s: Floats, weights: Floats, tolerance: float, chance: float
 ) -> Floats:
     """Log length at which each resample's best curve has lost ``tolerance`` of its baseline.
 
@@ -41,24 +41,32 @@ def loss_lengths(
         length_tokens: of the documents, ascending (D).
         n, s: examples and summed scores per document (D).
         weights: how often each document is in each resample (D, B).
+        chance: mean score of guessing; what is lost is lost above it.
 
     Returns:
         (B,), ``inf`` where the curve does not lose as much within the measured lengths.
     """
-    return _fitted_places(length_tokens, n, s, weights, tolerance)
+    return _fitted_places(length_tokens, n, s, weights, tolerance, chance)
 
 
-def half_drop_lengths(length_tokens: Ints, n: Floats, s: Floats, weights: Floats) -> Floats:
+def half_drop_lengths(
+    length_tokens: Ints, n: Floats, s: Floats, weights: Floats, chance: float
+) -> Floats:
     """Log length at which each resample's best curve has half of its own drop: its centre c.
 
     Returns:
         (B,), ``inf`` where the curve does not drop, or its centre lies beyond the longest document.
     """
-    return _fitted_places(length_tokens, n, s, weights, None)
+    return _fitted_places(length_tokens, n, s, weights, None, chance)
 
 
 def _fitted_places(
-    length_tokens: Ints, n: Floats, s: Floats, weights: Floats, tolerance: float | None
+    length_tokens: Ints,
+    n: Floats,
+    s: Floats,
+    weights: Floats,
+    tolerance: float | None,
+    chance: float,
 ) -> Floats:
     """The place of the likeliest member of the family for each resample (B,); see `_family`."""
     cell = _cells(length_tokens, n)
@@ -74,12 +82,12 @@ def _fitted_places(
     base = drawn_s[:k].sum(axis=0) / np.maximum(drawn_n[:k].sum(axis=0), 1e-9)
     plateaus = np.unique(
         np.linspace(min(float(base.min()), level), min(float(base.max()) + 0.02, 1.0), _PLATEAUS)
-    ).clip(0.02, _MOST)
+    ).clip(chance + 0.02, _MOST)
     best = np.full(weights.shape[1], -np.inf)
     lengths = np.full(weights.shape[1], np.inf)
     failed = drawn_n - drawn_s
     for plateau in plateaus:
-        mean = np.clip(plateau * shape, _LEAST, _MOST)
+        mean = np.clip(chance + (plateau - chance) * shape, _LEAST, _MOST)
         likelihood = np.log(mean) @ drawn_s + np.log1p(-mean) @ failed
         top = np.argmax(likelihood, axis=0)
         value = likelihood[top, np.arange(likelihood.shape[1])]

@@ -15,6 +15,7 @@ from contextcliff_dagster.cli.log_options import log_options
 from contextcliff_dagster.cli.options import (
     MOST_TOKENS,
     Finite,
+    chance_option,
     count_option,
     debug_option,
     folder_option,
@@ -62,6 +63,7 @@ _how = together(
     share_option(
         "--confidence", "Confidence of the cap and every interval (default: .95).", default="0.95"
     ),
+    chance_option,
     count_option("--window", 1, MOST_TOKENS, "The model's own window.", metavar="TOKENS"),
     ttft_limit_option,
     click.option(
@@ -100,6 +102,7 @@ def analyze(
     tolerance: float,
     assumption: Literal["falling", "any"],
     confidence: float,
+    chance: float,
     window: int | None,
     ttft_limit: float | None,
     quick: bool,
@@ -127,6 +130,7 @@ def analyze(
         tolerance=tolerance,
         assumption=assumption,
         confidence=confidence,
+        chance=chance,
         ttft_limit_ms=ttft_limit,
         second_opinions=not quick,
     )

@@ -84,6 +84,10 @@ _how = together(
     share_option(
         "--confidence", "Confidence of the cap and every interval (default: the study's, else .95)."
     ),
+    share_option(
+        "--chance",
+        "Mean score of guessing, e.g. .25 of four options (default: the study's, else 0).",
+    ),
     click.option(
         "--seed", type=click.IntRange(min=0), default=0, metavar="N", help="Seed of the simulation."
     ),
@@ -111,6 +115,7 @@ def calibrate(
     simulations: int,
     tolerance: float | None,
     confidence: float | None,
+    chance: float | None,
     seed: int,
     jobs: int | None,
     as_json: bool,
@@ -133,7 +138,7 @@ def calibrate(
     overrides = DesignOverrides(per_bin, bins, questions, binary, correlation, baseline)
     store = Store.default()
     chosen = None if study is None else find_study(study)
-    settings = _settings(chosen, tolerance, confidence)
+    settings = _settings(chosen, tolerance=tolerance, confidence=confidence, chance=chance)
     basis = plain_plan(overrides) if chosen is None else study_plan(chosen, store, overrides)
     start = time.monotonic()
     with ProgressBar(transient=True) as bar:
@@ -148,7 +153,7 @@ def calibrate(
     took = time.monotonic() - start
     result = as_result(basis, rates, settings, None if chosen is None else chosen.name)
     kept = None
-    if chosen is not None and basis.own and settings == _settings(chosen, None, None):
+    if chosen is not None and basis.own and settings == _settings(chosen):
         kept = keep(store, chosen, result)
     if as_json:
         print_json({**result, "kept": None if kept is None else str(kept)})
@@ -167,17 +172,13 @@ def calibrate(
         )
 
 
-def _settings(
-    study: Study | None, tolerance: float | None, confidence: float | None
-) -> AnalysisSettings:
+def _settings(study: Study | None, **given: float | None) -> AnalysisSettings:
+    """The study's, or the defaults, with those that are ``given``."""
     from contextcliff_dagster.analysis.records.settings import AnalysisSettings
 
     own = AnalysisSettings() if study is None else study.analysis_settings()
-    return replace(
-        own,
-        tolerance=own.tolerance if tolerance is None else tolerance,
-        confidence=own.confidence if confidence is None else confidence,
-    )
+    changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    return replace(own, **changes)
 
 
 def _print(result: dict[str, Any], took: float) -> None:
@@ -193,6 +194,7 @@ def _print(result: dict[str, Any], took: float) -> None:
     click.echo(
         f"Design: {design_words(result)}; {design['examples']:,} examples{documents}; tolerance "
         f"{result['tolerance']:.0%}, confidence {result['confidence']:.0%}"
+        + (f", guessing scores {result['chance']:.2f}" if result["chance"] else "")
     )
     for name, source in result["sources"].items():
         click.echo(f"  {name}: {source}")

@@ -11,7 +11,12 @@ import click
 
 from contextcliff_dagster.cli.display.output import print_json
 from contextcliff_dagster.cli.log_options import log_options
-from contextcliff_dagster.cli.options import DEFAULT_STUDY, common_options, folder_option
+from contextcliff_dagster.cli.options import (
+    DEFAULT_STUDY,
+    chance_option,
+    common_options,
+    folder_option,
+)
 from contextcliff_dagster.contracts import StudyError
 from contextcliff_dagster.store import Store, slug
 
@@ -39,6 +44,7 @@ if TYPE_CHECKING:
     help="Campaign of an A or B that names none (default: the newest).",
 )
 @folder_option("--out", "Folder of the files (default: in the store).")
+@chance_option
 @log_options
 @common_options
 def compare(
@@ -47,14 +53,15 @@ def compare(
     study: str,
     campaign: str | None,
     out: Path | None,
+    chance: float,
     log: LogOptions,
     as_json: bool,
 ) -> None:
     """Compare two measurements, paired by example where they share any; makes no call.
 
     A and B are [STUDY:]MODEL[@CAMPAIGN], e.g. my-model@2026-11-01 my-model@2026-11-21, or files of
-    scores or logs of other tools as `analyze` reads them, FILE or FILE:MODEL. Of a KV policy and
-    the whole cache of the same model, the whole cache is A.
+    scores or logs of other tools as `analyze` reads them, FILE or FILE:MODEL (with --chance; a
+    study has its own). Of a KV policy and the whole cache of the same model, the whole cache is A.
     """
     from contextcliff_dagster.analysis.comparison.comparison import compare as compare_measured
     from contextcliff_dagster.analysis.comparison.comparison import whole_cache_first
@@ -62,7 +69,9 @@ def compare(
     from contextcliff_dagster.reporting.kv.costs import kv_sentences
 
     store = Store.default()
-    refs = [score_file(text, log) or resolve(text, store, study, campaign) for text in (a, b)]
+    refs = [
+        score_file(text, log, chance) or resolve(text, store, study, campaign) for text in (a, b)
+    ]
     names = [ref.name(refs) for ref in refs]
     one, other = (ref.measured(store, name) for ref, name in zip(refs, names, strict=True))
     if whole_cache_first(one, other):
@@ -140,6 +149,7 @@ class ScoreFile:
     path: Path
     model: str | None
     log: LogOptions
+    chance: float
 
     def name(self, both: Sequence[Ref | ScoreFile]) -> str:
         """The model where the file is asked for one, else the file."""
@@ -156,7 +166,7 @@ class ScoreFile:
         """The defaults."""
         from contextcliff_dagster.analysis.records.settings import AnalysisSettings
 
-        return AnalysisSettings(second_opinions=False)
+        return AnalysisSettings(second_opinions=False, chance=self.chance)
 
     def folder(self, _: Store, __: Sequence[str]) -> Path:
         """In the working folder: a file belongs to no study of the store."""
@@ -180,7 +190,7 @@ class ScoreFile:
         return Measured(name, records.frame, profile.cliffs)
 
 
-def score_file(text: str, log: LogOptions) -> ScoreFile | None:
+def score_file(text: str, log: LogOptions, chance: float = 0.0) -> ScoreFile | None:
     """The file that ``text`` names, FILE or FILE:MODEL, where it names one or is called so."""
     if text.partition(":")[0].endswith((".yaml", ".yml")):
         return None
@@ -190,8 +200,8 @@ def score_file(text: str, log: LogOptions) -> ScoreFile | None:
         from contextcliff_dagster.score_files.columns import FORMATS, PACKED
 
         called_so = whole.suffix.lower() in (*FORMATS, *PACKED)
-        return ScoreFile(whole, None, log) if whole.is_file() or called_so else None
-    return ScoreFile(part, model, log)
+        return ScoreFile(whole, None, log, chance) if whole.is_file() or called_so else None
+    return ScoreFile(part, model, log, chance)
 
 
 def resolve(text: str, store: Store, study: str, campaign: str | None) -> Ref:

@@ -247,6 +247,9 @@ class Cliffs(ResultHead):
     critical_threshold: Annotated[CriticalThreshold | None, "midpoint of the drop"]
     confidence: Annotated[Share, "of the cap and every interval"]
     tolerance: Annotated[Share, "loss of the baseline that still counts as safe"]
+    chance: Annotated[
+        Share, "mean score of guessing, above which all losses are measured; absent in older files"
+    ] = 0.0
     caps_by_tolerance: Annotated[Sequence[CapAtTolerance], "10, 20 and 30%"]
     looks: Annotated[
         Sequence[Look], "caps read of the campaign, this one last; empty: scores of unknown origin"

@@ -60,7 +60,7 @@ def plan_rounds(
             if len(own):
                 ids = own["example_id"].drop_duplicates()
                 asked = {str(k): int(n) for k, n in ids.map(bin_of).value_counts().items()}
-                documents = clean_records(own, manifest.bins).documents()
+                documents = clean_records(own, manifest.bins, settings.chance).documents()
         rounds[model] = plan_round(documents, candidates, asked, target, settings)
     return rounds
 

@@ -46,6 +46,7 @@ def as_result(
         "sources": basis.sources,
         "tolerance": settings.tolerance,
         "confidence": settings.confidence,
+        "chance": settings.chance,
         **asdict(calibration),
         "versions": versions(),
     }
@@ -80,8 +81,9 @@ def _holds(
     from contextcliff_dagster.analysis.design.simulation import Design
 
     design, analysis = result["design"], study.analysis
-    settings = (result["versions"], result["tolerance"], result["confidence"])
-    if settings != (versions(), analysis.tolerance, analysis.confidence):
+    settings = [result["versions"], result["tolerance"], result["confidence"]]
+    own = [versions(), analysis.tolerance, analysis.confidence]
+    if [*settings, result.get("chance", 0.0)] != [*own, analysis.chance]:
         return False
     same = Design(
         bins=study.bins.count,

@@ -220,7 +220,13 @@ def judge_regression(study: Study, store: Store, manifest: Manifest, campaign: s
                 unjudged[model] = f"{examples} of the baseline's {known} examples have an answer"
                 continue
             alpha, others = settings.alpha(len(models)), unchanged.setdefault(model, [])
-            shrink = find_shrink(pairs, alpha, unchanged=others, flip_rate=settings.flip_rate)
+            shrink = find_shrink(
+                pairs,
+                alpha,
+                unchanged=others,
+                flip_rate=settings.flip_rate,
+                chance=study.analysis_settings().chance,
+            )
             shrinks[model] = shrink
             if not shrink.shrunk or name in pinned.dismissed:
                 others.append(pairs)

@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 
 from contextcliff_dagster.analysis.cliff.adjusted_loss import DropWindow
+from contextcliff_dagster.analysis.cliff.baseline import baseline_of
 from contextcliff_dagster.analysis.cliff.verdict import Finding, find_verdict
 from contextcliff_dagster.analysis.confounds.control_tests import ControlMeans, Pairs, no_context
 from contextcliff_dagster.analysis.confounds.controls import ControlAnswers
@@ -144,7 +145,7 @@ def find_verdict_of(pairs: Pairs) -> Finding:
     count = len(pairs.score)
     lengths = np.arange(1, count + 1) * 100
     documents = Documents(lengths, np.ones(count), pairs.score, True)
-    return find_verdict(documents, QUICK, 0.5)
+    return find_verdict(documents, QUICK, baseline_of(documents, QUICK))
 
 
 def test_controls_change_nothing_of_the_curve_and_an_oracle_of_few_is_not_judged() -> None:

@@ -30,7 +30,7 @@ def table_of(curve: Curve, n: int, seed: int) -> MeansTable:
 def concluded(table: MeansTable, seed: int = 0) -> Conclusion:
     settings = replace(QUICK, seed=seed)
     documents = clean_records(examples_of(table), []).documents()
-    return conclude(documents, settings, baseline_of(documents, settings).mean)
+    return conclude(documents, settings, baseline_of(documents, settings))
 
 
 @pytest.mark.parametrize(

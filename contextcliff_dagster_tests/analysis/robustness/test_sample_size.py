@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from contextcliff_dagster.analysis.cliff.baseline import baseline_of
-from contextcliff_dagster.analysis.cliff.conclusion import conclude
+from contextcliff_dagster.analysis.cliff.conclusion import Conclusion, conclude
 from contextcliff_dagster.analysis.cliff.verdict import Finding
 from contextcliff_dagster.analysis.profile.model_profile import AnalysisSettings, profile_model
-from contextcliff_dagster.analysis.records.samples import clean_records
+from contextcliff_dagster.analysis.records.samples import Documents, clean_records
 from contextcliff_dagster.analysis.robustness.sample_size import _Expected, required_sample_size
 from contextcliff_dagster.contracts.results import Cliffs
 from contextcliff_dagster.contracts.results.caps import Certify
@@ -32,18 +32,22 @@ from contextcliff_dagster_tests.support.records.profiles import CONTEXT, assert_
 SETTINGS = AnalysisSettings(resamples=100, permutations=99)
 
 
+def concluded(documents: Documents) -> Conclusion:
+    return conclude(documents, SETTINGS, baseline_of(documents, SETTINGS))
+
+
 def certified(curve: Curve, seed: int, per_bin: int = 20, **how: Any) -> Certify:
     records = plant(curve, seed, per_bin=per_bin).assign(**how)
     sample = clean_records(records, bins_of(records))
     documents = sample.documents()
-    finding = conclude(documents, SETTINGS, baseline_of(documents, SETTINGS).mean).finding
+    finding = concluded(documents).finding
     return required_sample_size(sample, documents, finding, SETTINGS)
 
 
 def expected(curve: Curve, seed: int, per_bin: int = 20) -> tuple[_Expected, Finding]:
     records = plant(curve, seed, per_bin=per_bin)
     documents = clean_records(records, []).documents()
-    finding = conclude(documents, SETTINGS, baseline_of(documents, SETTINGS).mean).finding
+    finding = concluded(documents).finding
     return _Expected(documents, finding, SETTINGS), finding
 
 
@@ -59,7 +63,7 @@ def test_the_examples_that_are_needed_certify_nine_tenths_of_the_lengths() -> No
         sums = documents.__class__(
             documents.length_tokens, many * documents.n, many * documents.s, True
         )
-        cap = conclude(sums, SETTINGS, 0.5).cap.tokens
+        cap = concluded(sums).cap.tokens
         reached.append((cap or 0) >= np.quantile(documents.length_tokens, 0.9))
     assert sum(reached) >= 3
 
@@ -72,7 +76,7 @@ def test_the_expected_cap_is_near_the_median_of_data_sets_of_that_size() -> None
         for seed in range(9):
             records = plant(curve, 50 + seed, per_bin=int(20 * times))
             documents = clean_records(records, []).documents()
-            caps.append(conclude(documents, SETTINGS, 0.8).cap.tokens or 0)
+            caps.append(concluded(documents).cap.tokens or 0)
         middle = np.median([one.median_cap(times) or 0 for one in predicted])
         # A fitted step is less sharp than the true one, and what it lets expect somewhat short.
         assert 0.6 * np.median(caps) <= middle <= 1.1 * np.median(caps)
@@ -136,7 +140,7 @@ def test_that_many_further_examples_reach_the_90th_percentile() -> None:
     reached = 0
     for seed in range(8):
         documents = clean_records(plant(flat(0.5), 60 + seed, per_bin=per_bin), []).documents()
-        reached += (conclude(documents, SETTINGS, 0.5).cap.tokens or 0) >= 0.9 * further.goal_tokens
+        reached += (concluded(documents).cap.tokens or 0) >= 0.9 * further.goal_tokens
     assert reached >= 5
 
 
@@ -155,7 +159,7 @@ def test_where_another_look_takes_more_certainty_no_fewer_examples_will_do() -> 
     records = plant(flat(0.5), 4, per_bin=10)
     sample = clean_records(records, [])
     documents = sample.documents()
-    finding = conclude(documents, SETTINGS, 0.5).finding
+    finding = concluded(documents).finding
     once, again = (
         required_sample_size(sample, documents, finding, SETTINGS, looks=looks).further
         for looks in (None, ())

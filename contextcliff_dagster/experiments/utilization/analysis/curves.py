@@ -153,7 +153,7 @@ def _profile(rows: pd.DataFrame, axis: Axis, settings: AnalysisSettings) -> Axis
     )
     documents = sample.documents()
     baseline = baseline_of(documents, settings)
-    found = conclude(documents, settings, baseline.mean)
+    found = conclude(documents, settings, baseline)
     unanswered = missing_by_length(sample, settings)
     cap = limited_cap(found.cap, unanswered, settings)
     curve, drop = found.finding.curve, found.finding.cliff
