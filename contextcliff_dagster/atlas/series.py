@@ -1,0 +1,234 @@
+"""Series: the answers of one model to one task in one condition, and what of them counts.
+
+What is no effect of context is taken out before anything is judged: calls that failed, one reply
+that comes from a length on whatever is asked, prompts of which the same number of tokens was read
+at every length, and documents longer than what the harness or the model's window let through. Each
+leaves a sentence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from contextcliff_dagster.contracts import FailureTag
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from contextcliff_dagster.atlas.sources import Source
+    from contextcliff_dagster.contracts.arrays import Bools, Floats
+
+LEAST_ANSWERS, LEAST_DOCUMENTS, LEAST_LENGTHS = 60, 20, 5
+"""Of natural lengths so many answers on so many documents; else answers at so many lengths."""
+_MOST_TOKENS = {"words": 2.0, "chars": 0.5, "chars_zh": 2.0, "bytes": 0.5}
+"""Tokens that a unit may have at most in a text of the kind: a cut is converted by it, so that no
+length counts as read that may have been cut. Other units are tokens and stay as they are."""
+_CONSTANT, _SAME_SHARE = 10, 0.95
+"""One reply, wrong, to so many of the longest answers, and this share of them."""
+_UNREAD = (":not_in_prompt", ":hierarchical_chunks")
+_NO_LENGTH = {"class", "tokens_task_average"}
+
+
+@dataclass(frozen=True, eq=False)
+class Series:
+    """One series.
+
+    Attributes:
+        source: name of its source's file.
+        model, task, condition, unit: as they are shown; ``condition`` is empty where there is one.
+        natural: the documents have their own lengths.
+        chance: mean score of guessing.
+        records: as the analysis reads them, without what was not read.
+        read_to: the longest length that was read (in ``unit``), where that is bounded.
+        window: the model's window in ``unit``, where it is known.
+        notes: sentences on what was taken out.
+        few: why there is no verdict, or empty.
+    """
+
+    source: str
+    model: str
+    task: str
+    condition: str
+    unit: str
+    natural: bool
+    chance: float
+    records: pd.DataFrame
+    read_to: int | None
+    window: int | None
+    notes: tuple[str, ...]
+    few: str
+
+    @property
+    def key(self) -> str:
+        """What tells it apart from all others."""
+        return " | ".join((self.source, self.model, self.task, self.condition, self.unit))
+
+
+def unit_of(text: str) -> str:
+    """The unit as it is counted: words, chars, chars_zh, bytes or tokens of some kind.
+
+    >>> [unit_of(u) for u in ("words", "bytes_prompt", "chars_target", "tokens_model", "")]
+    ['words', 'bytes', 'chars', 'tokens_model', 'tokens']
+    """
+    for known in ("chars_zh", "words", "chars", "bytes"):
+        if text.startswith(known):
+            return known
+    return text or "tokens"
+
+
+def series_of(name: str, source: Source, table: pd.DataFrame) -> list[Series]:
+    """The series of a source's table, in order of their keys; ``name``: of the source's file."""
+    rows = table[~table["length_unit"].isin(_NO_LENGTH)].copy()
+    rows = rows[~rows["length_unit"].str.endswith(_UNREAD) & (rows["length_tokens"] > 0)]
+    rows["model"] = rows["model"].map(source.model)
+    rows["task"] = rows["task"].map(source.task)
+    rows["unit"] = rows["length_unit"].map(unit_of)
+    rows["failed"] = False
+    for mark in source.failed:
+        marked = rows["prompt_variant"].str.contains(mark, regex=False)
+        rows["failed"] |= marked
+        without = rows["prompt_variant"].str.replace(mark, "", regex=False).str.strip(":")
+        rows["prompt_variant"] = rows["prompt_variant"].where(~marked, without)
+    if source.only:
+        rows = rows[rows["prompt_variant"].isin(source.conditions)]
+    rows["condition"] = ""
+    for column in source.series:
+        words = rows[column].map(lambda value: source.conditions.get(value, value))
+        rows["condition"] = (rows["condition"] + ", " + words).str.strip(", ")
+    keys = ["model", "task", "condition", "unit"]
+    groups = rows.groupby(keys, sort=True)
+    return [_series(name, source, [str(part) for part in key], own) for key, own in groups]
+
+
+def _series(name: str, source: Source, key: Sequence[str], rows: pd.DataFrame) -> Series:
+    import pandas as pd
+
+    model, task, condition, unit = key
+    natural, variants = source.is_natural(task), rows["prompt_variant"].unique()
+    cuts = [
+        at
+        for cut in source.cut
+        for variant in (*variants, condition)
+        if (at := cut.at(model, variant)) is not None
+    ]
+    of_unit = _MOST_TOKENS.get(unit, 1.0)
+    window = source.windows.get(model)
+    window = None if window is None else int(window / of_unit)
+    read_to = min((int(at / of_unit) for at in cuts), default=None)
+    lengths = rows["length_tokens"].to_numpy(np.float64)
+    notes: list[str] = []
+    for limit, words in ((read_to, "was cut there"), (window, "is the model's window")):
+        beyond = lengths > (np.inf if limit is None else limit)
+        if limit is not None and beyond.any():
+            notes.append(
+                f"Nothing was read beyond {limit:,} {unit} (the prompt {words}): "
+                f"{int(beyond.sum()):,} of {len(lengths):,} answers on longer documents are left "
+                "out."
+                if words.startswith("was")
+                else f"{int(beyond.sum()):,} of {len(lengths):,} answers on documents beyond "
+                f"{limit:,} {unit}, which {words}, are left out."
+            )
+            rows, lengths = rows[~beyond], lengths[~beyond]
+    failed = rows["failed"].to_numpy(bool) | rows["score"].isna().to_numpy(bool)
+    if failed.any():
+        notes.append(_failed_sentence(failed, lengths, unit))
+    for found, sentence in _silent(rows, lengths, unit):
+        failed = failed | found
+        notes.append(sentence)
+    records = pd.DataFrame({
+        "length_tokens": lengths,
+        "score": rows["score"].where(~failed).to_numpy(np.float64),
+        "document_id": rows["document"].where(rows["document"] != "", rows["sample"]).to_numpy(),
+        "example_id": rows["sample"].to_numpy(),
+        "failure": np.where(failed, FailureTag.TRANSPORT_ERROR.value, ""),
+        "evidence_position": pd.to_numeric(rows["position"], errors="coerce").to_numpy(np.float64),
+    }).reset_index(drop=True)  # fmt: skip
+    if not natural and rows["document"].eq("").all():
+        # A made prompt stands for itself: no two have a text in common that was measured.
+        records["document_id"] = records["document_id"] + np.arange(len(records)).astype(str)
+    few = _too_few(records[~failed], natural)
+    return Series(
+        name, model, task, condition, unit, natural, source.guessing(task), records, read_to,
+        window, tuple(notes), few,
+    )  # fmt: skip
+
+
+def _failed_sentence(failed: Bools, lengths: Floats, unit: str) -> str:
+    low, high = int(lengths[failed].min()), int(lengths[failed].max())
+    where = f"at {low:,} {unit}" if low == high else f"at {low:,} to {high:,} {unit}"
+    return (
+        f"{int(failed.sum()):,} of {len(failed):,} calls failed or came back without a token, "
+        f"{where}: a failure of calls says nothing about context."
+    )
+
+
+def _silent(rows: pd.DataFrame, lengths: Floats, unit: str) -> Iterator[tuple[Bools, str]]:
+    """What columns that some tables have show: replies of no token or one reply, prompts cut."""
+    import pandas as pd
+
+    if {"prompt_tokens", "completion_tokens"} & set(rows):
+        numbers = {
+            column: pd.to_numeric(rows[column], errors="coerce").to_numpy(np.float64)
+            for column in ("prompt_tokens", "completion_tokens")
+            if column in rows
+        }
+        empty = np.logical_and.reduce([values == 0 for values in numbers.values()])
+        if empty.any():
+            yield empty, _failed_sentence(empty, lengths, unit)
+        read = numbers.get("prompt_tokens")
+        if read is not None and (cut := _read_alike(read, lengths)) is not None:
+            yield (
+                lengths >= cut,
+                f"From {cut:,.0f} {unit} on every prompt was read as the same number of tokens: it "
+                "was cut without a word, and these answers are left out.",
+            )
+    if "reply" in rows and (since := _one_reply(rows, lengths)) is not None:
+        yield (
+            lengths >= since,
+            f"From {since:,.0f} {unit} on one reply comes whatever is asked: the server fails "
+            "there, and these answers are left out.",
+        )
+
+
+def _read_alike(read: Floats, lengths: Floats) -> float | None:
+    """The length from which prompts of different lengths were read as one number of tokens."""
+    most = np.nanmax(read, initial=0.0)
+    alike = lengths[read == most]
+    if most <= 0 or len(alike) < _CONSTANT or alike.max() < 1.05 * alike.min():
+        return None
+    return float(alike.min())
+
+
+def _one_reply(rows: pd.DataFrame, lengths: Floats) -> float | None:
+    """The length from which nearly all replies are one that is always wrong."""
+    wrong = rows["score"].fillna(0.0).to_numpy(np.float64) == 0
+    replies = rows["reply"].to_numpy(str)
+    common, times = np.unique(replies[wrong], return_counts=True)
+    if not len(common) or times.max() < _CONSTANT:
+        return None
+    same = wrong & (replies == common[np.argmax(times)])
+    for start in np.sort(np.unique(lengths[same])):
+        beyond = lengths >= start
+        if beyond.sum() >= _CONSTANT and same[beyond].mean() >= _SAME_SHARE:
+            return float(start)
+    return None
+
+
+def _too_few(scored: pd.DataFrame, natural: bool) -> str:
+    answers, documents = len(scored), scored["document_id"].nunique()
+    lengths = scored["length_tokens"].nunique()
+    if natural and (answers < LEAST_ANSWERS or documents < LEAST_DOCUMENTS):
+        return (
+            f"{answers:,} answers on {documents:,} documents; it takes {LEAST_ANSWERS} on "
+            f"{LEAST_DOCUMENTS}."
+        )
+    if not natural and (answers < LEAST_ANSWERS or lengths < LEAST_LENGTHS):
+        return (
+            f"{answers:,} prompts at {lengths:,} lengths; it takes {LEAST_ANSWERS} at "
+            f"{LEAST_LENGTHS}."
+        )
+    return ""

@@ -1,0 +1,312 @@
+"""Tables of others' outcomes become series, and what is no effect of context leaves them."""
+
+from __future__ import annotations
+
+import gzip
+import os
+from collections import defaultdict
+from csv import DictReader
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from contextcliff_dagster.analysis.profile.model_profile import ProfileContext, profile_model
+from contextcliff_dagster.atlas.series import Series, series_of
+from contextcliff_dagster.atlas.sources import COLUMNS, Source, load_sources, read_table
+from contextcliff_dagster.contracts import ContextCliffError, Verdict
+from contextcliff_dagster.contracts.results import Cliffs
+from contextcliff_dagster_tests.support.records.profiles import QUICK
+
+SOURCES = Path(__file__).parents[2] / "docs" / "results" / "public" / "sources"
+DATA = os.environ.get("CONTEXTCLIFF_REAL_DATA")
+TABLES = Path(DATA or "") / "public_outcomes"
+published = pytest.mark.skipif(
+    not (DATA and TABLES.is_dir()), reason="CONTEXTCLIFF_REAL_DATA names no published outcomes"
+)
+
+
+def source(**given: Any) -> Source:
+    return Source(name="S", table="t.csv", citation="C", **given)
+
+
+def rows(count: int = 80, **given: Any) -> pd.DataFrame:
+    """Answers at 1,000, 1,100, ... tokens, all right."""
+    own = {
+        "model": "m",
+        "task": "t",
+        "sample": [f"s{i}" for i in range(count)],
+        "document": [f"d{i}" for i in range(count)],
+        "length_tokens": 1_000 + 100 * np.arange(count),
+        "length_unit": "tokens_model",
+        "score": 1.0,
+        "prompt_variant": "full",
+    }
+    table = pd.DataFrame({**own, **given})
+    return table.assign(**{name: "" for name in COLUMNS if name not in table})
+
+
+def only(table: pd.DataFrame, of: Source | None = None) -> Series:
+    (one,) = series_of("s", of or source(), table)
+    return one
+
+
+def judged(series: Series) -> Cliffs:
+    settings = replace(QUICK, chance=series.chance)
+    return profile_model(series.records, [], settings, ProfileContext(series.model)).cliffs
+
+
+def test_names_are_merged_and_units_and_conditions_are_not() -> None:
+    of = source(
+        aliases={"m": "model", "m-0613": "model"},
+        tasks={"t": "questions"},
+        pool=":",
+        conditions={"full": "whole text"},
+    )
+    table = pd.concat([
+        rows(task="t:easy"),
+        rows(task="t:hard", model="m-0613"),
+        rows(length_unit="words"),
+        rows(prompt_variant="half"),
+    ])  # fmt: skip
+    found = {
+        (s.model, s.task, s.condition, s.unit): len(s.records) for s in series_of("s", of, table)
+    }
+    assert found == {
+        ("model", "questions", "whole text", "tokens_model"): 160,
+        ("model", "questions", "whole text", "words"): 80,
+        ("model", "questions", "half", "tokens_model"): 80,
+    }
+
+
+def test_lengths_that_are_none_or_of_texts_that_were_not_read_make_no_series() -> None:
+    for unit in (
+        "class",
+        "tokens_task_average",
+        "words:not_in_prompt",
+        "words:hierarchical_chunks",
+    ):
+        assert series_of("s", source(), rows(length_unit=unit)) == []
+    assert series_of("s", source(), rows(length_tokens=np.nan)) == []
+
+
+@pytest.mark.parametrize(
+    ("count", "documents", "natural", "few"),
+    [
+        (60, 20, True, False),
+        (59, 59, True, True),
+        (150, 15, True, True),
+        (60, 5, False, False),
+        (59, 59, False, True),
+        (100, 4, False, True),
+    ],
+)
+def test_too_few_answers_have_no_verdict(
+    count: int, documents: int, natural: bool, few: bool
+) -> None:
+    group = np.arange(count) % documents
+    names = [f"d{i}" for i in group]
+    one = only(
+        rows(count, document=names, length_tokens=1_000 * (1 + group)), source(natural=natural)
+    )
+    assert bool(one.few) == few
+
+
+def test_calls_that_failed_are_no_wrong_answers() -> None:
+    lengths = np.repeat([8_000, 16_000, 32_000, 64_000, 128_000], 20)
+    lost = lengths == 32_000
+    variant = np.where(lost, "full:call_failed", "full")
+    table = rows(100, length_tokens=lengths, prompt_variant=variant, score=np.where(lost, 0.0, 1.0))
+    one = only(table, source(natural=False, failed=["call_failed"]))
+    assert one.condition == "full"
+    assert one.records["score"].isna().sum() == 20
+    assert (
+        "20 of 100 calls failed or came back without a token, at 32,000 tokens_model"
+        in one.notes[0]
+    )
+    assert judged(one).verdict is Verdict.STABLE
+
+
+def test_replies_of_no_token_are_calls_that_failed() -> None:
+    empty = np.arange(80) >= 60
+    tokens = np.where(empty, "0", "12")
+    one = only(rows(score=np.where(empty, 0.0, 1.0)).assign(completion_tokens=tokens))
+    assert one.records["score"].isna().sum() == 20
+    assert "failure of calls" in one.notes[0]
+
+
+def test_one_reply_to_whatever_is_asked_is_a_server_that_fails() -> None:
+    fails = np.arange(80) >= 50
+    replies = np.where(fails, "<pad>", [f"answer {i}" for i in range(80)])
+    one = only(rows(score=np.where(fails, 0.0, 1.0)).assign(reply=replies))
+    assert one.records["score"].isna().sum() == 30
+    assert "From 6,000 tokens_model on one reply comes" in one.notes[0]
+    wrong = rows(score=np.where(fails, 0.0, 1.0)).assign(reply=[f"answer {i}" for i in range(80)])
+    assert only(wrong).notes == (), "wrong answers of many kinds stay wrong"
+
+
+def test_prompts_read_as_one_number_of_tokens_were_cut() -> None:
+    read = np.minimum(1_000 + 100 * np.arange(80), 6_000)
+    one = only(rows().assign(prompt_tokens=read.astype(str)))
+    assert one.records["score"].isna().sum() == 30
+    assert "cut without a word" in one.notes[0]
+
+
+def test_nothing_was_read_beyond_a_cut_nor_beyond_the_window() -> None:
+    cut = source(cut=[{"tokens": 5_000, "where": "tail", "models": ["m"]}])
+    one = only(rows(200), cut)
+    assert one.records["length_tokens"].max() == one.read_to == 5_000
+    assert "Nothing was read beyond 5,000 tokens_model" in one.notes[0]
+    windowed = only(rows(200), source(windows={"m": 7_000}))
+    assert windowed.records["length_tokens"].max() == windowed.window == 7_000
+    assert "the model's window" in windowed.notes[0]
+    named = source(cut=[{"pattern": r"max(\d+)", "where": "middle"}])
+    assert only(rows(200, prompt_variant="full:max4000"), named).read_to == 4_000
+    assert only(rows(200), named).read_to is None
+    elsewhere = source(cut=[{"tokens": 5_000, "where": "tail", "models": ["other"]}])
+    assert only(rows(200), elsewhere).read_to is None
+
+
+@given(
+    st.sampled_from(["words", "chars", "chars_zh", "bytes_prompt", "tokens_model"]),
+    st.integers(100, 10**6),
+)
+def test_a_cut_in_another_unit_is_no_longer_than_the_densest_text_allows(
+    unit: str, tokens: int
+) -> None:
+    most = {"words": 2.0, "chars": 0.5, "chars_zh": 2.0, "bytes_prompt": 0.5}.get(unit, 1.0)
+    read_to = only(
+        rows(length_unit=unit), source(cut=[{"tokens": tokens, "where": "tail"}])
+    ).read_to
+    assert read_to is not None
+    assert read_to * most <= tokens < (read_to + 1) * most + 1e-6
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("cut: [{tokens: 5, where: nowhere}]", "where"),
+        ("cut: [{pattern: 'max', where: tail}]", "one group"),
+        ("cut: [{pattern: '(', where: tail}]", "no regular expression"),
+        ("chance: {t: 1.5}", "less than or equal to 0.9"),
+        ("series: [colour]", "no column 'colour'"),
+        ("table: ../elsewhere.csv", "without a folder"),
+        ("windows: {m: 0}", "greater than or equal to 1"),
+        ("trap: [mind the gap]", "trap"),
+    ],
+)
+def test_a_source_that_is_not_of_the_shape_is_named_in_one_sentence(
+    tmp_path: Path, line: str, says: str
+) -> None:
+    table = "" if line.startswith("table") else "table: t.csv\n"
+    (tmp_path / "s.yaml").write_text(f"name: S\n{table}citation: C\n{line}\n")
+    with pytest.raises(ContextCliffError, match="s.yaml, line") as error:
+        load_sources(tmp_path)
+    assert says in str(error.value)
+
+
+def test_a_folder_without_sources_and_a_table_without_scores_are_named(tmp_path: Path) -> None:
+    with pytest.raises(ContextCliffError, match="no YAML file"):
+        load_sources(tmp_path)
+    with pytest.raises(ContextCliffError, match="cannot be read"):
+        read_table(tmp_path / "none.csv")
+    (tmp_path / "t.csv").write_text("model,length_tokens\nm,1\n")
+    with pytest.raises(ContextCliffError, match="no column 'score'"):
+        read_table(tmp_path / "t.csv")
+
+
+def test_the_sources_that_the_project_has_are_of_the_shape() -> None:
+    for name, one in load_sources(SOURCES).items():
+        assert one.licence or any("no licence" in trap for trap in one.traps), name
+        assert one.is_natural("no such task") is False or one.natural is True
+        assert one.natural is True or one.made, name
+
+
+@pytest.fixture(scope="module")
+def real() -> list[Series]:
+    found = []
+    for name, one in load_sources(SOURCES).items():
+        found += series_of(name, one, read_table(TABLES / one.table))
+    return found
+
+
+def of(real: list[Series], source: str, model: str, task: str, condition: str = "") -> Series:
+    (one,) = (
+        s
+        for s in real
+        if (s.source, s.model) == (source, model) and s.task == task and condition in s.condition
+    )
+    return one
+
+
+@published
+def test_published_outcomes_have_so_many_models_and_series(real: list[Series]) -> None:
+    enough = [one for one in real if not one.few]
+    assert len({one.model for one in enough}) >= 30
+    assert len(enough) >= 150
+    assert len({one.key for one in real}) == len(real)
+
+
+@published
+def test_a_cap_belongs_to_the_prompt(real: list[Series]) -> None:
+    """Figures that were found by hand with `analyze` on the same answers."""
+    task, model = "questions on annual reports", "gpt-4-turbo-1106"
+    first = judged(of(real, "financebench", model, task, "before"))
+    assert first.safe_cap_tokens == 16_305
+    assert first.cliff is not None
+    assert (first.cliff.location_tokens, first.cliff.ci_low, first.cliff.ci_high) == (
+        20_344, 17_502, 63_451,
+    )  # fmt: skip
+    after = of(real, "financebench", model, task, "after")
+    result = judged(after)
+    assert result.verdict is Verdict.STABLE
+    assert 100_000 < (result.safe_cap_tokens or 0) <= (after.read_to or 0) == 105_000
+
+
+@published
+def test_a_model_that_hardly_beats_guessing_has_no_cap(real: list[Series]) -> None:
+    for condition in ("whole text", "an agent's frame"):
+        found = [s for s in real if s.source == "longbench-v2" and s.model == "gpt-4o-mini"]
+        for one in (s for s in found if condition in s.condition):
+            assert judged(one).safe_cap_tokens is None
+
+
+@published
+def test_calls_that_all_failed_are_no_verdict(real: list[Series]) -> None:
+    for one in (s for s in real if s.source == "zh-niah" and s.model == "moonshot"):
+        at = one.records[one.records["length_tokens"].between(30_000, 34_000)]
+        assert at["score"].isna().all()
+
+
+@published
+def test_means_by_length_are_those_of_a_second_reading(real: list[Series]) -> None:
+    """By the table's own rows, read with nothing of the atlas: n and mean of every series."""
+    for name, one in load_sources(SOURCES).items():
+        with gzip.open(TABLES / one.table, "rt", encoding="utf-8") as file:
+            own = list(DictReader(file))
+        sums: dict[tuple[str, str], list[float]] = defaultdict(lambda: [0.0, 0.0])
+        for row in own:
+            unread = row["length_unit"] in ("class", "tokens_task_average") or any(
+                mark in row["length_unit"] for mark in ("not_in_prompt", "hierarchical")
+            )
+            failed = any(mark in row["prompt_variant"] for mark in one.failed)
+            there = not one.only or row["prompt_variant"] in one.conditions
+            if unread or failed or not there or not row["length_tokens"] or not row["score"]:
+                continue
+            model = one.aliases.get(row["model"], row["model"])
+            total = sums[model, "all"]
+            total[0] += 1
+            total[1] += float(row["score"])
+        for model in {key[0] for key in sums}:
+            series = [s for s in real if s.source == name and s.model == model]
+            if any(s.notes and "left out" in s.notes[0] for s in series):
+                continue  # a cut, which other tests are about
+            scores = pd.concat([s.records["score"] for s in series]).dropna()
+            n, total_score = sums[model, "all"]
+            assert len(scores) == n, (name, model)
+            assert scores.sum() == pytest.approx(total_score), (name, model)
