@@ -80,6 +80,11 @@ def unit_of(text: str) -> str:
     return text or "tokens"
 
 
+def unit_words(unit: str) -> str:
+    """The unit in a sentence: words, characters, bytes or tokens."""
+    return {"chars": "characters", "chars_zh": "characters"}.get(unit, unit.partition("_")[0])
+
+
 def series_of(name: str, source: Source, table: pd.DataFrame) -> list[Series]:
     """The series of a source's table, in order of their keys; ``name``: of the source's file."""
     rows = table[~table["length_unit"].isin(_NO_LENGTH)].copy()
@@ -115,6 +120,7 @@ def _series(name: str, source: Source, key: Sequence[str], rows: pd.DataFrame) -
         for variant in (*variants, condition)
         if (at := cut.at(model, variant)) is not None
     ]
+    counted = unit_words(unit)
     of_unit = _MOST_TOKENS.get(unit, 1.0)
     window = source.windows.get(model)
     window = None if window is None else int(window / of_unit)
@@ -125,18 +131,18 @@ def _series(name: str, source: Source, key: Sequence[str], rows: pd.DataFrame) -
         beyond = lengths > (np.inf if limit is None else limit)
         if limit is not None and beyond.any():
             notes.append(
-                f"Nothing was read beyond {limit:,} {unit} (the prompt {words}): "
+                f"Nothing was read beyond {limit:,} {counted} (the prompt {words}): "
                 f"{int(beyond.sum()):,} of {len(lengths):,} answers on longer documents are left "
                 "out."
                 if words.startswith("was")
                 else f"{int(beyond.sum()):,} of {len(lengths):,} answers on documents beyond "
-                f"{limit:,} {unit}, which {words}, are left out."
+                f"{limit:,} {counted}, which {words}, are left out."
             )
             rows, lengths = rows[~beyond], lengths[~beyond]
     failed = rows["failed"].to_numpy(bool) | rows["score"].isna().to_numpy(bool)
     if failed.any():
-        notes.append(_failed_sentence(failed, lengths, unit))
-    for found, sentence in _silent(rows, lengths, unit):
+        notes.append(_failed_sentence(failed, lengths, counted))
+    for found, sentence in _silent(rows, lengths, counted):
         failed = failed | found
         notes.append(sentence)
     records = pd.DataFrame({

@@ -43,6 +43,7 @@ _COMMANDS = {
     "export": "Write a study with its sample and its calls into one file.",
     "import": "Bring an exported study into this store.",
     "gallery": "Make a static site of exported studies.",
+    "atlas": "Make a static site of others' published outcomes.",
 }
 """Command -> summary."""
 _MODULES = {
@@ -57,6 +58,7 @@ _MODULES = {
     "export": "sharing.archive",
     "import": "sharing.archive",
     "gallery": "sharing.gallery",
+    "atlas": "sharing.atlas",
 }
 """Of the commands that are in no module of their name: that, as seen from `commands`."""
 _OWN_OPTIONS = ("-h", "--help", "--version")

@@ -147,7 +147,7 @@ def _table(entries: Sequence[Entry]) -> str:
     )
     verdicts = sorted({VERDICT_PHRASE[entry.result.verdict] for entry in entries})
     picks = "".join(
-        _pick(name, options)
+        pick(name, options)
         for name, options in (("model", models), ("task", tasks), ("verdict", verdicts))
     )
     return (
@@ -158,7 +158,8 @@ def _table(entries: Sequence[Entry]) -> str:
     )
 
 
-def _pick(name: str, options: Sequence[str]) -> str:
+def pick(name: str, options: Sequence[str]) -> str:
+    """One filter of a table of entries (`assets/gallery.js`)."""
     every = "".join(f'<option value="{text(one)}">{text(one)}</option>' for one in options)
     return (
         f'<label>{name}<select name="{name}"><option value="">all</option>{every}</select></label>'

@@ -58,9 +58,13 @@ class Plane:
     Args:
         seen: lengths, all above 0, that have to be in it.
         height: of the figure; ``top`` and ``foot``: where 1 and 0 are.
+        unit: of the lengths, if they are no tokens.
     """
 
-    def __init__(self, seen: Sequence[float], height: float, top: float, foot: float) -> None:
+    def __init__(
+        self, seen: Sequence[float], height: float, top: float, foot: float, unit: str = "tokens"
+    ) -> None:
+        self._unit = unit
         self.low, self.high = house.with_air(*house.token_limits(seen))
         self._height, self._top, self._foot = height, top, foot
 
@@ -87,7 +91,7 @@ class Plane:
                 f'<text x="{at}" y="{self._foot + 23:g}" text-anchor="middle">'
                 f"{house.token_label(tokens)}</text>"
             )
-        axis = "document length in tokens, log scale"
+        axis = f"document length in {self._unit}, log scale"
         parts.append(
             f'<text x="{RIGHT:g}" y="{self._height - 4:g}" text-anchor="end">{axis}</text></g>'
         )
@@ -108,7 +112,7 @@ def picture_html(results: Sequence[Cliffs]) -> str:
         '<section id="picture"><h2>Score over document length</h2>\n'
         '<details id="switches" hidden><summary>Change the picture</summary></details>\n'
         f'<figure id="chart"><svg viewBox="0 0 {WIDTH:g} {HEIGHT:g}" role="group" '
-        f'aria-label="{label}">{_drawing(results)}</svg>'
+        f'aria-label="{label}">{drawing(results)}</svg>'
         '<div id="hint" class="hint" hidden></div></figure>\n'
         f'<p id="note" aria-live="polite">{text(note)}</p>\n'
         '<section id="bin" aria-label="Open bin" hidden></section>\n'
@@ -116,10 +120,11 @@ def picture_html(results: Sequence[Cliffs]) -> str:
     )
 
 
-def _drawing(results: Sequence[Cliffs]) -> str:
+def drawing(results: Sequence[Cliffs], unit: str = "tokens") -> str:
+    """What of the picture needs no script: curves, bands, caps, bins; lengths are in ``unit``."""
     seen = [p.tokens for r in results for p in r.curve]
     seen += [b.median_tokens for r in results for b in r.bins if b.median_tokens]
-    plane = Plane([x for x in seen if x > 0], HEIGHT, TOP, FOOT)
+    plane = Plane([x for x in seen if x > 0], HEIGHT, TOP, FOOT, unit)
     x, y = plane.x, plane.y
     parts = [plane.grid()]
     gap = min(7.0, 24 / max(len(results), 1))

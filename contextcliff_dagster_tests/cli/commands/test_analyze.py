@@ -315,13 +315,14 @@ def test_losses_are_measured_above_what_guessing_scores(tmp_path: Path) -> None:
     file = tmp_path / "scores.csv"
     rows = [f"{1_000 + 400 * row},{int(row % 10 < 3)}" for row in range(200)]
     file.write_text("length_tokens,score\n" + "\n".join(rows))
-    code, out, _ = call("analyze", str(file), "--quick", "--chance", "25%", "--json", "-")
-    result = json.loads(out)
-    assert (code, result["verdict"], result["chance"]) == (0, "floor", 0.25)
+    ended = call("analyze", str(file), "--quick", "--chance", "25%", "--json", "-")
+    result = json.loads(ended.out)
+    assert (ended.code, result["verdict"], result["chance"]) == (0, "floor", 0.25)
     folder = str(tmp_path / "out")
     both = str(file), str(file)
-    code, out, _ = call("compare", *both, "--chance", ".25", "--out", folder, "--json")
-    assert (code, json.loads(out)["loss_shift"]["ratio"]) == (0, None), "nothing to lose"
-    code, _, err = call("analyze", str(file), "--chance", "1")
-    assert code == 2
-    assert "'chance' is 1.0; choose 0 to 0.9" in err
+    ended = call("compare", *both, "--chance", ".25", "--out", folder, "--json")
+    assert ended.code == 0
+    assert json.loads(ended.out)["loss_shift"]["ratio"] is None, "nothing to lose"
+    ended = call("analyze", str(file), "--chance", "1")
+    assert ended.code == 2
+    assert "'chance' is 1.0; choose 0 to 0.9" in ended.err

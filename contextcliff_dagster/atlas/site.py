@@ -1,0 +1,343 @@
+"""The atlas as a static site: models by task, small pictures, and a page for each series."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from math import log
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from contextcliff_dagster.atlas.series import unit_words
+from contextcliff_dagster.reporting.gallery import pick
+from contextcliff_dagster.reporting.html.escaping import text
+from contextcliff_dagster.reporting.html.page import Interactive, html_page
+from contextcliff_dagster.reporting.html.picture import HEIGHT, WIDTH, drawing
+from contextcliff_dagster.reporting.html.render import sections_html
+from contextcliff_dagster.reporting.markdown.render import as_page
+from contextcliff_dagster.reporting.sections import (
+    Block,
+    Bullets,
+    Cell,
+    Code,
+    DataTable,
+    Fold,
+    Link,
+    Paragraph,
+    Section,
+)
+from contextcliff_dagster.reporting.wording.number_format import estimate, level, located, tokens
+from contextcliff_dagster.reporting.wording.sentences import VERDICT_PHRASE, sentence
+from contextcliff_dagster.store import slug, write_atomic
+
+if TYPE_CHECKING:
+    from contextcliff_dagster.atlas.series import Series
+    from contextcliff_dagster.atlas.sources import Source
+    from contextcliff_dagster.contracts.results import Cliffs
+
+MARK = "atlas.json"
+"""Written last: a folder with it is an atlas, and may be made again."""
+_TITLE = "What public results say about the safe context of models"
+_WORDS = (
+    "Each entry is one model on one task in one condition, from the answers that others have "
+    "published. Its cap is the longest document up to which the score stays, with the stated "
+    "confidence, within the stated tolerance of the score on short documents.",
+    "This is no ranking. A cap belongs to its task, prompt and number of answers. Caps of other "
+    "tasks, conditions or units are not comparable, and your own task needs its own measurement.",
+    "Natural lengths are those that documents have by themselves. Made ones are padded or stacked "
+    "up to a size, and their caps do not carry over to natural documents.",
+)
+_SMALL_WIDTH, _SMALL_HEIGHT, _SMALL_FOOT = 220.0, 96.0, 86.0
+
+
+class Entry(NamedTuple):
+    """A series with its result; ``page``: its page without suffix, relative to the site."""
+
+    series: Series
+    source: Source
+    result: Cliffs
+    page: str
+
+    @property
+    def unit(self) -> str:
+        """The unit in a sentence."""
+        return unit_words(self.series.unit)
+
+    @property
+    def task(self) -> str:
+        """The task with its source, as a column of the table."""
+        return f"{self.source.name}: {self.series.task.replace('_', ' ')}"
+
+    @property
+    def lengths(self) -> str:
+        return "natural" if self.series.natural else "made"
+
+
+def entries_of(
+    series: Sequence[Series], results: Sequence[Cliffs | None], sources: Mapping[str, Source]
+) -> list[Entry]:
+    """The series that have a result, by model and task."""
+    found = []
+    names: set[str] = set()
+    for one, result in zip(series, results, strict=True):
+        if result is None:
+            continue
+        name = slug(f"{one.model}-{one.source}-{one.task}-{one.condition}-{one.unit}")
+        while name in names:
+            name += "-2"
+        names.add(name)
+        found.append(Entry(one, sources[one.source], result, f"series/{name}"))
+    return sorted(found, key=lambda e: (e.series.model, e.task, e.series.condition, e.series.unit))
+
+
+def write_site(
+    entries: Sequence[Entry], few: Sequence[Series], sources: Mapping[str, Source], folder: Path
+) -> Path:
+    """Write index.html, index.md, a page for each series, and atlas.json.
+
+    Args:
+        few: the series with too few answers for a verdict.
+
+    Raises:
+        StoreError: the folder cannot be written.
+    """
+    pages = {f"{entry.page.removeprefix('series/')}.html" for entry in entries}
+    for old in (folder / "series").glob("*.html"):
+        if old.name not in pages:
+            old.unlink()
+    for entry in entries:
+        write_atomic(folder / f"{entry.page}.html", _page(entry).encode())
+    folds = [
+        Fold("Which series have too few answers?", [Section("Too few answers", _few(few))]),
+        Fold("Where do the answers come from?", [Section("Sources", _sources(sources))]),
+    ]
+    head = "".join(f"<p>{text(line)}</p>\n" for line in _WORDS)
+    filters = Interactive(None, ("gallery.js",), "gallery.css")
+    site = html_page(_TITLE, head + _table(entries) + _pictures(entries), folds, filters)
+    top = Section(_TITLE, [*map(Paragraph, _WORDS), _rows(entries)], 1)
+    below = [section for fold in folds for section in fold.sections]
+    write_atomic(folder / "index.html", site.encode())
+    write_atomic(folder / "index.md", as_page([top, *below]).encode())
+    machine = {"series": [*map(machine_entry, entries)], "too_few": [one.key for one in few]}
+    written = json.dumps(machine, indent=1, ensure_ascii=False)
+    write_atomic(folder / MARK, f"{written}\n".encode())
+    return folder / "index.html"
+
+
+def machine_entry(entry: Entry) -> dict[str, Any]:
+    """What `atlas.json` says of a series."""
+    series, result = entry.series, entry.result
+    base, cliff = result.baseline, result.cliff
+    return {
+        "model": series.model,
+        "source": series.source,
+        "task": series.task,
+        "condition": series.condition,
+        "unit": series.unit,
+        "natural": series.natural,
+        "chance": series.chance,
+        "verdict": result.verdict.value,
+        "safe_cap": result.safe_cap_tokens,
+        "midpoint": None if cliff is None else [cliff.location_tokens, cliff.ci_low, cliff.ci_high],
+        "baseline": [base.mean, base.ci_low, base.ci_high],
+        "tolerance": result.tolerance,
+        "confidence": result.confidence,
+        "n": result.n,
+        "n_documents": result.n_documents,
+        "lengths": [int(of(series.records["length_tokens"])) for of in (min, max)],
+        "read_to": series.read_to,
+        "page": f"{entry.page}.html",
+    }
+
+
+def _cap(entry: Entry) -> str:
+    cap = entry.result.safe_cap_tokens
+    return "no safe cap" if cap is None else f"{tokens(cap)} {entry.unit}"
+
+
+def _facts(entry: Entry) -> list[str]:
+    """What a cap must never be without."""
+    result, series = entry.result, entry.series
+    base, cliff = result.baseline, result.cliff
+    facts = [series.condition] if series.condition else []
+    facts.append(VERDICT_PHRASE[result.verdict])
+    if cliff is not None:
+        place = located(cliff.location_tokens, cliff.ci_low, cliff.ci_high)
+        facts.append(f"midpoint of the drop {place} {entry.unit}")
+    facts.append(f"scores {estimate(base.mean, base.ci_low, base.ci_high)} when short")
+    documents = f" on {result.n_documents:,} documents" if series.natural else ""
+    facts.append(f"{result.n:,} answers{documents}, {entry.lengths} lengths")
+    return facts
+
+
+def _table(entries: Sequence[Entry]) -> str:
+    """A row a model, with a cell for each of its tasks: of the full table most would be empty."""
+    models = list(dict.fromkeys(entry.series.model for entry in entries))
+    tasks = sorted({entry.task for entry in entries})
+    cells: dict[str, list[str]] = {}
+    for entry in entries:
+        data = {
+            "model": entry.series.model,
+            "task": entry.task,
+            "verdict": VERDICT_PHRASE[entry.result.verdict],
+            "lengths": entry.lengths,
+            "unit": entry.unit,
+        }
+        named = " ".join(f'data-{key}="{text(value)}"' for key, value in data.items())
+        facts = "".join(f"<span>{text(fact)}</span>" for fact in [entry.task, *_facts(entry)])
+        cells.setdefault(entry.series.model, []).append(
+            f'<div class="entry" {named}><a href="{text(entry.page)}.html">{text(_cap(entry))}</a>'
+            f"{facts}</div>"
+        )
+    rows = "".join(
+        f'<tr><th scope="row">{text(model)}</th>'
+        f'<td><div class="entries">{"".join(cells[model])}</div></td></tr>\n'
+        for model in models
+    )
+    options = {
+        "model": models,
+        "task": tasks,
+        "verdict": sorted({VERDICT_PHRASE[entry.result.verdict] for entry in entries}),
+        "lengths": sorted({entry.lengths for entry in entries}),
+        "unit": sorted({entry.unit for entry in entries}),
+    }
+    picks = "".join(pick(name, values) for name, values in options.items())
+    return (
+        f'<div id="filters" hidden>{picks}<p id="count" role="status"></p></div>\n'
+        '<div id="caps" class="table" role="region" tabindex="0" aria-label="Caps"><table>'
+        '<thead><tr><th scope="col">model</th><th scope="col">caps by task</th></tr></thead>\n'
+        f"<tbody>{rows}</tbody>"
+        "</table></div>\n"
+    )
+
+
+def _pictures(entries: Sequence[Entry]) -> str:
+    """Small multiples by task: all of a task share the axis of length, if they share the unit."""
+    parts = ["<h2>Score over length, by task</h2>\n"]
+    for task in sorted({entry.task for entry in entries}):
+        own = [entry for entry in entries if entry.task == task]
+        panels = "".join(
+            _small(entry, [e for e in own if e.series.unit == entry.series.unit]) for entry in own
+        )
+        parts.append(
+            f"<details><summary>{text(task)}: {len(own)} series</summary>"
+            f'<div class="multiples">{panels}</div></details>\n'
+        )
+    return "".join(parts)
+
+
+def _small(entry: Entry, shared: Sequence[Entry]) -> str:
+    """One series: band, line, cap; from the shortest length of ``shared`` to the longest."""
+    lengths = [p.tokens for one in shared for p in one.result.curve] or [1, 2]
+    low, high = min(lengths), max(max(lengths), min(lengths) + 1)
+
+    def x(length: float) -> float:
+        return _SMALL_WIDTH * log(length / low) / log(high / low)
+
+    def y(share: float) -> float:
+        return _SMALL_FOOT - share * (_SMALL_FOOT - 6.0)
+
+    curve, cap, drawn = entry.result.curve, entry.result.safe_cap_tokens, []
+    drawn.append(
+        f'<g class="grid"><path d="M0 {y(0):g}H{_SMALL_WIDTH:g}M0 {y(1):g}H{_SMALL_WIDTH:g}"/></g>'
+    )
+    if len(curve) > 1:
+        up = [f"{x(p.tokens):.0f} {y(p.ci_high):.0f}" for p in curve[::2]]
+        down = [f"{x(p.tokens):.0f} {y(p.ci_low):.0f}" for p in curve[::-2]]
+        line = "L".join(f"{x(p.tokens):.0f} {y(p.mean):.0f}" for p in curve[::2])
+        drawn.append(f'<path class="band" d="M{"L".join([*up, *down])}z"/>')
+        drawn.append(f'<path class="curve" d="M{line}"/>')
+    if cap is not None:
+        drawn.append(f'<path class="cap" d="M{x(cap):.0f} {y(0):g}V{y(1):g}"/>')
+    name = entry.series.model
+    if entry.series.condition:
+        name += f", {entry.series.condition}"
+    words = f"{_cap(entry)}; {entry.result.n:,} answers"
+    return (
+        f'<figure class="m0"><a href="{text(entry.page)}.html">{text(name)}</a>'
+        f'<svg viewBox="0 0 {_SMALL_WIDTH:g} {_SMALL_HEIGHT:g}" role="img" '
+        f'aria-label="{text(f"{name}: {words}")}">{"".join(drawn)}</svg>'
+        f"<figcaption>{text(words)}; {low:,} to {high:,} {entry.unit}</figcaption></figure>"
+    )
+
+
+def _page(entry: Entry) -> str:
+    series, result, source = entry.series, entry.result, entry.source
+    title = f"{series.model}: {series.task.replace('_', ' ')}"
+    if series.condition:
+        title += f", {series.condition}"
+    facts = [_cap(entry), *_facts(entry)]
+    head = f"<p><strong>{text('; '.join(facts))}.</strong></p>\n"
+    head += f"<p>{text(in_unit(sentence(result.safe_cap_reason), entry.unit))}</p>\n"
+    notes = [*series.notes, *(in_unit(sentence(one), entry.unit) for one in result.warnings)]
+    label = f"Score over document length in {entry.unit}."
+    head += (
+        f'<section id="picture"><h2>Score over document length</h2>\n<figure id="chart">'
+        f'<svg viewBox="0 0 {WIDTH:g} {HEIGHT:g}" role="img" aria-label="{label}">'
+        f"{drawing([result], entry.unit)}</svg></figure>\n"
+        f"<p>Bars and band are {level(result.confidence)} intervals.</p></section>\n"
+    )
+    own = series.unit.replace("_", " ") if entry.unit == "tokens" else entry.unit
+    made = "" if series.natural or not source.made else f", {source.made}"
+    about: list[Block] = [
+        Bullets([
+            f"Lengths are {entry.lengths}{made}; they are counted in {own}.",
+            *notes,
+            *source.traps,
+            f"{source.citation}. Licence: {source.licence or 'none found'}.",
+            *([[Link(source.url, source.url)]] if source.url else []),
+            ["Your own task needs its own measurement: ", Code("contextcliff init"), "."],
+        ])
+    ]  # fmt: skip
+    rows: list[list[Cell]] = [
+        [
+            f"{row.edge_low:,} to {row.edge_high:,}",
+            f"{row.n:,}",
+            estimate(row.mean, row.ci_low, row.ci_high),
+        ]
+        for row in result.bins
+    ]
+    bins = Section("Mean score by length", [DataTable([entry.unit, "answers", "mean score"], rows)])
+    sections = [Section("What to know about these answers", about), bins]
+    return html_page(title, head + sections_html(sections), [], None)
+
+
+def in_unit(words: str, unit: str) -> str:
+    """A sentence about tokens with the unit that it is really about.
+
+    >>> in_unit("The cap is 1,000 tokens.", "bytes")
+    'The cap is 1,000 bytes.'
+    """
+    return re.sub(r"\btokens\b", unit, words)
+
+
+def _rows(entries: Sequence[Entry]) -> DataTable:
+    rows: list[list[Cell]] = [
+        [
+            Code(entry.series.model),
+            entry.task,
+            [Link(_cap(entry), f"{entry.page}.html")],
+            "; ".join(_facts(entry)),
+        ]
+        for entry in entries
+    ]
+    return DataTable(["model", "task", "safe cap", "measured"], rows, right=())
+
+
+def _few(few: Sequence[Series]) -> list[Block]:
+    rows: list[list[Cell]] = [
+        [Code(one.model), one.source, one.task, one.condition or "–", one.few] for one in few
+    ]
+    head = ["model", "source", "task", "condition", "what it has"]
+    return [DataTable(head, rows, right=())] if rows else [Paragraph("None.")]
+
+
+def _sources(sources: Mapping[str, Source]) -> list[Block]:
+    return [
+        Bullets([
+            f"{one.name}: {one.citation}. Licence: {one.licence or 'none found'}. "
+            + " ".join(one.traps)
+            for one in sources.values()
+        ])
+    ]  # fmt: skip
