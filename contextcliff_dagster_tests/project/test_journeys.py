@@ -87,6 +87,7 @@ NOT_RUN = {
     "ui --no-daemon": "serves until it is stopped; test_ui.py",
     "ui --workspace FILE": "likewise, of a workspace of the reader's own",
     "report data-my-1f0c2a": "the name is made of the file's path; test_ad_hoc_study.py",
+    "atlas build SOURCES --tables DIR": "tables of the reader's own; atlas/test_site.py",
     "profile --data PATH": "the lines with --data above it, with any path",
 }
 """Command -> why it is not run here."""
