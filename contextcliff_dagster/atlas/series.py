@@ -153,9 +153,9 @@ def _series(name: str, source: Source, key: Sequence[str], rows: pd.DataFrame) -
         "failure": np.where(failed, FailureTag.TRANSPORT_ERROR.value, ""),
         "evidence_position": pd.to_numeric(rows["position"], errors="coerce").to_numpy(np.float64),
     }).reset_index(drop=True)  # fmt: skip
-    if not natural and rows["document"].eq("").all():
-        # A made prompt stands for itself: no two have a text in common that was measured.
-        records["document_id"] = records["document_id"] + np.arange(len(records)).astype(str)
+    if not natural:
+        # A made prompt stands for itself; sources name its size or its filler as the document.
+        records["document_id"] = [f"{name}-{row}" for row in range(len(records))]
     few = _too_few(records[~failed], natural)
     return Series(
         name, model, task, condition, unit, natural, source.guessing(task), records, read_to,
