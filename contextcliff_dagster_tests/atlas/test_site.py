@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from contextcliff_dagster.atlas import results
-from contextcliff_dagster_tests.atlas.test_series import rows
+from contextcliff_dagster_tests.atlas.test_series import SOURCES, TABLES, published, rows
 from contextcliff_dagster_tests.support.terminal import call
 
 SOURCE = """
@@ -114,3 +114,13 @@ def test_tables_without_enough_answers_make_no_site(tables: Path, tmp_path: Path
     ended = call("atlas", "build", str(tables), "--output", str(tmp_path / "site"))
     assert ended.code == 2
     assert "enough answers for a verdict" in ended.err
+
+
+@published
+def test_the_atlas_of_the_project_is_what_the_tables_give(tmp_path: Path) -> None:
+    """Whoever has the tables gets the same figures; the tables are not part of the project."""
+    build(SOURCES, "--tables", str(TABLES), "--output", str(tmp_path / "site"))
+    kept = SOURCES.parent
+    assert (tmp_path / "site" / "atlas.json").read_bytes() == (kept / "atlas.json").read_bytes()
+    largest = max(file.stat().st_size for file in kept.rglob("*.html"))
+    assert largest <= 3_000_000
