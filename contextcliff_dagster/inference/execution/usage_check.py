@@ -114,7 +114,7 @@ def believed(usage: Usage, size: CallSize, text: str) -> Usage:
     came (``text``: a token has a byte at least), and reasoning as far as the window has room."""
     if usage.completion_tokens is None:
         return usage
-    most = max(size.output_tokens, len(text.encode())) + min(
+    most = max(size.output_tokens, len(text.encode("utf-8", "surrogatepass"))) + min(
         usage.reasoning_tokens or 0, size.most_reasoning
     )
     return replace(usage, completion_tokens=min(usage.completion_tokens, most))

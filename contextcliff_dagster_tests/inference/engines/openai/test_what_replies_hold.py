@@ -13,7 +13,12 @@ from contextcliff_dagster.inference.engines.base import PromptCount, TransportEr
 from contextcliff_dagster.inference.engines.openai.wire_format import read_delta
 from contextcliff_dagster.inference.execution.measure import measure
 from contextcliff_dagster.inference.execution.prediction_rows import prediction_rows
-from contextcliff_dagster.inference.execution.usage_check import was_truncated, whole_prompt
+from contextcliff_dagster.inference.execution.usage_check import (
+    CallSize,
+    believed,
+    was_truncated,
+    whole_prompt,
+)
 from contextcliff_dagster.inference.ledger.ledger import Ledger
 from contextcliff_dagster_tests.support.records.calls import (
     LedgerSample,
@@ -29,6 +34,24 @@ from contextcliff_dagster_tests.support.servers.strange_server import (
     StrangeServer,
     answer,
 )
+
+
+@given(st.text(st.characters(), max_size=20), st.integers(0, 500))
+def test_no_more_output_is_believed_than_bytes_came_whatever_text_it_is(
+    text: str, counted: int
+) -> None:
+    size = CallSize(
+        prompt_tokens=40,
+        estimated_tokens=40,
+        least_prompt_tokens=1,
+        output_tokens=8,
+        most_reasoning=0,
+    )
+    came = len(text.encode("utf-8", "surrogatepass"))
+    kept = believed(Usage(40, counted, 0, 0), size, text).completion_tokens
+    assert kept == min(counted, max(8, came))
+    for half in ("\ud83d", "\udc80"):  # of a character: a paid answer was lost by it
+        assert believed(Usage(40, 2, 0, 0), size, text + half).completion_tokens == 2
 
 
 def usage_of(prompt: int, cached: int, completion: int, total: int | None) -> Usage | None:
