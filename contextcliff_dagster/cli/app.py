@@ -43,7 +43,7 @@ _COMMANDS = {
     "export": "Write a study with its sample and its calls into one file.",
     "import": "Bring an exported study into this store.",
     "gallery": "Make a static site of exported studies.",
-    "atlas": "Make a static site of others' published outcomes.",
+    "atlas": "Show what others' published outcomes say, or make a site of them.",
 }
 """Command -> summary."""
 _MODULES = {

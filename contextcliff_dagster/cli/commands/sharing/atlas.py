@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from contextcliff_dagster.cli.display.output import print_either
+from contextcliff_dagster.cli.display.output import print_either, print_json, print_table
 from contextcliff_dagster.cli.display.progress import ProgressBar
 from contextcliff_dagster.cli.options import common_options, folder_option
 from contextcliff_dagster.contracts import StoreError
@@ -56,3 +56,37 @@ def build(sources: Path, tables: Path | None, output: Path, as_json: bool) -> No
     )
     counts = {"series": len(entries), "models": models, "too_few": len(few)}
     print_either({"index": str(index), **counts}, words, as_json=as_json)
+
+
+@atlas.command()
+@click.argument("model", metavar="MODEL")
+@common_options
+def show(model: str, as_json: bool) -> None:
+    """What published outcomes say about MODEL, or all models whose names contain it."""
+    from contextcliff_dagster.atlas.known import known_of
+    from contextcliff_dagster.atlas.series import unit_words
+    from contextcliff_dagster.contracts import Verdict
+    from contextcliff_dagster.reporting.wording.number_format import located, tokens
+    from contextcliff_dagster.reporting.wording.sentences import VERDICT_PHRASE
+
+    known = known_of(model)
+    if as_json:
+        print_json(known)
+        return
+    rows = []
+    for one in known["series"]:
+        unit, midpoint = unit_words(one["unit"]), one["midpoint"]
+        cap = "none" if one["safe_cap"] is None else f"{tokens(one['safe_cap'])} {unit}"
+        task = f"{known['sources'][one['source']][0]}: {one['task'].replace('_', ' ')}"
+        asked = f"{one['n']:,}, {'natural' if one['natural'] else 'made'} lengths"
+        verdict = VERDICT_PHRASE[Verdict(one["verdict"])]
+        place = "" if midpoint is None else f"{located(*midpoint)} {unit}"
+        rows.append([one["model"], task, one["condition"], cap, verdict, place, asked])
+    print_table(
+        ("model", "task", "condition", "safe cap", "verdict", "midpoint of the drop", "answers"),
+        rows,
+    )
+    click.echo(f"\nGathered {known['gathered']} from:")
+    for name, citation in known["sources"].values():
+        click.echo(f"  {name}: {citation}")
+    click.echo("Your own task needs its own measurement: contextcliff init")

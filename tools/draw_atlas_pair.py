@@ -1,0 +1,37 @@
+"""Draw README's first picture: one model, the same filings, the question before and after them.
+
+Needs the tables of docs/results/public/sources: python -m tools.draw_atlas_pair TABLES
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from contextcliff_dagster.atlas.results import results_of
+from contextcliff_dagster.atlas.series import series_of
+from contextcliff_dagster.atlas.sources import load_sources, read_table
+from contextcliff_dagster.reporting.figures.report_figure import plot_report
+
+ROOT = Path(__file__).parents[1]
+
+
+def main(tables: Path) -> None:
+    """Write docs/img/financebench.png."""
+    source = load_sources(ROOT / "docs" / "results" / "public" / "sources")["financebench"]
+    table = read_table(tables / source.table)
+    series = [one for one in series_of("financebench", source, table) if not one.few]
+    with TemporaryDirectory() as kept:
+        results = results_of(series, Path(kept))
+    named = [
+        replace(result, model="question first" if "before" in one.condition else "question last")
+        for one, result in zip(series, results, strict=True)
+        if result is not None
+    ]
+    (ROOT / "docs" / "img" / "financebench.png").write_bytes(plot_report(named[::-1]))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
