@@ -129,10 +129,10 @@ def test_the_length_of_a_loss_is_found() -> None:
     a = plant(step(1_000, 0.9, 0.3), 5, per_bin=100)
     side = pair_records(a, a, bins_of(a)).a
     weights = resample_weights(len(side.n), 100, rng)
-    lengths = loss_lengths(side.length_tokens, side.n, side.s, weights, 0.3)
+    lengths = loss_lengths(side.length_tokens, side.n, side.s, weights, 0.3, 0.0)
     assert np.exp(lengths[0]) == pytest.approx(1_000, rel=0.15)
     assert np.quantile(lengths[1:], 0.025) <= np.log(1_000) <= np.quantile(lengths[1:], 0.975)
-    stable = loss_lengths(side.length_tokens, side.n, 0.9 * side.n, weights, 0.3)
+    stable = loss_lengths(side.length_tokens, side.n, 0.9 * side.n, weights, 0.3, 0.0)
     assert np.isinf(stable).all()
 
 
