@@ -26,6 +26,7 @@ def summary() -> str:
     head = {
         "gathered": GATHERED,
         "sources": {name: [one.name, one.citation] for name, one in sources.items()},
+        "aliases": {name: of for one in sources.values() for name, of in one.aliases.items()},
         "keys": _KEPT,
     }
     opening = json.dumps(head, ensure_ascii=False).removesuffix("}")

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
+from contextcliff_dagster.atlas.series import unit_words
 from contextcliff_dagster.contracts import ContextCliffError
+from contextcliff_dagster.reporting.wording.number_format import two_digits
+
+_FILE = Path(__file__).with_name("known.json")
 
 
 def known_of(model: str) -> dict[str, Any]:
@@ -15,11 +20,44 @@ def known_of(model: str) -> dict[str, Any]:
     Raises:
         ContextCliffError: none does.
     """
-    known = json.loads(Path(__file__).with_name("known.json").read_text(encoding="utf-8"))
-    series = [dict(zip(known["keys"], row, strict=True)) for row in known["series"]]
-    found = [one for one in series if model.casefold() in one["model"].casefold()]
+    known, series = _known()
+    found = [one for one in series if any(model.casefold() in name for name in one["names"])]
     if not found or not model.strip():
         names = ", ".join(sorted({one["model"] for one in series}))
         raise ContextCliffError(f"No published outcomes of {model!r} are known; there are {names}.")
     cited = {one["source"]: known["sources"][one["source"]] for one in found}
     return {"gathered": known["gathered"], "sources": cited, "series": found}
+
+
+def sampling_range(model: str) -> str | None:
+    """The lengths worth sampling for a model, as a sentence; ``None`` where nothing is known.
+
+    From a third of the shortest midpoint of a drop in tokens to twice the longest, of the series
+    of this model (an identifier, with a date or without).
+    """
+    _, series = _known()
+    name = model.rpartition("/")[2].casefold()
+    places = [
+        one["midpoint"][0]
+        for one in series
+        if one["midpoint"]
+        and unit_words(one["unit"]) == "tokens"
+        and any(re.fullmatch(rf"{re.escape(own)}(-\d[\w.-]*)?", name) for own in one["names"])
+    ]
+    if not places:
+        return None
+    low, high = two_digits(min(places)), two_digits(max(places))
+    where = f"between {low:,} and {high:,}" if low < high else f"at {low:,}"
+    return (
+        f"published outcomes put the midpoint of this model's drop {where} tokens, by task: sample "
+        f"documents of {two_digits(low / 3):,} to {two_digits(2 * high):,} tokens."
+    )
+
+
+def _known() -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    known = json.loads(_FILE.read_text(encoding="utf-8"))
+    series = [dict(zip(known["keys"], row, strict=True)) for row in known["series"]]
+    for one in series:
+        others = [name for name, model in known["aliases"].items() if model == one["model"]]
+        one["names"] = [name.casefold() for name in (one["model"], *others)]
+    return known, series

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+from contextcliff_dagster.atlas.known import sampling_range
 from contextcliff_dagster_tests.support.terminal import call
 from tools.write_atlas_summary import SUMMARY, summary
 
@@ -31,3 +32,11 @@ def test_an_unknown_model_is_named_with_those_that_are_known() -> None:
         assert ended.code == 2
         assert f"No published outcomes of {name!r} are known; there are" in ended.err
         assert "gemini-3-pro" in ended.err
+
+
+def test_a_model_is_known_by_any_of_its_names_and_another_is_not_it() -> None:
+    expected = sampling_range("gpt-4.1")
+    assert expected is not None
+    assert sampling_range("openai/GPT-4.1-2025-04-14") == expected
+    for other in ("gpt-4.1-mini", "gpt-4", "my-gpt-4.1", "", "mine"):
+        assert sampling_range(other) is None

@@ -72,6 +72,7 @@ def init(
     written after one small call has shown that the model answers. Three calls more show its replies
     to questions on short documents.
     """
+    from contextcliff_dagster.atlas.known import sampling_range
     from contextcliff_dagster.studies import load_study
 
     asking = can_ask() and not yes
@@ -104,6 +105,8 @@ def init(
     if models_file:
         say(f"Wrote model {entry.name} into {models_file}.")
     say(f"Wrote study {study.name} into {study_file}.")
+    if (known := sampling_range(entry.model_id)) is not None:
+        say(f"Note: {known}")
     asked = []
     if trial is not None:
         asked = ask_shortest(load_study(study_file), trial.entry, endpoint.timeout)

@@ -441,3 +441,12 @@ def test_the_listing_is_as_it_was(capsys: pytest.CaptureFixture[str]) -> None:
     assert "reference-short" in capsys.readouterr().out
     assert main(["models", "add", "--help"]) == 0
     assert "--preset" in capsys.readouterr().out
+
+
+def test_what_is_known_of_a_model_says_which_lengths_to_sample(here: Path, url: str) -> None:
+    asked = "init", "--base-url", url, "--data", DATA, "--no-call", "--model-id"
+    known = call(*asked, "openai/gpt-4-1106-preview", "--name", "known")
+    assert known.code == 0, known.err
+    assert "put the midpoint of this model's drop at 20,000 tokens, by task: sample" in known.err
+    other = call(*asked, "gpt-4-1106-preview-mini", "--name", "other")
+    assert "midpoint" not in other.err
