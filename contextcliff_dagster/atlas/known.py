@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 import re
 from pathlib import Path
@@ -23,8 +24,12 @@ def known_of(model: str) -> dict[str, Any]:
     known, series = _known()
     found = [one for one in series if any(model.casefold() in name for name in one["names"])]
     if not found or not model.strip():
-        names = ", ".join(sorted({one["model"] for one in series}))
-        raise ContextCliffError(f"No published outcomes of {model!r} are known; there are {names}.")
+        names = sorted({one["model"] for one in series})
+        near = ", ".join(difflib.get_close_matches(model[:60], names, 5, 0.0))
+        raise ContextCliffError(
+            f"No published outcomes of {model[:60]!r} are known; the nearest names of {len(names)} "
+            f"are {near}."
+        )
     cited = {one["source"]: known["sources"][one["source"]] for one in found}
     return {"gathered": known["gathered"], "sources": cited, "series": found}
 
