@@ -176,7 +176,7 @@ def test_nothing_was_read_beyond_a_cut_nor_beyond_the_window() -> None:
 def test_a_cut_in_another_unit_is_no_longer_than_the_densest_text_allows(
     unit: str, tokens: int
 ) -> None:
-    most = {"words": 2.0, "chars": 0.5, "chars_zh": 2.0, "bytes_prompt": 0.5}.get(unit, 1.0)
+    most = {"words": 2.0, "chars": 2.0, "chars_zh": 2.0, "bytes_prompt": 0.5}.get(unit, 1.0)
     read_to = only(
         rows(length_unit=unit), source(cut=[{"tokens": tokens, "where": "tail"}])
     ).read_to
