@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 LEAST_ANSWERS, LEAST_DOCUMENTS, LEAST_LENGTHS = 60, 20, 5
 """Of natural lengths so many answers on so many documents; else answers at so many lengths."""
 _MOST_TOKENS = {"words": 2.0, "chars": 2.0, "chars_zh": 2.0, "bytes": 0.5}
-"""Tokens that a unit may have at most (characters may be Chinese): a cut is converted by it, so that
-no length counts as read that may have been cut. Other units are tokens and stay as they are."""
+"""Tokens that a unit may have at most (characters may be Chinese): a cut is converted by it, so
+that no length counts as read that may be cut. Other units are tokens and stay as they are."""
 _CONSTANT, _SAME_SHARE = 10, 0.95
 """One reply, wrong, to so many of the longest answers, and this share of them."""
 _UNREAD = (":not_in_prompt", ":hierarchical_chunks")
