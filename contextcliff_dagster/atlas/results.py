@@ -44,7 +44,7 @@ def results_of(
             on_progress(len(found))
     for file in kept.glob("*.json"):
         if file.name not in names:
-            file.unlink()
+            file.unlink(missing_ok=True)
     return found
 
 

@@ -153,7 +153,7 @@ def _series(name: str, source: Source, key: Sequence[str], rows: pd.DataFrame) -
         "failure": np.where(failed, FailureTag.TRANSPORT_ERROR.value, ""),
         "evidence_position": pd.to_numeric(rows["position"], errors="coerce").to_numpy(np.float64),
     }).reset_index(drop=True)  # fmt: skip
-    if not natural:
+    if not natural or records["document_id"].eq("").all():
         # A made prompt stands for itself; sources name its size or its filler as the document.
         records["document_id"] = [f"{name}-{row}" for row in range(len(records))]
     few = _too_few(records[~failed], natural)

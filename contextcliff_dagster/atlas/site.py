@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from contextcliff_dagster.contracts.results import Cliffs
 
 MARK = "atlas.json"
-"""Written last: a folder with it is an atlas, and may be made again."""
+"""Written before the pages: a folder with it is an atlas, though the build was killed."""
 _TITLE = "What public results say about the safe context of models"
 _WORDS = (
     "Each entry is one model on one task in one condition, from the answers that others have "
@@ -102,10 +102,13 @@ def write_site(
     Raises:
         StoreError: the folder cannot be written.
     """
+    machine = {"series": [*map(machine_entry, entries)], "too_few": [one.key for one in few]}
+    written = json.dumps(machine, indent=1, ensure_ascii=False)
+    write_atomic(folder / MARK, f"{written}\n".encode())
     pages = {f"{entry.page.removeprefix('series/')}.html" for entry in entries}
     for old in (folder / "series").glob("*.html"):
         if old.name not in pages:
-            old.unlink()
+            old.unlink(missing_ok=True)
     for entry in entries:
         write_atomic(folder / f"{entry.page}.html", _page(entry).encode())
     folds = [
@@ -119,9 +122,6 @@ def write_site(
     below = [section for fold in folds for section in fold.sections]
     write_atomic(folder / "index.html", site.encode())
     write_atomic(folder / "index.md", as_page([top, *below]).encode())
-    machine = {"series": [*map(machine_entry, entries)], "too_few": [one.key for one in few]}
-    written = json.dumps(machine, indent=1, ensure_ascii=False)
-    write_atomic(folder / MARK, f"{written}\n".encode())
     return folder / "index.html"
 
 

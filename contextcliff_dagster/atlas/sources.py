@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import re
+import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -147,13 +149,13 @@ def read_table(path: Path) -> pd.DataFrame:
     """The table's rows: texts, but for length and score.
 
     Raises:
-        ContextCliffError: it cannot be read, or lacks a column.
+        ContextCliffError: it cannot be read, lacks a column, or has a score outside 0..1.
     """
     import pandas as pd
 
     try:
         rows = pd.read_csv(path, dtype=str, keep_default_na=False)
-    except (OSError, UnicodeDecodeError, pd.errors.ParserError, pd.errors.EmptyDataError) as error:
+    except (OSError, EOFError, ValueError, zlib.error) as error:
         raise ContextCliffError(
             f"The table {path} cannot be read ({error}); give a CSV file, plain or gzip."
         ) from error
@@ -163,5 +165,10 @@ def read_table(path: Path) -> pd.DataFrame:
                 raise ContextCliffError(f"The table {path} has no column {column!r}.")
             rows[column] = ""
     for column in ("length_tokens", "score"):
-        rows[column] = pd.to_numeric(rows[column], errors="coerce")
+        numbers = pd.to_numeric(rows[column], errors="coerce")
+        rows[column] = numbers.where(numbers.abs() < math.inf)
+    if outside := int((~rows["score"].dropna().between(0, 1)).sum()):
+        raise ContextCliffError(
+            f"The table {path} has {outside:,} scores outside 0..1; rescale them."
+        )
     return rows

@@ -215,6 +215,24 @@ def test_a_folder_without_sources_and_a_table_without_scores_are_named(tmp_path:
     (tmp_path / "t.csv").write_text("model,length_tokens\nm,1\n")
     with pytest.raises(ContextCliffError, match="no column 'score'"):
         read_table(tmp_path / "t.csv")
+    (tmp_path / "t.csv").write_text("model,length_tokens,score\nm,1,2\nm,1,-1\nm,1,nan\n")
+    with pytest.raises(ContextCliffError, match=r"2 scores outside 0\.\.1"):
+        read_table(tmp_path / "t.csv")
+    whole = gzip.compress(b"model,length_tokens,score\n" + b"m,1,1\n" * 1_000)
+    for damaged in (whole[:-20], whole[:30] + bytes(20) + whole[50:], b"\xff\xfe\x00", b""):
+        (tmp_path / "t.csv.gz").write_bytes(damaged)
+        with pytest.raises(ContextCliffError, match="cannot be read"):
+            read_table(tmp_path / "t.csv.gz")
+
+
+def test_answers_without_names_stand_for_themselves_and_infinite_lengths_are_none(
+    tmp_path: Path,
+) -> None:
+    lines = [f"m,{1_000 + row},1" for row in range(70)]
+    text = "\n".join(["model,length_tokens,score", *lines, "m,inf,1", "m,nan,1", "m,-5,1"])
+    (tmp_path / "t.csv").write_text(text)
+    one = only(read_table(tmp_path / "t.csv"))
+    assert (one.few, len(one.records), one.unit) == ("", 70, "tokens")
 
 
 def test_the_sources_that_the_project_has_are_of_the_shape() -> None:

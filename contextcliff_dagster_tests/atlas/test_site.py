@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from contextcliff_dagster.atlas import results
+from contextcliff_dagster.atlas import site as site_module
 from contextcliff_dagster_tests.atlas.test_series import SOURCES, TABLES, published, rows
 from contextcliff_dagster_tests.support.terminal import call
 
@@ -107,6 +108,17 @@ def test_a_page_that_is_no_atlas_is_not_written_over(tables: Path, tmp_path: Pat
     assert ended.code == 2
     assert "holds a page that is no atlas" in ended.err
     assert (tmp_path / "index.html").read_text() == "my own"
+
+
+def test_a_build_that_was_cut_short_is_made_again(
+    tables: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = tmp_path / "site"
+    with monkeypatch.context() as patch:
+        patch.setattr(site_module, "_rows", lambda entries: 1 / 0)
+        assert call("atlas", "build", str(tables), "--output", str(site)).code != 0
+    build(tables, "--output", str(site))
+    assert "cliff" in (site / "index.html").read_text()
 
 
 def test_tables_without_enough_answers_make_no_site(tables: Path, tmp_path: Path) -> None:
