@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from contextcliff_dagster.atlas.results import results_of
+from contextcliff_dagster.atlas.results import Kept, result_of
 from contextcliff_dagster.atlas.series import series_of
 from contextcliff_dagster.atlas.sources import load_sources, read_table
 from contextcliff_dagster.reporting.figures.report_figure import plot_report
@@ -24,7 +24,7 @@ def main(tables: Path) -> None:
     table = read_table(tables / source.table)
     series = [one for one in series_of("financebench", source, table) if not one.few]
     with TemporaryDirectory() as kept:
-        results = results_of(series, Path(kept))
+        results = [result_of(one, Kept(Path(kept))) for one in series]
     named = [
         replace(result, model="question first" if "before" in one.condition else "question last")
         for one, result in zip(series, results, strict=True)

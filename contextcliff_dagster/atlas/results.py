@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from contextcliff_dagster.contracts import RESULT_VERSION, ContextCliffError
 from contextcliff_dagster.contracts.results import Cliffs, from_json, to_json
@@ -15,52 +15,52 @@ from contextcliff_dagster.store import write_atomic
 if TYPE_CHECKING:
     from contextcliff_dagster.atlas.series import Series
 
+Result = TypeVar("Result")
+MADE_AT = "2000-01-01T00:00:00+00:00"
+"""The time in every result: the same tables give the same atlas."""
 
-def results_of(
-    series: Sequence[Series], kept: Path, on_progress: Callable[[int], None] | None = None
-) -> list[Cliffs | None]:
-    """The result of each series, in order; ``None`` for those with too few answers.
 
-    Args:
-        kept: folder of results by their hash; those of other series are removed from it.
-        on_progress: called with how many are done.
+class Kept:
+    """A folder of results, each by the hash of what it was made of."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._names: set[str] = set()
+
+    def result(self, kind: type[Result], of: str, make: Callable[[], Result]) -> Result:
+        """The result of ``kind`` of what ``of`` states, read or made.
+
+        Raises:
+            StoreError: the folder cannot be written.
+        """
+        from contextcliff_dagster.analysis import METHOD_VERSION
+
+        stated = f"{kind.__name__} {RESULT_VERSION} {METHOD_VERSION} {of}"
+        file = self._folder / f"{hashlib.sha256(stated.encode()).hexdigest()[:24]}.json"
+        self._names.add(file.name)
+        try:
+            return from_json(kind, json.loads(file.read_bytes()))
+        except (OSError, ValueError, ContextCliffError):
+            result = make()
+        write_atomic(file, json.dumps(to_json(result), ensure_ascii=False).encode())
+        return result
+
+    def forget_others(self) -> None:
+        """Remove what was not asked for."""
+        for file in self._folder.glob("*.json"):
+            if file.name not in self._names:
+                file.unlink(missing_ok=True)
+
+
+def result_of(series: Series, kept: Kept) -> Cliffs | None:
+    """The result of a series; ``None`` where it has too few answers.
 
     Raises:
         StoreError: ``kept`` cannot be written.
     """
-    found: list[Cliffs | None] = []
-    names = set()
-    for one in series:
-        if one.few:
-            found.append(None)
-            continue
-        file = kept / f"{_hash(one)}.json"
-        names.add(file.name)
-        if (result := _read(file)) is None:
-            result = _analysed(one)
-            write_atomic(file, json.dumps(to_json(result), ensure_ascii=False).encode())
-        found.append(result)
-        if on_progress:
-            on_progress(len(found))
-    for file in kept.glob("*.json"):
-        if file.name not in names:
-            file.unlink(missing_ok=True)
-    return found
-
-
-def _read(file: Path) -> Cliffs | None:
-    try:
-        return from_json(Cliffs, json.loads(file.read_bytes()))
-    except (OSError, ValueError, ContextCliffError):
+    if series.few:
         return None
-
-
-def _hash(series: Series) -> str:
-    from contextcliff_dagster.analysis import METHOD_VERSION
-
-    stated = json.dumps([RESULT_VERSION, METHOD_VERSION, series.key, series.chance, series.window])
-    rows = series.records.to_csv(index=False)
-    return hashlib.sha256(f"{stated}\n{rows}".encode()).hexdigest()[:24]
+    return kept.result(Cliffs, series.state, lambda: _analysed(series))
 
 
 def _analysed(series: Series) -> Cliffs:
@@ -70,9 +70,6 @@ def _analysed(series: Series) -> Cliffs:
 
     settings = AnalysisSettings(chance=series.chance, second_opinions=False)
     context = ProfileContext(
-        series.model,
-        task=series.task,
-        window_tokens=series.window,
-        created_at="2000-01-01T00:00:00+00:00",  # the same tables give the same atlas
+        series.model, task=series.task, window_tokens=series.window, created_at=MADE_AT
     )
     return profile_model(series.records, [], settings, context).cliffs

@@ -8,8 +8,11 @@ leaves a sentence.
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -67,6 +70,12 @@ class Series:
         """What tells it apart from all others."""
         return " | ".join((self.source, self.model, self.task, self.condition, self.unit))
 
+    @cached_property
+    def state(self) -> str:
+        """All that its result depends on."""
+        stated = json.dumps([self.key, self.chance, self.window])
+        return f"{stated}\n{self.records.to_csv(index=False)}"
+
 
 def unit_of(text: str) -> str:
     """The unit as it is counted: words, chars, chars_zh, bytes or tokens of some kind.
@@ -83,6 +92,15 @@ def unit_of(text: str) -> str:
 def unit_words(unit: str) -> str:
     """The unit in a sentence: words, characters, bytes or tokens."""
     return {"chars": "characters", "chars_zh": "characters"}.get(unit, unit.partition("_")[0])
+
+
+def in_unit(words: str, unit: str) -> str:
+    """A sentence about tokens with the unit that it is really about.
+
+    >>> in_unit("The cap is 1,000 tokens.", "bytes")
+    'The cap is 1,000 bytes.'
+    """
+    return re.sub(r"\btokens\b", unit, words)
 
 
 def series_of(name: str, source: Source, table: pd.DataFrame) -> list[Series]:
@@ -102,7 +120,7 @@ def series_of(name: str, source: Source, table: pd.DataFrame) -> list[Series]:
         rows = rows[rows["prompt_variant"].isin(source.conditions)]
     rows["condition"] = ""
     for column in source.series:
-        words = rows[column].map(lambda value: source.conditions.get(value, value))
+        words = rows[column].map(source.words)
         rows["condition"] = (rows["condition"] + ", " + words).str.strip(", ")
     keys = ["model", "task", "condition", "unit"]
     groups = rows.groupby(keys, sort=True)
@@ -155,7 +173,8 @@ def _series(name: str, source: Source, key: Sequence[str], rows: pd.DataFrame) -
     }).reset_index(drop=True)  # fmt: skip
     if not natural or records["document_id"].eq("").all():
         # A made prompt stands for itself; sources name its size or its filler as the document.
-        records["document_id"] = [f"{name}-{row}" for row in range(len(records))]
+        own = [f"{condition}-{row}" for row in range(len(records))]
+        records["document_id"] = records["example_id"] if records["example_id"].is_unique else own
     few = _too_few(records[~failed], natural)
     return Series(
         name, model, task, condition, unit, natural, source.guessing(task), records, read_to,

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Mapping, Sequence
-from math import log
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from contextcliff_dagster.atlas.series import unit_words
-from contextcliff_dagster.reporting.gallery import pick
+from contextcliff_dagster.atlas.pair_pages import (
+    machine_pair,
+    pair_file,
+    pair_page,
+    pair_sections,
+)
+from contextcliff_dagster.atlas.series import in_unit, unit_words
+from contextcliff_dagster.reporting import caps_site
+from contextcliff_dagster.reporting.caps_site import CapsSite
 from contextcliff_dagster.reporting.html.escaping import text
-from contextcliff_dagster.reporting.html.page import Interactive, html_page
-from contextcliff_dagster.reporting.html.picture import HEIGHT, WIDTH, drawing
+from contextcliff_dagster.reporting.html.page import html_page
+from contextcliff_dagster.reporting.html.picture import HEIGHT, WIDTH, Plane, drawing
 from contextcliff_dagster.reporting.html.render import sections_html
-from contextcliff_dagster.reporting.markdown.render import as_page
 from contextcliff_dagster.reporting.sections import (
     Block,
     Bullets,
@@ -32,13 +35,12 @@ from contextcliff_dagster.reporting.wording.sentences import VERDICT_PHRASE, sen
 from contextcliff_dagster.store import slug, write_atomic
 
 if TYPE_CHECKING:
+    from contextcliff_dagster.atlas.pairs import Pair
     from contextcliff_dagster.atlas.series import Series
     from contextcliff_dagster.atlas.sources import Source
     from contextcliff_dagster.contracts.results import Cliffs
 
 MARK = "atlas.json"
-"""Written before the pages: a folder with it is an atlas, though the build was killed."""
-_TITLE = "What public results say about the safe context of models"
 _WORDS = (
     "Each entry is one model on one task in one condition, from the answers that others have "
     "published. Its cap is the longest document up to which the score stays, with the stated "
@@ -75,13 +77,13 @@ class Entry(NamedTuple):
 
 
 def entries_of(
-    series: Sequence[Series], results: Sequence[Cliffs | None], sources: Mapping[str, Source]
+    series: Sequence[Series], results: Mapping[str, Cliffs | None], sources: Mapping[str, Source]
 ) -> list[Entry]:
-    """The series that have a result, by model and task."""
+    """The series that have a result (``results``: by key), by model and task."""
     found = []
     names: set[str] = set()
-    for one, result in zip(series, results, strict=True):
-        if result is None:
+    for one in series:
+        if (result := results[one.key]) is None:
             continue
         name = slug(f"{one.model}-{one.source}-{one.task}-{one.condition}-{one.unit}")
         while name in names:
@@ -92,9 +94,13 @@ def entries_of(
 
 
 def write_site(
-    entries: Sequence[Entry], few: Sequence[Series], sources: Mapping[str, Source], folder: Path
+    entries: Sequence[Entry],
+    pairs: Sequence[Pair],
+    few: Sequence[Series],
+    sources: Mapping[str, Source],
+    folder: Path,
 ) -> Path:
-    """Write index.html, index.md, a page for each series, and atlas.json.
+    """Write a page for each series and pair, index.html, index.md and atlas.json.
 
     Args:
         few: the series with too few answers for a verdict.
@@ -102,27 +108,44 @@ def write_site(
     Raises:
         StoreError: the folder cannot be written.
     """
-    machine = {"series": [*map(machine_entry, entries)], "too_few": [one.key for one in few]}
-    written = json.dumps(machine, indent=1, ensure_ascii=False)
-    write_atomic(folder / MARK, f"{written}\n".encode())
-    pages = {f"{entry.page.removeprefix('series/')}.html" for entry in entries}
-    for old in (folder / "series").glob("*.html"):
-        if old.name not in pages:
+    pages = {f"{entry.page}.html": _page(entry) for entry in entries}
+    pages |= {pair_file(pair): pair_page(pair, sources[pair.a.source]) for pair in pairs}
+    for old in (*folder.glob("series/*.html"), *folder.glob("pairs/*.html")):
+        if f"{old.parent.name}/{old.name}" not in pages:
             old.unlink(missing_ok=True)
-    for entry in entries:
-        write_atomic(folder / f"{entry.page}.html", _page(entry).encode())
+    for name, page in pages.items():
+        write_atomic(folder / name, page.encode())
     folds = [
+        Fold("What does a condition change?", pair_sections(pairs, sources)),
         Fold("Which series have too few answers?", [Section("Too few answers", _few(few))]),
         Fold("Where do the answers come from?", [Section("Sources", _sources(sources))]),
     ]
-    head = "".join(f"<p>{text(line)}</p>\n" for line in _WORDS)
-    filters = Interactive(None, ("gallery.js",), "gallery.css")
-    site = html_page(_TITLE, head + _table(entries) + _pictures(entries), folds, filters)
-    top = Section(_TITLE, [*map(Paragraph, _WORDS), _rows(entries)], 1)
-    below = [section for fold in folds for section in fold.sections]
-    write_atomic(folder / "index.html", site.encode())
-    write_atomic(folder / "index.md", as_page([top, *below]).encode())
-    return folder / "index.html"
+    return CapsSite(
+        "What public results say about the safe context of models",
+        MARK,
+        _WORDS,
+        [*map(_shown, entries)],
+        [fold for fold in folds if fold.sections],
+        {
+            "series": [*map(machine_entry, entries)],
+            "pairs": [*map(machine_pair, pairs)],
+            "too_few": [one.key for one in few],
+        },
+        sparse=True,
+        below=_pictures(entries),
+        suffix="html",
+    ).write(folder)
+
+
+def _shown(entry: Entry) -> caps_site.Entry:
+    picks = {
+        "model": entry.series.model,
+        "task": entry.task,
+        "verdict": VERDICT_PHRASE[entry.result.verdict],
+        "lengths": entry.lengths,
+        "unit": entry.unit,
+    }
+    return caps_site.Entry(entry.page, _cap(entry), picks, _facts(entry))
 
 
 def machine_entry(entry: Entry) -> dict[str, Any]:
@@ -171,47 +194,6 @@ def _facts(entry: Entry) -> list[str]:
     return facts
 
 
-def _table(entries: Sequence[Entry]) -> str:
-    """A row a model, with a cell for each of its tasks: of the full table most would be empty."""
-    models = list(dict.fromkeys(entry.series.model for entry in entries))
-    tasks = sorted({entry.task for entry in entries})
-    cells: dict[str, list[str]] = {}
-    for entry in entries:
-        data = {
-            "model": entry.series.model,
-            "task": entry.task,
-            "verdict": VERDICT_PHRASE[entry.result.verdict],
-            "lengths": entry.lengths,
-            "unit": entry.unit,
-        }
-        named = " ".join(f'data-{key}="{text(value)}"' for key, value in data.items())
-        facts = "".join(f"<span>{text(fact)}</span>" for fact in [entry.task, *_facts(entry)])
-        cells.setdefault(entry.series.model, []).append(
-            f'<div class="entry" {named}><a href="{text(entry.page)}.html">{text(_cap(entry))}</a>'
-            f"{facts}</div>"
-        )
-    rows = "".join(
-        f'<tr><th scope="row">{text(model)}</th>'
-        f'<td><div class="entries">{"".join(cells[model])}</div></td></tr>\n'
-        for model in models
-    )
-    options = {
-        "model": models,
-        "task": tasks,
-        "verdict": sorted({VERDICT_PHRASE[entry.result.verdict] for entry in entries}),
-        "lengths": sorted({entry.lengths for entry in entries}),
-        "unit": sorted({entry.unit for entry in entries}),
-    }
-    picks = "".join(pick(name, values) for name, values in options.items())
-    return (
-        f'<div id="filters" hidden>{picks}<p id="count" role="status"></p></div>\n'
-        '<div id="caps" class="table" role="region" tabindex="0" aria-label="Caps"><table>'
-        '<thead><tr><th scope="col">model</th><th scope="col">caps by task</th></tr></thead>\n'
-        f"<tbody>{rows}</tbody>"
-        "</table></div>\n"
-    )
-
-
 def _pictures(entries: Sequence[Entry]) -> str:
     """Small multiples by task: all of a task share the axis of length, if they share the unit."""
     parts = ["<h2>Score over length, by task</h2>\n"]
@@ -230,35 +212,24 @@ def _pictures(entries: Sequence[Entry]) -> str:
 def _small(entry: Entry, shared: Sequence[Entry]) -> str:
     """One series: band, line, cap; from the shortest length of ``shared`` to the longest."""
     lengths = [p.tokens for one in shared for p in one.result.curve] or [1, 2]
-    low, high = min(lengths), max(max(lengths), min(lengths) + 1)
-
-    def x(length: float) -> float:
-        return _SMALL_WIDTH * log(length / low) / log(high / low)
-
-    def y(share: float) -> float:
-        return _SMALL_FOOT - share * (_SMALL_FOOT - 6.0)
-
-    curve, cap, drawn = entry.result.curve, entry.result.safe_cap_tokens, []
-    drawn.append(
-        f'<g class="grid"><path d="M0 {y(0):g}H{_SMALL_WIDTH:g}M0 {y(1):g}H{_SMALL_WIDTH:g}"/></g>'
-    )
-    if len(curve) > 1:
-        up = [f"{x(p.tokens):.0f} {y(p.ci_high):.0f}" for p in curve[::2]]
-        down = [f"{x(p.tokens):.0f} {y(p.ci_low):.0f}" for p in curve[::-2]]
-        line = "L".join(f"{x(p.tokens):.0f} {y(p.mean):.0f}" for p in curve[::2])
-        drawn.append(f'<path class="band" d="M{"L".join([*up, *down])}z"/>')
-        drawn.append(f'<path class="curve" d="M{line}"/>')
+    plane = Plane(lengths, foot=_SMALL_FOOT, top=6.0, sides=(0.0, _SMALL_WIDTH))
+    curve, cap = entry.result.curve[::2], entry.result.safe_cap_tokens
+    ends = [f"M0 {plane.y(share):g}H{_SMALL_WIDTH:g}" for share in (0.0, 1.0)]
+    drawn = f'<g class="grid"><path d="{"".join(ends)}"/></g>'
+    drawn += plane.band([(p.tokens, p.ci_low, p.ci_high) for p in curve])
+    drawn += plane.curve([(p.tokens, p.mean) for p in curve])
     if cap is not None:
-        drawn.append(f'<path class="cap" d="M{x(cap):.0f} {y(0):g}V{y(1):g}"/>')
+        drawn += f'<path class="cap" d="M{plane.x(cap):.0f} {_SMALL_FOOT:g}V6"/>'
     name = entry.series.model
     if entry.series.condition:
         name += f", {entry.series.condition}"
     words = f"{_cap(entry)}; {entry.result.n:,} answers"
+    span = f"{min(lengths):,} to {max(lengths):,} {entry.unit}"
     return (
         f'<figure class="m0"><a href="{text(entry.page)}.html">{text(name)}</a>'
         f'<svg viewBox="0 0 {_SMALL_WIDTH:g} {_SMALL_HEIGHT:g}" role="img" '
-        f'aria-label="{text(f"{name}: {words}")}">{"".join(drawn)}</svg>'
-        f"<figcaption>{text(words)}; {low:,} to {high:,} {entry.unit}</figcaption></figure>"
+        f'aria-label="{text(f"{name}: {words}")}">{drawn}</svg>'
+        f"<figcaption>{text(words)}; {span}</figcaption></figure>"
     )
 
 
@@ -301,28 +272,6 @@ def _page(entry: Entry) -> str:
     bins = Section("Mean score by length", [DataTable([entry.unit, "answers", "mean score"], rows)])
     sections = [Section("What to know about these answers", about), bins]
     return html_page(title, head + sections_html(sections), [], None)
-
-
-def in_unit(words: str, unit: str) -> str:
-    """A sentence about tokens with the unit that it is really about.
-
-    >>> in_unit("The cap is 1,000 tokens.", "bytes")
-    'The cap is 1,000 bytes.'
-    """
-    return re.sub(r"\btokens\b", unit, words)
-
-
-def _rows(entries: Sequence[Entry]) -> DataTable:
-    rows: list[list[Cell]] = [
-        [
-            Code(entry.series.model),
-            entry.task,
-            [Link(_cap(entry), f"{entry.page}.html")],
-            "; ".join(_facts(entry)),
-        ]
-        for entry in entries
-    ]
-    return DataTable(["model", "task", "safe cap", "measured"], rows, right=())
 
 
 def _few(few: Sequence[Series]) -> list[Block]:

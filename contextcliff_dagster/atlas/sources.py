@@ -64,6 +64,17 @@ class Cut(_Part):
         return int(found[1]) if found else None
 
 
+class Conditions(_Part):
+    """Values of a column of ``series`` to compare: each of ``b`` with ``a``.
+
+    Those of one ``name`` are a family, for which p-values are adjusted.
+    """
+
+    name: str = Field(min_length=1)
+    a: str
+    b: Names = Field(min_length=1)
+
+
 class Source(_Part):
     """What a table is: where it comes from, how its lengths were made, what to beware of.
 
@@ -78,6 +89,7 @@ class Source(_Part):
         tasks: task here -> the name it is shown by; ``pool`` parts names of one task at its end.
         series: columns beside model, task and unit that part answers into series.
         conditions: values of ``prompt_variant`` -> words; with ``only``, others are left out.
+        pairs: conditions of one table that are compared, model by model and task by task.
         failed: in ``prompt_variant``, what marks a call that failed or answered without a word.
         traps: sentences that every page of the source shows.
     """
@@ -97,6 +109,7 @@ class Source(_Part):
     series: Names = ("prompt_variant",)
     conditions: dict[str, str] = {}
     only: bool = False
+    pairs: tuple[Conditions, ...] = ()
     failed: Names = ()
     cut: tuple[Cut, ...] = ()
     traps: Names = ()
@@ -123,6 +136,10 @@ class Source(_Part):
         """The name that a task is shown by."""
         name = name.partition(self.pool)[0] if self.pool else name
         return self.tasks.get(name, name)
+
+    def words(self, condition: str) -> str:
+        """What a condition is called."""
+        return self.conditions.get(condition, condition)
 
     def is_natural(self, task: str) -> bool:
         """Whether the documents of this task (as it is shown) have their own lengths."""

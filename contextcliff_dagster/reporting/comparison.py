@@ -123,7 +123,7 @@ def comparison_page(comparison: Comparison) -> Page:
             "mean score" if comparison.paired else "mean score at the same lengths",
             score(overall.mean_a),
             score(overall.mean_b),
-            Bracketed(_difference(overall) + _p(overall.p_value, ", p = ")),
+            Bracketed(difference_words(overall) + _p(overall.p_value, ", p = ")),
         ],
         [
             "safe cap, tokens",
@@ -145,7 +145,7 @@ def comparison_page(comparison: Comparison) -> Page:
             f"{bin.n_a}" if bin.n_a == bin.n_b else f"{bin.n_a} / {bin.n_b}",
             score(bin.mean_a),
             score(bin.mean_b),
-            Bracketed(_difference(bin)),
+            Bracketed(difference_words(bin)),
             _p(bin.p_value),
         ]
         for bin in comparison.bins
@@ -173,7 +173,8 @@ def comparison_page(comparison: Comparison) -> Page:
     return Page([first, *others], folds)
 
 
-def _difference(row: Differing | DifferingBin) -> str:
+def difference_words(row: Differing | DifferingBin) -> str:
+    """The difference with its interval."""
     if row.difference is None:
         return "not measured"
     return f"{row.difference:+.2f} [{row.ci_low:+.2f}, {row.ci_high:+.2f}]"

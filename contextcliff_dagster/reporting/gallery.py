@@ -2,26 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from contextcliff_dagster.reporting.html.escaping import text
-from contextcliff_dagster.reporting.sections import (
-    Bracketed,
-    Bullets,
-    Cell,
-    Code,
-    DataTable,
-    Fold,
-    Link,
-    Paragraph,
-    Section,
-    Text,
-)
+from contextcliff_dagster.reporting import caps_site
+from contextcliff_dagster.reporting.sections import Bullets, Code, Fold, Section, Text
 from contextcliff_dagster.reporting.wording.number_format import (
     count,
     estimate,
@@ -35,14 +23,11 @@ from contextcliff_dagster.reporting.wording.sentences import (
     score_name,
     sentence,
 )
-from contextcliff_dagster.store import write_atomic
 
 if TYPE_CHECKING:
     from contextcliff_dagster.contracts.results import Cliffs
 
 MARK = "gallery.json"
-"""Written last: a folder with it is a gallery, and may be made again."""
-_TITLE = "Safe context caps by model and task"
 _WORDS = (
     "A safe cap is the largest document up to which the score is, with the stated confidence, "
     "within the stated tolerance of the score on short documents. It holds for its task and "
@@ -69,23 +54,18 @@ def write_gallery(entries: Sequence[Entry], folder: Path) -> Path:
     Raises:
         StoreError: the folder cannot be written.
     """
-    from contextcliff_dagster.reporting.html.page import Interactive, html_page
-    from contextcliff_dagster.reporting.markdown.render import as_page
-
     ordered = sorted(entries, key=lambda one: (*_place(one.result), one.archive, one.page))
-    fold = Fold("Provenance", [Section("Where these results come from", _sources(ordered), 3)])
+    sources = Section("Where these results come from", _sources(ordered), 3)
     words = [_WORDS, false_alarms([entry.result for entry in ordered])]
-    head = "".join(f"<p>{text(line)}</p>\n" for line in words if line)
-    filters = Interactive(None, ("gallery.js",), "gallery.css")
-    site = html_page(_TITLE, head + _table(ordered), [fold], filters)
-    top = Section(_TITLE, [*map(Paragraph, filter(None, words)), _rows(ordered)], 1)
-    write_atomic(folder / "index.html", site.encode())
-    write_atomic(
-        folder / "index.md", as_page([top, Section(fold.question), *fold.sections]).encode()
-    )
-    machine = json.dumps({"results": [*map(_machine, ordered)]}, indent=1, ensure_ascii=False)
-    write_atomic(folder / MARK, f"{machine}\n".encode())
-    return folder / "index.html"
+    times = Counter(_measurement(entry.result) for entry in ordered)
+    return caps_site.CapsSite(
+        "Safe context caps by model and task",
+        MARK,
+        [*filter(None, words)],
+        [_shown(one, twice=times[_measurement(one.result)] > 1) for one in ordered],
+        [Fold("Provenance", [sources])],
+        {"results": [*map(_machine, ordered)]},
+    ).write(folder)
 
 
 def _place(result: Cliffs) -> tuple[str, str]:
@@ -96,8 +76,22 @@ def _measurement(result: Cliffs) -> tuple[str | None, ...]:
     return result.model, result.task, result.study, result.campaign
 
 
+def _shown(entry: Entry, *, twice: bool) -> caps_site.Entry:
+    """``twice``: there are two states of its campaign."""
+    result = entry.result
+    cap = result.safe_cap_tokens
+    picks = dict(zip(caps_site.PLACE, _place(result), strict=True))
+    return caps_site.Entry(
+        entry.page,
+        "no safe cap" if cap is None else f"{tokens(cap)} tokens",
+        {**picks, "verdict": VERDICT_PHRASE[result.verdict]},
+        _facts(result),
+        f"study {result.study}, {result.campaign}" + (f", in {entry.archive}" if twice else ""),
+    )
+
+
 def _facts(result: Cliffs) -> list[str]:
-    """What a cap must never be without: verdict, intervals, n, and what it is a cap of."""
+    """Verdict, intervals, n, and what it is a cap of."""
     base, cliff = result.baseline, result.cliff
     mean = estimate(base.mean, base.ci_low, base.ci_high)
     facts = [VERDICT_PHRASE[result.verdict]]
@@ -111,72 +105,6 @@ def _facts(result: Cliffs) -> list[str]:
     facts.append(f"within {level(result.tolerance)} at {level(result.confidence)} confidence")
     facts.append(f"tokenizer {result.tokenizer or 'unknown'}")
     return facts
-
-
-def _cap(result: Cliffs) -> str:
-    cap = result.safe_cap_tokens
-    return "no safe cap" if cap is None else f"{tokens(cap)} tokens"
-
-
-def _table(entries: Sequence[Entry]) -> str:
-    """Models down, tasks across; each entry carries what the filters ask for."""
-    models, tasks = (
-        list(dict.fromkeys(sorted(_place(e.result)[i] for e in entries))) for i in (0, 1)
-    )
-    cells: dict[tuple[str, str], list[str]] = {}
-    times = Counter(_measurement(entry.result) for entry in entries)
-    for entry in entries:
-        result, place = entry.result, _place(entry.result)
-        verdict = VERDICT_PHRASE[result.verdict]
-        named = zip(("model", "task", "verdict"), (*place, verdict), strict=True)
-        data = " ".join(f'data-{key}="{text(value)}"' for key, value in named)
-        facts = "".join(f"<span>{text(fact)}</span>" for fact in _facts(result))
-        from_ = f"study {result.study}, {result.campaign}"
-        if times[_measurement(result)] > 1:  # two states of one campaign
-            from_ += f", in {entry.archive}"
-        cells.setdefault(place, []).append(
-            f'<div class="entry" {data}><a href="{text(entry.page)}.html">{text(_cap(result))}</a>'
-            f"{facts}<span>{text(from_)}</span></div>"
-        )
-    head = "".join(f'<th scope="col">{text(task)}</th>' for task in tasks)
-    rows = "".join(
-        f'<tr><th scope="row">{text(model)}</th>'
-        + "".join(f"<td>{''.join(cells.get((model, task), ['–']))}</td>" for task in tasks)
-        + "</tr>\n"
-        for model in models
-    )
-    verdicts = sorted({VERDICT_PHRASE[entry.result.verdict] for entry in entries})
-    picks = "".join(
-        pick(name, options)
-        for name, options in (("model", models), ("task", tasks), ("verdict", verdicts))
-    )
-    return (
-        f'<div id="filters" hidden>{picks}<p id="count" role="status"></p></div>\n'
-        '<div id="caps" class="table" role="region" tabindex="0" aria-label="Caps"><table>'
-        f'<thead><tr><th scope="col">model</th>{head}</tr></thead>\n<tbody>{rows}</tbody>'
-        "</table></div>\n"
-    )
-
-
-def pick(name: str, options: Sequence[str]) -> str:
-    """One filter of a table of entries (`assets/gallery.js`)."""
-    every = "".join(f'<option value="{text(one)}">{text(one)}</option>' for one in options)
-    return (
-        f'<label>{name}<select name="{name}"><option value="">all</option>{every}</select></label>'
-    )
-
-
-def _rows(entries: Sequence[Entry]) -> DataTable:
-    rows: list[list[Cell]] = [
-        [
-            Code(entry.result.model),
-            entry.result.task or "several tasks",
-            [Link(_cap(entry.result), f"{entry.page}.md")],
-            Bracketed("; ".join(_facts(entry.result))),
-        ]
-        for entry in entries
-    ]
-    return DataTable(["model", "task", "safe cap", "measured"], rows, right=())
 
 
 def _sources(entries: Sequence[Entry]) -> list[Any]:

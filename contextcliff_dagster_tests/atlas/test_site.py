@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from contextcliff_dagster.atlas import results
-from contextcliff_dagster.atlas import site as site_module
+from contextcliff_dagster.contracts import StoreError
+from contextcliff_dagster.reporting import caps_site
 from contextcliff_dagster_tests.atlas.test_series import SOURCES, TABLES, published, rows
 from contextcliff_dagster_tests.support.terminal import call
 
@@ -114,9 +115,17 @@ def test_a_build_that_was_cut_short_is_made_again(
     tables: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     site = tmp_path / "site"
+    written = caps_site.write_atomic
+
+    def full(file: Path, content: bytes) -> None:
+        if file.name == "index.md":
+            raise StoreError("No space is left.")
+        written(file, content)
+
     with monkeypatch.context() as patch:
-        patch.setattr(site_module, "_rows", lambda entries: 1 / 0)
+        patch.setattr(caps_site, "write_atomic", full)
         assert call("atlas", "build", str(tables), "--output", str(site)).code != 0
+    assert (site / "atlas.json").exists()
     build(tables, "--output", str(site))
     assert "cliff" in (site / "index.html").read_text()
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from contextcliff_dagster.reporting.figures.attention import Panel, Point, Series, attention_panels
 from contextcliff_dagster.reporting.html.escaping import text
-from contextcliff_dagster.reporting.html.picture import LEFT, RIGHT, WIDTH, Plane, look
+from contextcliff_dagster.reporting.html.picture import LEFT, RIGHT, WIDTH, Plane, chip, look
 from contextcliff_dagster.reporting.wording.attention import attention_sentences
 from contextcliff_dagster.reporting.wording.number_format import estimate, level, tokens
 from contextcliff_dagster.reporting.wording.sentences import labels
@@ -60,18 +60,13 @@ def _figure(panel: Panel, name: str) -> str:
 
 def _keys(panel: Panel) -> str:
     """Marks and names of the series; not in the figure, whose texts shrink on narrow screens."""
-    looks = [(series.name, look(series.look)) for series in panel.series]
-    return " ".join(
-        f'<span><svg class="chip {own.style}" viewBox="-8 -8 16 16" aria-hidden="true">'
-        f'<path d="{own.mark}"/></svg> {text(name)}</span>'
-        for name, own in looks
-    )
+    return " ".join(f"<span>{chip(one.look)} {text(one.name)}</span>" for one in panel.series)
 
 
 def _drawing(panel: Panel) -> str:
     seen = [float(point.tokens) for series in panel.series for point in series.points]
     plane = Plane(seen, _HEIGHT, _TOP, _FOOT)
-    x, y = plane.x, plane.y
+    x = plane.x
     parts = [plane.grid()]
     if panel.cap is not None and plane.low <= panel.cap <= plane.high:
         at, words = x(panel.cap), f"cap {tokens(panel.cap)}"
@@ -85,25 +80,17 @@ def _drawing(panel: Panel) -> str:
     for row, series in enumerate(panel.series):
         own = look(series.look)
         parts.append(f'<g class="{own.style}">')
-        if series.band:
-            up = [f"{x(p):.1f} {y(most):.1f}" for p, _, most in series.band]
-            down = [f"{x(p):.1f} {y(least):.1f}" for p, least, _ in reversed(series.band)]
-            parts.append(f'<path class="band" d="M{"L".join([*up, *down])}z"/>')
-        line = "L".join(f"{x(p.tokens):.1f} {y(p.mean):.1f}" for p in series.points)
-        if len(series.points) > 1:
-            dash = f' stroke-dasharray="{own.dash}"' if own.dash else ""
-            parts.append(f'<path class="curve" d="M{line}"{dash}/>')
+        parts.append(plane.band(series.band))
+        parts.append(plane.curve([(p.tokens, p.mean) for p in series.points], own.dash))
         for place, point in enumerate(series.points):
-            left, top, ends = f"{x(point.tokens):.1f}", f"{y(point.mean):.1f}", ""
-            if point.low is not None and point.high is not None:
-                span = f"M{left} {y(point.low):.1f}V{y(point.high):.1f}"
-                ends = f'<path class="interval" d="{span}"/>'
+            left, top = x(point.tokens), plane.y(point.mean)
             words = text(_words(series, point))
+            drawn = plane.mark(own, left, point.mean, (point.low, point.high))
             parts.append(
                 f'<g class="bin" role="img" tabindex="-1" aria-label="{words}" '
-                f'data-row="{row}" data-place="{place}" data-left="{left}" data-top="{top}">'
-                f'<circle class="halo" cx="{left}" cy="{top}" r="13"/>{ends}'
-                f'<path class="mark" d="{own.mark}" transform="translate({left} {top})"/></g>'
+                f'data-row="{row}" data-place="{place}" data-left="{left:.1f}" '
+                f'data-top="{top:.1f}"><circle class="halo" cx="{left:.1f}" cy="{top:.1f}" '
+                f'r="13"/>{drawn}</g>'
             )
         parts.append("</g>")
     return "".join(parts)

@@ -53,49 +53,88 @@ def chip(row: int) -> str:
 
 
 class Plane:
-    """Where lengths (tokens, log scale) and shares of 0 to 1 lie in a figure.
+    """Where lengths (tokens, log scale) and values lie in a figure.
 
     Args:
         seen: lengths, all above 0, that have to be in it.
-        height: of the figure; ``top`` and ``foot``: where 1 and 0 are.
+        height: of the figure; ``top`` and ``foot``: where the largest and least value are.
+        sides: left and right end of the lengths.
         unit: of the lengths, if they are no tokens.
+        most: values are from its negative to it; 0: from 0 to 1.
     """
 
     def __init__(
-        self, seen: Sequence[float], height: float, top: float, foot: float, unit: str = "tokens"
+        self,
+        seen: Sequence[float],
+        height: float = HEIGHT,
+        top: float = TOP,
+        foot: float = FOOT,
+        *,
+        sides: tuple[float, float] = (LEFT, RIGHT),
+        unit: str = "tokens",
+        most: float = 0.0,
     ) -> None:
-        self._unit = unit
+        self._unit, self._most = unit, most
+        self._left, self._right = sides
         self.low, self.high = house.with_air(*house.token_limits(seen))
         self._height, self._top, self._foot = height, top, foot
 
     def x(self, tokens: float) -> float:
         share = log(max(tokens, 1e-9) / self.low) / log(self.high / self.low)
-        return LEFT + share * (RIGHT - LEFT)
+        return self._left + share * (self._right - self._left)
 
-    def y(self, share: float) -> float:
+    def y(self, value: float) -> float:
+        share = (value / self._most + 1) / 2 if self._most else value
         return self._foot - share * (self._foot - self._top)
 
     def grid(self) -> str:
         """Lines and numbers of both axes."""
-        parts = ['<g class="grid" aria-hidden="true">']
-        for share in (0, 0.25, 0.5, 0.75, 1):
-            parts.append(f'<path d="M{LEFT:g} {self.y(share):g}H{RIGHT:g}"/>')
-            parts.append(
-                f'<text x="{LEFT - 8:g}" y="{self.y(share) + 4:g}" text-anchor="end">'
-                f"{share:g}</text>"
-            )
+        parts = []
+        for value, number in self._marks():
+            at = self.y(value)
+            parts.append(f'<path d="M{self._left:g} {at:g}H{self._right:g}"/>')
+            parts.append(_label(f"{self._left - 8:g}", at + 4, "end", number))
         for tokens in house.token_ticks(self.low, self.high):
-            at = f"{self.x(tokens):.1f}"
-            parts.append(f'<path d="M{at} {self._foot + 4:g}v5"/>')
-            parts.append(
-                f'<text x="{at}" y="{self._foot + 23:g}" text-anchor="middle">'
-                f"{house.token_label(tokens)}</text>"
-            )
+            tick = f"{self.x(tokens):.1f}"
+            parts.append(f'<path d="M{tick} {self._foot + 4:g}v5"/>')
+            parts.append(_label(tick, self._foot + 23, "middle", house.token_label(tokens)))
         axis = f"document length in {self._unit}, log scale"
-        parts.append(
-            f'<text x="{RIGHT:g}" y="{self._height - 4:g}" text-anchor="end">{axis}</text></g>'
-        )
-        return "".join(parts)
+        parts.append(_label(f"{self._right:g}", self._height - 4, "end", axis))
+        return f'<g class="grid" aria-hidden="true">{"".join(parts)}</g>'
+
+    def _marks(self) -> list[tuple[float, str]]:
+        if not self._most:
+            return [(share, f"{share:g}") for share in (0, 0.25, 0.5, 0.75, 1)]
+        step = next(size for size in (0.05, 0.1, 0.25, 0.5, 1.0) if self._most / size < 5)
+        values = [k * step for k in range(-4, 5) if abs(k * step) <= self._most]
+        return [(v, f"{v:+.2g}".replace("0.", ".") if v else "0") for v in values]
+
+    def band(self, limits: Sequence[tuple[float, float, float]]) -> str:
+        """Between the lower and the upper limit at each length."""
+        up = [f"{self.x(at):.1f} {self.y(high):.1f}" for at, _, high in limits]
+        down = [f"{self.x(at):.1f} {self.y(low):.1f}" for at, low, _ in reversed(limits)]
+        return f'<path class="band" d="M{"L".join([*up, *down])}z"/>' if len(up) > 1 else ""
+
+    def curve(self, points: Sequence[tuple[float, float]], dash: str = "") -> str:
+        """A line through the value at each length."""
+        line = "L".join(f"{self.x(at):.1f} {self.y(value):.1f}" for at, value in points)
+        dashes = f' stroke-dasharray="{dash}"' if dash else ""
+        return f'<path class="curve" d="M{line}"{dashes}/>' if len(points) > 1 else ""
+
+    def mark(
+        self, own: Look, at: float, value: float, interval: tuple[float | None, float | None]
+    ) -> str:
+        """A value at ``at``, pixels from the left, with its interval."""
+        (low, high), ends = interval, ""
+        if low is not None and high is not None:
+            span = f"M{at:.1f} {self.y(low):.1f}V{self.y(high):.1f}"
+            ends = f'<path class="interval" d="{span}"/>'
+        place = f"translate({at:.1f} {self.y(value):.1f})"
+        return f'{ends}<path class="mark" d="{own.mark}" transform="{place}"/>'
+
+
+def _label(x: str, y: float, anchor: str, words: str) -> str:
+    return f'<text x="{x}" y="{y:g}" text-anchor="{anchor}">{words}</text>'
 
 
 def picture_html(results: Sequence[Cliffs]) -> str:
@@ -124,8 +163,8 @@ def drawing(results: Sequence[Cliffs], unit: str = "tokens") -> str:
     """What of the picture needs no script: curves, bands, caps, bins; lengths are in ``unit``."""
     seen = [p.tokens for r in results for p in r.curve]
     seen += [b.median_tokens for r in results for b in r.bins if b.median_tokens]
-    plane = Plane([x for x in seen if x > 0], HEIGHT, TOP, FOOT, unit)
-    x, y = plane.x, plane.y
+    plane = Plane([at for at in seen if at > 0], unit=unit)
+    x = plane.x
     parts = [plane.grid()]
     gap = min(7.0, 24 / max(len(results), 1))
     caps = [cap for result in results if (cap := result.safe_cap_tokens)]
@@ -133,13 +172,8 @@ def drawing(results: Sequence[Cliffs], unit: str = "tokens") -> str:
     for row, result in enumerate(results):
         own, shift = look(row), (row - (len(results) - 1) / 2) * gap
         parts.append(f'<g class="{own.style}">')
-        if len(result.curve) > 1:
-            up = [f"{x(p.tokens):.1f} {y(p.ci_high):.1f}" for p in result.curve]
-            down = [f"{x(p.tokens):.1f} {y(p.ci_low):.1f}" for p in reversed(result.curve)]
-            line = "L".join(f"{x(p.tokens):.1f} {y(p.mean):.1f}" for p in result.curve)
-            dash = f' stroke-dasharray="{own.dash}"' if own.dash else ""
-            parts.append(f'<path class="band" d="M{"L".join([*up, *down])}z"/>')
-            parts.append(f'<path class="curve" d="M{line}"{dash}/>')
+        parts.append(plane.band([(p.tokens, p.ci_low, p.ci_high) for p in result.curve]))
+        parts.append(plane.curve([(p.tokens, p.mean) for p in result.curve], own.dash))
         if (cap := result.safe_cap_tokens) and plane.low <= cap <= plane.high:
             parts.append(f'<path class="cap" d="M{x(cap):.1f} {FOOT + 4:g}V{TOP - 14:g}"/>')
             words = f"cap {cap:,}"
@@ -157,10 +191,6 @@ def drawing(results: Sequence[Cliffs], unit: str = "tokens") -> str:
             if not b.median_tokens or b.mean is None:
                 continue
             at = x(b.median_tokens) + shift
-            if b.ci_low is not None and b.ci_high is not None:
-                ends = f"M{at:.1f} {y(b.ci_low):.1f}V{y(b.ci_high):.1f}"
-                parts.append(f'<path class="interval" d="{ends}"/>')
-            place = f"translate({at:.1f} {y(b.mean):.1f})"
-            parts.append(f'<path class="mark" d="{own.mark}" transform="{place}"/>')
+            parts.append(plane.mark(own, at, b.mean, (b.ci_low, b.ci_high)))
         parts.append("</g>")
     return "".join(parts)

@@ -1,4 +1,4 @@
-"""Comparison, overview, regression and gallery in a browser: as good as report.html."""
+"""Comparison, overview, regression, gallery and atlas in a browser: as good as report.html."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from contextcliff_dagster_tests.support.report_browser import ReportBrowser
 from contextcliff_dagster_tests.support.requirements import require
 
 OLD = Path(__file__).parents[2] / "support" / "records" / "results_of_0_1_0" / "comparison.json"
+PUBLIC = DOCS / "results" / "public"
 pytestmark = pytest.mark.browser
 
 
@@ -58,8 +59,23 @@ def gallery(_: Path) -> Path:
     return DOCS / "results" / "index.html"
 
 
+def atlas(_: Path) -> Path:
+    return PUBLIC / "index.html"
+
+
+def atlas_series(_: Path) -> Path:
+    return next(page for page in sorted(PUBLIC.glob("series/gpt-4-turbo-1106-finance*")))
+
+
+def atlas_pair(_: Path) -> Path:
+    return next(page for page in sorted(PUBLIC.glob("pairs/gpt-4-turbo-1106-finance*")))
+
+
+PAGES = [compared, overview, regression, gallery, atlas, atlas_series, atlas_pair]
+
+
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-@pytest.mark.parametrize("make", [compared, overview, regression, gallery])
+@pytest.mark.parametrize("make", PAGES)
 def test_axe_finds_nothing_on_other_pages(
     browser: ReportBrowser, tmp_path: Path, make: Callable[[Path], Path], dark: bool
 ) -> None:

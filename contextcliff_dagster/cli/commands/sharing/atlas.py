@@ -28,33 +28,43 @@ def build(sources: Path, tables: Path | None, output: Path, as_json: bool) -> No
     SOURCES is a folder of YAML files that say what each table is (docs/atlas.md). Results are kept
     in the site's folder: what did not change is not analysed again. Makes no call.
     """
-    from contextcliff_dagster.atlas.results import results_of
+    from contextcliff_dagster.atlas.pairs import pairs_of
+    from contextcliff_dagster.atlas.results import Kept, result_of
     from contextcliff_dagster.atlas.series import series_of
     from contextcliff_dagster.atlas.site import MARK, entries_of, write_site
     from contextcliff_dagster.atlas.sources import load_sources, read_table
+    from contextcliff_dagster.reporting.caps_site import check_folder
+    from contextcliff_dagster.reporting.wording.number_format import count
 
-    if (output / "index.html").exists() and not (output / MARK).exists():
-        raise StoreError(f"{output} holds a page that is no atlas; give another --output DIR.")
+    check_folder(output, MARK, "atlas")
     known = load_sources(sources)
     series = [
         one
         for name, source in known.items()
         for one in series_of(name, source, read_table((tables or sources) / source.table))
     ]
+    kept = Kept(output / ".results")
+    results = {}
     with ProgressBar(transient=True) as bar:
-        results = results_of(
-            series, output / ".results", lambda done: bar.show("series", done, len(series))
-        )
+        for one in series:
+            results[one.key] = result_of(one, kept)
+            bar.show("series", len(results), len(series))
+        pairs = []
+        for pair in pairs_of(series, results, known, kept):
+            pairs.append(pair)
+            bar.show("pairs", len(pairs), None)
+    kept.forget_others()
     entries = entries_of(series, results, known)
     few = [one for one in series if one.few]
     if not entries:
         raise StoreError(f"No series of {sources} has enough answers for a verdict.")
-    index = write_site(entries, few, known, output)
+    index = write_site(entries, pairs, few, known, output)
     models = len({entry.series.model for entry in entries})
     words = (
-        f"{len(entries)} series of {models} models, {len(few)} more with too few answers: {index}"
+        f"{len(entries)} series of {count(models, 'model')}, {count(len(pairs), 'pair')} of "
+        f"conditions, {len(few)} series more with too few answers: {index}"
     )
-    counts = {"series": len(entries), "models": models, "too_few": len(few)}
+    counts = {"series": len(entries), "models": models, "pairs": len(pairs), "too_few": len(few)}
     print_either({"index": str(index), **counts}, words, as_json=as_json)
 
 

@@ -34,12 +34,12 @@ def gallery(paths: tuple[Path, ...], output: Path, with_answers: bool, as_json: 
     """
     from contextcliff_dagster.cli.display.dagster_log import dagster_log
     from contextcliff_dagster.defs.archived_study import rebuild_archive
+    from contextcliff_dagster.reporting.caps_site import check_folder
     from contextcliff_dagster.reporting.gallery import MARK, Entry, write_gallery
     from contextcliff_dagster.reporting.report_files import as_shown, model_folders
     from contextcliff_dagster.store import slug
 
-    if (output / "index.html").exists() and not (output / MARK).exists():
-        raise StoreError(f"{output} holds a page that is no gallery; give another --output DIR.")
+    check_folder(output, MARK, "gallery")
     files = _archives(paths)
     entries: list[Entry] = []
     known: dict[str, Path] = {}
