@@ -54,6 +54,11 @@ class ProfileContext:
     controls: Sequence[ControlAnswers] = ()
     attention: AttentionSample | None = None
 
+    @property
+    def names(self) -> dict[str, Any]:
+        """What every result says of where it comes from."""
+        return {name: getattr(self, name) for name in ("created_at", "study", "campaign", "model")}
+
 
 @dataclass(frozen=True, slots=True)
 class ModelProfile:

@@ -26,7 +26,7 @@ from contextcliff_dagster.cli.continuation.finished_runs import (
     print_run,
 )
 from contextcliff_dagster.cli.continuation.study import (
-    continuation_options,
+    CONTINUATION_OPTIONS,
     made_study,
     max_context,
 )
@@ -36,7 +36,7 @@ from contextcliff_dagster.cli.measuring.made_study import (
     check_budget,
     measure_made_study,
 )
-from contextcliff_dagster.cli.measuring.study_of_options import named_study
+from contextcliff_dagster.cli.measuring.section_options import named_study
 from contextcliff_dagster.cli.options import (
     common_options,
     folder_option,
@@ -83,7 +83,7 @@ def continuation() -> None:
 @continuation.command(_MEASURE, cls=_Measure, hidden=True)
 @click.argument("texts", nargs=-1, metavar="TEXT...", type=click.Path(path_type=Path))
 @server_options
-@continuation_options
+@CONTINUATION_OPTIONS.decorator
 @click.option(
     "--model-id", metavar="NAME", help="Name of this study (default: made of the options)."
 )

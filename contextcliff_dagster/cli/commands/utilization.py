@@ -19,7 +19,7 @@ from contextcliff_dagster.cli.measuring.made_study import (
     measure_made_study,
 )
 from contextcliff_dagster.cli.options import common_options, spending_options, with_answers_option
-from contextcliff_dagster.cli.utilization_study import made_study, utilization_options
+from contextcliff_dagster.cli.utilization_study import UTILIZATION_OPTIONS, made_study
 from contextcliff_dagster.contracts import BudgetError, StudyError
 from contextcliff_dagster.store import Store
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 @click.group(invoke_without_command=True)
-@utilization_options
+@UTILIZATION_OPTIONS.decorator
 @spending_options
 @with_answers_option
 @common_options

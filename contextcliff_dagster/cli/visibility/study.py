@@ -7,18 +7,21 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pydantic import ValidationError
-
-from contextcliff_dagster.cli.measuring.study_of_options import digest, first_error, named_study
+from contextcliff_dagster.cli.measuring.section_options import (
+    SectionOptions,
+    digest,
+    named_study,
+)
 from contextcliff_dagster.contracts import StudyError
 from contextcliff_dagster.experiments.visibility.axes import AXES
+from contextcliff_dagster.experiments.visibility.section import VisibilitySection
 
 if TYPE_CHECKING:
     from contextcliff_dagster.inference.models.models_file import ModelEntry
     from contextcliff_dagster.studies import Study
 
 DEFAULT_MODEL = "gpt-4o-mini"
-_OPTIONS = {
+_NAMES = {
     "benchmarks": "--benchmark",
     "steps": "--num-steps",
     "first_seed": "--seed",
@@ -43,21 +46,23 @@ def made_study(
             of a study with other options.
     """
     from contextcliff_dagster.inference.models.models_file import get_model, load_models
-    from contextcliff_dagster.studies import Study
 
     known = load_models()
     entries = [get_model(model, known) for model in models]
     _read_keys(entries)
-    study = {
-        "name": "visibility",
-        "description": "Tuning hyper-parameters: what an agent is shown",
-        "models": list(dict.fromkeys(models)),
-        "visibility": dict(keys),
-    }
-    try:
-        made = Study.model_validate(study)
-    except ValidationError as error:
-        raise _sentence(error, command) from None
+    levels = {axis: f"--levels {axis}=" for axis in AXES} if command == "grid" else {}
+    made = SectionOptions(
+        "visibility",
+        VisibilitySection,
+        f"contextcliff visibility {command}",
+        keys=(),
+        names={**_NAMES, **levels},
+        help={},
+    ).study(
+        keys,
+        description="Tuning hyper-parameters: what an agent is shown",
+        models=list(dict.fromkeys(models)),
+    )
     if name is not None:
         return named_study(made, name, "--run-id", "run")
     section = made.sections["visibility"]
@@ -85,15 +90,6 @@ def _read_keys(entries: Sequence[ModelEntry]) -> None:
     for name in wanted:
         if value := given.get(name):
             os.environ[name] = value
-
-
-def _sentence(error: ValidationError, command: str) -> StudyError:
-    places, what, shown = first_error(error)
-    key = next((place for place in places if place != "visibility"), "")
-    option = _OPTIONS.get(key) or f"--{key.replace('_', '-')}"
-    if command == "grid" and key in AXES:
-        option = f"--levels {key}="
-    return StudyError(f"{option}{shown}: {what}; see `contextcliff visibility {command} -h`.")
 
 
 _BOTH = ("hidden", "shown")

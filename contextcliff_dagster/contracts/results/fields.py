@@ -6,7 +6,7 @@ is its description, the alias its unit and limits; the JSON Schemas are made fro
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NotRequired, TypedDict, TypeVar
 
@@ -93,6 +93,21 @@ class ResultHead:
     scorer_version: Annotated[
         str | None, "of the scorers; null: scored elsewhere, or 1 in older files"
     ] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExperimentHead:
+    """What the result of an experiment begins with, one a model."""
+
+    schema_version: Annotated[Literal["1.0"], "of this file's format"]
+    created_at: Annotated[Moment | None, "time of the analysis; null: not given"]
+    study: Annotated[str | None, "study"]
+    campaign: Annotated[str | None, "dated measurement of the study"]
+    model: Annotated[str, "serving configuration"]
+    confidence: Annotated[Share, "of tests and intervals"]
+    seed: Annotated[Count, "of every resampling"]
+    headline: Annotated[Sequence[str], "the result in a few sentences"]
+    warnings: Annotated[Sequence[str], "sentences"]
 
 
 @dataclass(frozen=True, slots=True)

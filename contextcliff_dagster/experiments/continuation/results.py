@@ -15,7 +15,7 @@ from typing import Annotated, Literal
 from contextcliff_dagster.contracts.results.comparison import Difference
 from contextcliff_dagster.contracts.results.fields import (
     Count,
-    Moment,
+    ExperimentHead,
     Probability,
     Ratio,
     Score,
@@ -262,30 +262,21 @@ class Recitation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ContinuationResult:
+class ContinuationResult(ExperimentHead):
     """What the continuations of one model say of context sizes. Scores and shares 0..1."""
 
-    schema_version: Annotated[Literal["1.0"], "of this file's format"]
-    created_at: Annotated[Moment | None, "time of the analysis; null: not given"]
-    study: Annotated[str | None, "study"]
-    campaign: Annotated[str | None, "dated measurement of the study"]
-    model: Annotated[str, "serving configuration"]
     tokenizer: Annotated[str | None, "counts the tokens"]
     embedder: Annotated[str | None, "behind the records' coherence; null: not measured"] = None
     window_tokens: Annotated[Tokens | None, "technical window of the model, its own tokens"]
     sizes: Annotated[Sequence[Tokens], "context sizes, smallest first"]
     reference: Annotated[str, "arm that the others are compared with"]
-    confidence: Annotated[Share, "of tests and intervals"]
     margin: Annotated[Share, "decline, or difference, that matters"]
-    seed: Annotated[Count, "of every resampling"]
     n: Annotated[Count, "generations with an outcome, all arms"]
     missing: Annotated[Count, "planned continuations of which there is no text, all arms"]
     verdict: Annotated[ContinuationVerdict, "of the reference arm"]
-    headline: Annotated[Sequence[str], "the result in a few sentences"]
     human: Annotated[NoiseFloor | None, "noise floor; null: not given"]
     arms: Annotated[Sequence[ArmResult], "the reference first"]
     comparisons: Annotated[Sequence[ArmComparison], "each other arm against the reference"]
-    warnings: Annotated[Sequence[str], "sentences"]
     metrics: Annotated[Sequence[MetricResult], "each metric of prose"] = ()
     recitation: Annotated[
         Recitation | None, "verbatim overlap; null: fewer than two human passages to compare"

@@ -101,10 +101,12 @@ class ContinuationSection(Section):
         ge=0,
         le=16,
         description="Sizes between two doublings, at equal ratios; with `compat` equal steps from "
-        "one to the other, a power of two (default there: 1, no size between)",
+        "one to the other, a power of two; 1, the default there: no size between",
     )
     passages: int = _key(default=8, ge=1, le=500, description="Points in each text")
-    rounds: int = _key(default=10, ge=1, le=1000, description="Continuations of each, by seed")
+    rounds: int = _key(
+        default=10, ge=1, le=1000, description="Continuations of each point and size, by seed"
+    )
     max_tokens: Tokens = _key(
         default=1024, description="Longest continuation, part of every window"
     )
@@ -119,7 +121,7 @@ class ContinuationSection(Section):
     )
     top_k: int = _key(default=100, ge=0, description="Tokens that may be drawn; 0: all")
     top_p: float = _key(default=1.0, gt=0, le=1, description="Their share of the probability")
-    seed: int = _key(default=0, ge=0, le=2**31 - 2001, description="Of the first round")
+    seed: int = _key(default=0, ge=0, le=2**31 - 2001, description="Seed of the first round")
     margin: float = _key(default=0.1, gt=0, le=0.5, description="Decline of the score that matters")
     instruction: str = _key(
         default="",

@@ -15,8 +15,8 @@ from typing import Annotated, Literal
 from contextcliff_dagster.contracts.results.comparison import Difference
 from contextcliff_dagster.contracts.results.fields import (
     Count,
+    ExperimentHead,
     Missing,
-    Moment,
     Probability,
     Ratio,
     Score,
@@ -210,14 +210,9 @@ class Effect:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UtilizationResult:
+class UtilizationResult(ExperimentHead):
     """What the answers of one model say of formats. Scores and shares 0..1."""
 
-    schema_version: Annotated[Literal["1.0"], "of this file's format"]
-    created_at: Annotated[Moment | None, "time of the analysis; null: not given"]
-    study: Annotated[str | None, "study"]
-    campaign: Annotated[str | None, "dated measurement of the study"]
-    model: Annotated[str, "serving configuration"]
     tokenizer: Annotated[str | None, "counts the tokens"]
     window_tokens: Annotated[Tokens | None, "technical window of the model, its own tokens"]
     match: Annotated[Literal["content", "tokens"], "what the formats have in common at a scale"]
@@ -232,17 +227,13 @@ class UtilizationResult:
     benchmarks: Annotated[Sequence[BenchmarkName], "that were asked"]
     formats: Annotated[Sequence[Format], "that were asked; the first is the reference"]
     scales: Annotated[Sequence[str], "labels, shortest first"]
-    confidence: Annotated[Share, "of every interval and of the band"]
     margin: Annotated[Share, "difference up to which formats count as alike"]
     tolerance: Annotated[Share, "loss relative to the baseline that a cap allows"]
-    seed: Annotated[Count, "of every resampling"]
     n: Annotated[Count, "answers, all conditions"]
     missing: Annotated[Missing, "planned calls without an answer, all conditions"]
     verdict: Annotated[FormatVerdict, "of the first pair with prose, else of the first pair"]
-    headline: Annotated[Sequence[str], "the result in a few sentences"]
     curves: Annotated[Sequence[FormatCurve], "by format: all benchmarks, then each"]
     comparisons: Annotated[Sequence[FormatComparison], "by pair of formats"]
     effects: Annotated[Sequence[Effect], "of the other conditions, against the base"]
     positions: Annotated[Sequence[PositionScore], "score by evidence position"]
     tokens_per_record: Annotated[Sequence[TokensPerRecord], "by format and benchmark"]
-    warnings: Annotated[Sequence[str], "sentences"]

@@ -39,7 +39,13 @@ def _on_off(value: Any) -> Any:
 
 
 def _shares(value: Any) -> Any:
-    return [one if isinstance(one, dict) else {"share": one} for one in listed(value)]
+    """``5%:recomputed`` is a share, and which records it is of."""
+    return [one if isinstance(one, dict) else _share(str(one)) for one in listed(value)]
+
+
+def _share(written: str) -> dict[str, str]:
+    share, _, of = written.partition(":")
+    return {"share": share, **({"of": of} if of else {})}
 
 
 Levels = Annotated[
@@ -167,7 +173,7 @@ class UtilizationSection(Section):
         examples=["tiktoken:cl100k_base"],
     )
     factorial: bool = Field(
-        default=False, description="true: every combination of the arms' values, at its price"
+        default=False, description="Every combination of the arms' values, at its price"
     )
 
     @field_validator("benchmarks", mode="before", json_schema_input_type=list[str] | str)

@@ -15,7 +15,7 @@ from typing import Annotated, Literal, TypeAlias, get_args
 
 from contextcliff_dagster.contracts.results.fields import (
     Count,
-    Moment,
+    ExperimentHead,
     Probability,
     Ratio,
     Share,
@@ -193,29 +193,20 @@ class MissingRun:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class VisibilityResult:
+class VisibilityResult(ExperimentHead):
     """What the runs of one model say of what it was shown. Regret, area and shares 0..1."""
 
-    schema_version: Annotated[Literal["1.0"], "of this file's format"]
-    created_at: Annotated[Moment | None, "time of the analysis; null: not given"]
-    study: Annotated[str | None, "study"]
-    campaign: Annotated[str | None, "dated measurement of the study"]
-    model: Annotated[str, "serving configuration"]
     benchmarks: Annotated[Sequence[str], "tasks that are tuned"]
     steps: Annotated[Count, "proposals in a run"]
     seeds: Annotated[Sequence[Count], "of split, model, start and draws"]
     levels: Annotated[Mapping[str, Sequence[str]], "levels of each axis, the reference first"]
     n_runs: Annotated[Count, "whole runs"]
     missing: Annotated[Sequence[MissingRun], "planned runs that are not whole"]
-    confidence: Annotated[Share, "of tests and intervals"]
     margin: Annotated[Share, "difference of the regret that matters"]
-    seed: Annotated[Count, "of every resampling"]
     verdict: Annotated[VisibilityVerdict, "of the axes that show more"]
-    headline: Annotated[Sequence[str], "the result in a few sentences"]
     effects: Annotated[Sequence[AxisEffect], "outcome by outcome, regret first"]
     interactions: Annotated[Sequence[Interaction], "of each pair of axes, on the regret"]
     plan: Annotated[Sequence[Plan], "seeds needed, one entry an effect on the regret"]
     curves: Annotated[Sequence[Curve], "of all runs, then of each level of each axis that varies"]
     searches: Annotated[Sequence[SearchComparison], "searches without a model"]
     cells: Annotated[Sequence[Cell], "each combination of levels"]
-    warnings: Annotated[Sequence[str], "sentences"]

@@ -159,11 +159,11 @@ def test_a_dry_run_prices_and_keeps_nothing(
         (("--model", "writer-human", "--max-context", "0"), "--max-context: '0' is no number"),
         (
             ("--model", "writer-human", "--temp", "1,,2"),
-            "'--temp': '1,,2' is no temperature; write",
+            "--temp '1,,2' lacks a value; write",
         ),
-        (("--model", "writer-human", "--temp", "nan"), "'--temp': 'nan' is no temperature; write"),
+        (("--model", "writer-human", "--temp", "nan"), "--temp 'nan': should be a finite number"),
         (("--model", "writer-human", "--temp", "1,1"), "a temperature is listed twice"),
-        (("--model", "writer-human", "--max-tokens", "300"), "The smallest window"),
+        (("--model", "writer-human", "--max-tokens", "300"), "the smallest window, 512 tokens"),
         (("--model", "writer-human", "--model-id", "A b"), "cannot name a study"),
         (
             ("--model", "writer-human", "--tokenizer-model", "org/name"),

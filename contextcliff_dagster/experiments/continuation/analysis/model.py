@@ -69,10 +69,7 @@ def analyse_model(
         headline.append(sentence)
     return ContinuationResult(
         schema_version="1.0",
-        created_at=context.created_at,
-        study=context.study,
-        campaign=context.campaign,
-        model=context.model,
+        **context.names,
         tokenizer=context.tokenizer,
         window_tokens=context.window_tokens,
         sizes=[int(tokens) for tokens in outcomes[0].sizes],

@@ -121,10 +121,7 @@ def analyse_model(
     n, missing = int(rows["score"].notna().sum()), missing_of(rows)
     return UtilizationResult(
         schema_version="1.0",
-        created_at=context.created_at,
-        study=context.study,
-        campaign=context.campaign,
-        model=context.model,
+        **context.names,
         tokenizer=context.tokenizer,
         window_tokens=context.window_tokens,
         match=match,

@@ -94,10 +94,7 @@ def analyse_model(
     more = [plan_sentence(plan, undecided), search_sentence(regret, searches)]
     return VisibilityResult(
         schema_version="1.0",
-        created_at=context.created_at,
-        study=context.study,
-        campaign=context.campaign,
-        model=context.model,
+        **context.names,
         benchmarks=list(section.benchmarks),
         steps=section.steps,
         seeds=list(range(section.first_seed, section.first_seed + section.seeds)),
