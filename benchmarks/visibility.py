@@ -32,23 +32,21 @@ for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
 import numpy as np
 from visibility_controls import show_controls, show_dependence
 
-from contextcliff_dagster.experiments.visibility.baselines.curves import (
-    area_under_curve,
-    regret_curve,
-)
 from contextcliff_dagster.experiments.visibility.baselines.search import (
     HillClimb,
     RandomSearch,
     Search,
     SobolSearch,
+    area_under_curve,
+    regret_curve,
     run_search,
 )
 from contextcliff_dagster.experiments.visibility.baselines.tpe import TPESearch
-from contextcliff_dagster.experiments.visibility.landscape.files import (
+from contextcliff_dagster.experiments.visibility.landscape.grounds import accept
+from contextcliff_dagster.experiments.visibility.landscape.kept import (
     read_landscape,
     write_landscape,
 )
-from contextcliff_dagster.experiments.visibility.landscape.grounds import accept
 from contextcliff_dagster.experiments.visibility.landscape.strata import (
     Stratum,
     members,

@@ -26,11 +26,11 @@ from contextcliff_dagster.experiments.visibility.analysis.contrasts import compa
 from contextcliff_dagster.experiments.visibility.analysis.effects import effects_of
 from contextcliff_dagster.experiments.visibility.analysis.runs import runs_of_records
 from contextcliff_dagster.experiments.visibility.analysis.studentized_flips import studentized_flips
-from contextcliff_dagster.experiments.visibility.controls.agents import (
+from contextcliff_dagster.experiments.visibility.controls import (
     ignores_everything,
     uses_what_it_sees,
 )
-from contextcliff_dagster.experiments.visibility.landscape.files import read_landscape
+from contextcliff_dagster.experiments.visibility.landscape.kept import read_landscape
 from contextcliff_dagster.experiments.visibility.landscape.table import (
     POINTS,
     SPLITS,

@@ -24,7 +24,7 @@ from contextcliff_dagster.reporting.wording.number_format import score
 from contextcliff_dagster.store import slug
 
 if TYPE_CHECKING:
-    from contextcliff_dagster.atlas.pairs import Pair
+    from contextcliff_dagster.atlas.results import Pair
     from contextcliff_dagster.atlas.sources import Source
 
 _WORDS = (

@@ -1,19 +1,25 @@
-"""The result of each series, kept by what it was made of: what did not change is not made again."""
+"""The results of series and of pairs, kept by what they were made of: nothing is made twice.
+
+A pair is one model and task under two conditions: the difference of the scores over length.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from contextcliff_dagster.contracts import RESULT_VERSION, ContextCliffError
-from contextcliff_dagster.contracts.results import Cliffs, from_json, to_json
+from contextcliff_dagster.atlas.series import LEAST_ANSWERS, LEAST_DOCUMENTS, Series
+from contextcliff_dagster.contracts import RESULT_VERSION, UNSCORED_TAGS, ContextCliffError
+from contextcliff_dagster.contracts.results import Cliffs, Comparison, from_json, to_json
 from contextcliff_dagster.store import write_atomic
 
 if TYPE_CHECKING:
     from contextcliff_dagster.atlas.series import Series
+
 
 Result = TypeVar("Result")
 MADE_AT = "2000-01-01T00:00:00+00:00"
@@ -73,3 +79,133 @@ def _analysed(series: Series) -> Cliffs:
         series.model, task=series.task, window_tokens=series.window, created_at=MADE_AT
     )
     return profile_model(series.records, [], settings, context).cliffs
+
+
+if TYPE_CHECKING:
+    from contextcliff_dagster.atlas.sources import Source
+    from contextcliff_dagster.contracts.results.comparison import Differing, DifferingBin
+
+    Row = TypeVar("Row", Differing, DifferingBin)
+
+
+class Pair(NamedTuple):
+    """Two series of one model and task.
+
+    Attributes:
+        family: of its source's ``pairs``, the one that it belongs to.
+        of: how many pairs the family has; the p-values of ``comparison`` are adjusted for them.
+    """
+
+    family: str
+    a: Series
+    b: Series
+    of: int
+    comparison: Comparison
+
+
+def pairs_of(
+    series: Sequence[Series],
+    results: Mapping[str, Cliffs | None],
+    sources: Mapping[str, Source],
+    kept: Kept,
+) -> Iterator[Pair]:
+    """The pairs that the sources name and that have enough answers, in order, family by family.
+
+    As many as a verdict takes: `LEAST_ANSWERS`, and for natural lengths `LEAST_DOCUMENTS`.
+
+    Args:
+        results: by the keys of the series.
+
+    Raises:
+        ContextCliffError: a source names a condition that its table does not have.
+        StoreError: ``kept`` cannot be written.
+    """
+    for name, source in sources.items():
+        own = [one for one in series if one.source == name]
+        for condition in (one for pair in source.pairs for one in (pair.a, *pair.b)):
+            words = source.words(condition)
+            if not any(_exchanged(one.condition, words, "") != one.condition for one in own):
+                raise ContextCliffError(
+                    f"Source {name} pairs the condition {condition!r}, which its table does not "
+                    "have; name values of the columns of `series`."
+                )
+        by_key = {one.key: one for one in own}
+        for family in dict.fromkeys(pair.name for pair in source.pairs):
+            found = []
+            for conditions in source.pairs:
+                if conditions.name != family:
+                    continue
+                first = source.words(conditions.a)
+                for one in own:
+                    for second in map(source.words, conditions.b):
+                        there = _exchanged(one.condition, first, second)
+                        pair = by_key.get(replace(one, condition=there).key)
+                        if there != one.condition and pair is not None:
+                            compared = _compared(one, pair, (first, second), results, kept)
+                            found += [] if compared is None else [(one, pair, compared)]
+            adjusted = _in_family([comparison for *_, comparison in found])
+            for (a, b, _), comparison in zip(found, adjusted, strict=True):
+                yield Pair(family, a, b, len(found), comparison)
+
+
+def _exchanged(condition: str, a: str, b: str) -> str:
+    """The condition with ``b`` for its part ``a``: words of several columns stand beside it."""
+    return f", {condition}, ".replace(f", {a}, ", f", {b}, ", 1)[2:-2]
+
+
+def _compared(
+    a: Series,
+    b: Series,
+    names: tuple[str, str],
+    results: Mapping[str, Cliffs | None],
+    kept: Kept,
+) -> Comparison | None:
+    from contextcliff_dagster.analysis.comparison.comparison import Measured, compare
+    from contextcliff_dagster.analysis.records.settings import AnalysisSettings
+
+    scored = [one.records[~one.records["failure"].isin(UNSCORED_TAGS)] for one in (a, b)]
+    if min(map(len, scored)) < LEAST_ANSWERS:
+        return None
+    settings = AnalysisSettings(chance=a.chance, second_opinions=False)
+
+    def made() -> Comparison:
+        sides = [
+            Measured(name, one.records, results.get(one.key))
+            for name, one in zip(names, (a, b), strict=True)
+        ]
+        return compare(sides[0], sides[1], [], settings, created_at=MADE_AT)
+
+    comparison = kept.result(Comparison, f"{names} {a.state}{b.state}", made)
+    answers = min(side.n for side in (comparison.a, comparison.b))
+    documents = min(side.n_documents for side in (comparison.a, comparison.b))
+    few = answers < LEAST_ANSWERS or (a.natural and documents < LEAST_DOCUMENTS)
+    return None if few else comparison
+
+
+def _in_family(comparisons: Sequence[Comparison]) -> Iterator[Comparison]:
+    """Each with p-values adjusted for all: overall by Holm, each bin by the number of pairs.
+
+    A comparison's own are adjusted for its bins and its overall difference already.
+    """
+    from contextcliff_dagster.analysis.comparison.sentence import sentence
+    from contextcliff_dagster.analysis.statistics.sign_flips import holm
+
+    overall = holm([comparison.overall.p_value for comparison in comparisons])
+    for comparison, p in zip(comparisons, overall, strict=True):
+        alpha = 1.0 - comparison.confidence
+        bins = [
+            _adjusted(
+                row, None if row.p_value is None else min(row.p_value * len(overall), 1.0), alpha
+            )
+            for row in comparison.bins
+        ]
+        told = replace(comparison, overall=_adjusted(comparison.overall, p, alpha), bins=bins)
+        words = sentence(told)
+        yield replace(told, sentence=f"{words[:1].upper()}{words[1:]}")
+
+
+def _adjusted(row: Row, p_value: float | None, alpha: float) -> Row:
+    """With an interval that holds 0 where the test finds nothing, as `compare` has it."""
+    if p_value is None or p_value <= alpha or row.ci_low is None or row.ci_high is None:
+        return replace(row, p_value=p_value)
+    return replace(row, p_value=p_value, ci_low=min(row.ci_low, 0.0), ci_high=max(row.ci_high, 0.0))

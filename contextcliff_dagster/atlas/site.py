@@ -35,7 +35,7 @@ from contextcliff_dagster.reporting.wording.sentences import VERDICT_PHRASE, sen
 from contextcliff_dagster.store import slug, write_atomic
 
 if TYPE_CHECKING:
-    from contextcliff_dagster.atlas.pairs import Pair
+    from contextcliff_dagster.atlas.results import Pair
     from contextcliff_dagster.atlas.series import Series
     from contextcliff_dagster.atlas.sources import Source
     from contextcliff_dagster.contracts.results import Cliffs

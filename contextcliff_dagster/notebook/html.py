@@ -12,8 +12,13 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from contextcliff_dagster.reporting.wording.number_format import level, tokens
-from contextcliff_dagster.reporting.wording.one_line import deciding_cap, drop_clause
-from contextcliff_dagster.reporting.wording.sentences import amount, labels, sentence
+from contextcliff_dagster.reporting.wording.sentences import (
+    amount,
+    deciding_cap,
+    drop_clause,
+    labels,
+    sentence,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -94,12 +94,12 @@ class Result(Shown):
     @property
     def safe_cap_tokens(self) -> int | None:
         """The longest document that is safe, in tokens; None where no length is."""
-        from contextcliff_dagster.reporting.wording.one_line import deciding_cap
+        from contextcliff_dagster.reporting.wording.sentences import deciding_cap
 
         return deciding_cap(self.cliffs)
 
     def __repr__(self) -> str:
-        from contextcliff_dagster.reporting.wording.one_line import one_line
+        from contextcliff_dagster.reporting.wording.sentences import one_line
 
         return one_line(self.cliffs)
 

@@ -26,12 +26,12 @@ from contextcliff_dagster.reporting.sections import (
     Section,
 )
 from contextcliff_dagster.reporting.wording.number_format import level, located, tokens
-from contextcliff_dagster.reporting.wording.one_line import deciding_cap
 from contextcliff_dagster.reporting.wording.sentences import (
     VERDICT_PHRASE,
     amount,
     baseline_phrase,
     copies_sentence,
+    deciding_cap,
     measured_range,
     score_name,
     sentence,

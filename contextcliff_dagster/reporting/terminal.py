@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from contextcliff_dagster.contracts import Verdict
-from contextcliff_dagster.reporting.wording.attention import rope_sentence
 from contextcliff_dagster.reporting.wording.direction import isolated
 from contextcliff_dagster.reporting.wording.latency import latency_limit_sentence
 from contextcliff_dagster.reporting.wording.number_format import (
@@ -28,6 +27,7 @@ from contextcliff_dagster.reporting.wording.sentences import (
     last_octave_phrase,
     looks_sentence,
     measured_range,
+    rope_sentence,
     score_name,
     sentence,
     window_share,

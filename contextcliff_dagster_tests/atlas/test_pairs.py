@@ -20,8 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contextcliff_dagster.analysis.statistics.sign_flips import holm
-from contextcliff_dagster.atlas.pairs import Pair, _in_family, pairs_of
-from contextcliff_dagster.atlas.results import Kept
+from contextcliff_dagster.atlas.results import Kept, Pair, _in_family, pairs_of
 from contextcliff_dagster.atlas.series import series_of
 from contextcliff_dagster.atlas.sources import Conditions, Source, load_sources
 from contextcliff_dagster.contracts.results import Comparison, from_json

@@ -12,9 +12,8 @@ import numpy as np
 from contextcliff_dagster.experiments.visibility.agent.prompts import TEMPLATE
 from contextcliff_dagster.experiments.visibility.agent.state import Usage
 from contextcliff_dagster.experiments.visibility.axes import PlannedRun, runs_of
-from contextcliff_dagster.experiments.visibility.baselines.curves import reported_scores
-from contextcliff_dagster.experiments.visibility.baselines.search import Trial
-from contextcliff_dagster.experiments.visibility.behaviour.step_columns import as_json, columns_of
+from contextcliff_dagster.experiments.visibility.baselines.search import Trial, reported_scores
+from contextcliff_dagster.experiments.visibility.behaviour import as_json, columns_of
 from contextcliff_dagster.experiments.visibility.landscape.table import normalised_regret
 from contextcliff_dagster.experiments.visibility.runs.tuning import Bench
 from contextcliff_dagster.experiments.visibility.tasks.catalogue import task_named
@@ -22,7 +21,7 @@ from contextcliff_dagster.experiments.visibility.tasks.catalogue import task_nam
 if TYPE_CHECKING:
     import pandas as pd
 
-    from contextcliff_dagster.experiments.visibility.controls.agents import ScriptedAgent
+    from contextcliff_dagster.experiments.visibility.controls import ScriptedAgent
     from contextcliff_dagster.experiments.visibility.landscape.table import Landscape
     from contextcliff_dagster.experiments.visibility.section import VisibilitySection
     from contextcliff_dagster.experiments.visibility.tasks.parameters import Config, Space

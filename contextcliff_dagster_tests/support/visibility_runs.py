@@ -11,9 +11,8 @@ import numpy as np
 import pandas as pd
 
 from contextcliff_dagster.experiments.visibility.axes import AXES, PlannedRun, runs_of
-from contextcliff_dagster.experiments.visibility.baselines.curves import reported_scores
-from contextcliff_dagster.experiments.visibility.baselines.search import Trial
-from contextcliff_dagster.experiments.visibility.behaviour.measures import Step
+from contextcliff_dagster.experiments.visibility.baselines.search import Trial, reported_scores
+from contextcliff_dagster.experiments.visibility.behaviour import Step
 from contextcliff_dagster.experiments.visibility.section import VisibilitySection
 from contextcliff_dagster.experiments.visibility.tasks.catalogue import task_named
 from contextcliff_dagster.experiments.visibility.tasks.clamping import clamp

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from contextcliff_dagster.experiments.visibility.landscape.files import write_landscape
+from contextcliff_dagster.experiments.visibility.landscape.kept import write_landscape
 from contextcliff_dagster.experiments.visibility.landscape.table import (
     POINTS,
     SPLITS,

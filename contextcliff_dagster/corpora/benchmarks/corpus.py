@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from contextcliff_dagster.contracts import CorpusError, Example
-from contextcliff_dagster.corpora.benchmarks.answers import (
+from contextcliff_dagster.corpora.benchmarks.item import (
     NO_ANSWER,
     AnswerType,
+    Item,
     answer_type,
     ask_unanswerable,
 )
-from contextcliff_dagster.corpora.benchmarks.item import Item
 from contextcliff_dagster.corpora.benchmarks.recognition import ENDINGS, PACKED, benchmarks_of
 from contextcliff_dagster.corpora.corpus import (
     EVIDENCE_CHARACTERS,

@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from contextcliff_dagster.corpora.benchmarks.corpus import Asked, BenchmarkCorpus, LeftOut
-from contextcliff_dagster.corpora.benchmarks.item import Item
-from contextcliff_dagster.corpora.benchmarks.pieces import PiecedText, answer_place
+from contextcliff_dagster.corpora.benchmarks.item import Item, PiecedText, answer_place
 
 
 class HotpotQACorpus(BenchmarkCorpus):

@@ -1,9 +1,14 @@
-"""Checked access to one record of a published file: errors name the file and the line."""
+"""One record of a published file: checked access, accepted answers, documents in pieces.
+
+Errors name the file and the line.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from string import ascii_uppercase
+from typing import Any, Literal
 
 from contextcliff_dagster.contracts import CorpusError
 
@@ -77,3 +82,88 @@ class Item:
         if value is None:
             raise self.error(f"there is no {key!r}")
         return value
+
+
+AnswerType = Literal["text", "number", "yes_no", "multiple_choice", "unanswerable"]
+
+NO_ANSWER = "unanswerable"
+_LETTERS = re.compile(r"\(?[A-H]\)?(?:(?:\s*[,;/&]\s*|\s+and\s+|\s*)\(?[A-H]\)?)*")
+_NUMBER = re.compile(r"[-+]?\d+(,\d{3})*(\.\d+)?%?")
+
+
+def answer_type(answers: Sequence[str]) -> AnswerType:
+    """What kind the accepted answers are; ``text`` unless all are yes or no, or all numbers."""
+    plain = [answer.strip().rstrip(".").lower() for answer in answers]
+    if all(answer in ("yes", "no") for answer in plain):
+        return "yes_no"
+    return "number" if all(_NUMBER.fullmatch(answer) for answer in plain) else "text"
+
+
+def letters_of(answer: str) -> str:
+    """The options that an answer such as ``B``, ``BD``, ``B, D`` or ``B and D`` names, as ``BD``;
+    empty where it is something else, such as ``BBC``: options come in order, each once."""
+    plain = answer.strip().rstrip(".")
+    named = re.findall("[A-H]", plain) if _LETTERS.fullmatch(plain) else []
+    return "".join(named) if named == sorted(set(named)) else ""
+
+
+def choice_question(question: str, options: Sequence[str]) -> str:
+    """The question with its options, lettered from A, and the wish for a letter."""
+    lettered = "\n".join(
+        f"{letter}. {option.strip()}"
+        for letter, option in zip(ascii_uppercase, options, strict=False)
+    )
+    return f"{question.strip()}\n{lettered}\nAnswer with the letter of the right option."
+
+
+def choice_answers(options: Sequence[str], right: int) -> tuple[str, ...]:
+    """What counts as choosing option ``right`` (from 0): its letter, its text, or both."""
+    letter, text = ascii_uppercase[right], options[right].strip()
+    return (letter, f"{letter}. {text}", text)
+
+
+def ask_unanswerable(question: str) -> str:
+    """The question where some of its kind have no answer: every one says so, and what to reply."""
+    return f"{question.strip()}\nIf the text does not say, answer: {NO_ANSWER}"
+
+
+class PiecedText:
+    """Pieces one after another; `add` returns where each is: [start, end) in characters."""
+
+    def __init__(self) -> None:
+        self._pieces: list[str] = []
+        self._length = 0
+
+    def add(self, piece: str, before: str = "") -> tuple[int, int]:
+        """Append ``before`` (unless nothing came before) and the piece."""
+        if self._length and before:
+            self._pieces.append(before)
+            self._length += len(before)
+        start = self._length
+        self._pieces.append(piece)
+        self._length += len(piece)
+        return start, self._length
+
+    @property
+    def text(self) -> str:
+        return "".join(self._pieces)
+
+
+def answer_place(text: str, spans: Sequence[tuple[int, int]], answers: Sequence[str]) -> int | None:
+    """Where the first accepted answer in a piece of evidence begins.
+
+    ``spans`` are the pieces, ``[start, end)`` in characters. Where none holds an answer, the
+    start of the first piece; None without evidence.
+    """
+    for start, end in spans:
+        for answer in answers:
+            if answer and (match := _standing_alone(answer).search(text, start, end)):
+                return match.start()
+    return min(spans)[0] if spans else None
+
+
+def _standing_alone(answer: str) -> re.Pattern[str]:
+    # "no" does not occur in "known"; scripts without blanks between words have no such edges.
+    before = r"(?<![A-Za-z0-9])" if re.match(r"[A-Za-z0-9]", answer) else ""
+    after = r"(?![A-Za-z0-9])" if re.search(r"[A-Za-z0-9]\Z", answer) else ""
+    return re.compile(before + re.escape(answer) + after)

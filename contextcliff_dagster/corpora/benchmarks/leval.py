@@ -14,9 +14,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
 
-from contextcliff_dagster.corpora.benchmarks.answers import AnswerType, letters_of
 from contextcliff_dagster.corpora.benchmarks.corpus import Asked, BenchmarkCorpus, LeftOut
-from contextcliff_dagster.corpora.benchmarks.item import Item
+from contextcliff_dagster.corpora.benchmarks.item import AnswerType, Item, letters_of
 
 MANUFACTURED = {
     "topic_retrieval_longchat": "conversations put together up to a chosen number",

@@ -19,9 +19,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, ClassVar
 
-from contextcliff_dagster.corpora.benchmarks.answers import choice_answers, choice_question
 from contextcliff_dagster.corpora.benchmarks.corpus import Asked, BenchmarkCorpus, LeftOut
-from contextcliff_dagster.corpora.benchmarks.item import Item
+from contextcliff_dagster.corpora.benchmarks.item import Item, choice_answers, choice_question
 
 _FILLED = "needed passages among others that were added until a length was reached"
 _SHOTS = "as many solved examples put together as fill a length"

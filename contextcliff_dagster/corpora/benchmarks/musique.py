@@ -11,8 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from contextcliff_dagster.corpora.benchmarks.corpus import Asked, BenchmarkCorpus, LeftOut
-from contextcliff_dagster.corpora.benchmarks.item import Item
-from contextcliff_dagster.corpora.benchmarks.pieces import PiecedText, answer_place
+from contextcliff_dagster.corpora.benchmarks.item import Item, PiecedText, answer_place
 
 
 class MuSiQueCorpus(BenchmarkCorpus):

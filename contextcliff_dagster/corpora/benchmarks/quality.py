@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from contextcliff_dagster.corpora.benchmarks.answers import choice_answers, choice_question
 from contextcliff_dagster.corpora.benchmarks.corpus import Asked, BenchmarkCorpus, LeftOut
-from contextcliff_dagster.corpora.benchmarks.item import Item
+from contextcliff_dagster.corpora.benchmarks.item import Item, choice_answers, choice_question
 
 
 class QualityCorpus(BenchmarkCorpus):

@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import Any, Literal
 
 from contextcliff_dagster.contracts import DataError
-from contextcliff_dagster.experiments.continuation.compat.convergence import convergence
-from contextcliff_dagster.experiments.continuation.compat.degradation import trend_analysis
 from contextcliff_dagster.experiments.continuation.compat.earlier_runs import read_run
 from contextcliff_dagster.experiments.continuation.compat.metrics import METRICS
 from contextcliff_dagster.experiments.continuation.compat.runs import Run, file_name
-from contextcliff_dagster.experiments.continuation.compat.statistics import degradation_statistics
+from contextcliff_dagster.experiments.continuation.compat.statistics import (
+    convergence,
+    degradation_statistics,
+    trend_analysis,
+)
 from contextcliff_dagster.experiments.continuation.report.run_page import write_run_page
 from contextcliff_dagster.store import write_atomic, write_json
 

@@ -34,7 +34,7 @@ OutcomeName = Literal[
     "unparsable_share",
     "fallback_share",
 ]
-"""`regret`: after the last step; `area`: mean over the steps; the rest: `behaviour.measures`."""
+"""`regret`: after the last step; `area`: mean over the steps; the rest: `behaviour`."""
 OUTCOMES: tuple[OutcomeName, ...] = get_args(OutcomeName)
 Contrast = Literal["shown", "length", "content", "level"]
 """`shown`: shown less hidden; `length`: placebo less hidden, the effect of a longer prompt;

@@ -105,7 +105,7 @@ _WRITER = replace(
     declared_identity=f"{_WRITERS}:writer_identity",
     samples=True,
 )
-_AGENTS = "contextcliff_dagster.experiments.visibility.controls.engine"
+_AGENTS = "contextcliff_dagster.experiments.visibility.controls"
 _AGENT = replace(
     _READER,
     name="visibility-attentive",

@@ -11,9 +11,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from contextcliff_dagster.contracts.results.questions import CATEGORY_WORDS
 from contextcliff_dagster.reporting.figures import house
-from contextcliff_dagster.reporting.wording.confound_terms import CONTROL_WORDS, shown_mix
 from contextcliff_dagster.reporting.wording.number_format import tokens
-from contextcliff_dagster.reporting.wording.sentences import labels, score_name
+from contextcliff_dagster.reporting.wording.sentences import (
+    CONTROL_WORDS,
+    labels,
+    score_name,
+    shown_mix,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 from contextcliff_dagster.reporting.figures.attention import Panel, Point, Series, attention_panels
 from contextcliff_dagster.reporting.html.escaping import text
 from contextcliff_dagster.reporting.html.picture import LEFT, RIGHT, WIDTH, Plane, chip, look
-from contextcliff_dagster.reporting.wording.attention import attention_sentences
 from contextcliff_dagster.reporting.wording.number_format import estimate, level, tokens
-from contextcliff_dagster.reporting.wording.sentences import labels
+from contextcliff_dagster.reporting.wording.sentences import attention_sentences, labels
 
 if TYPE_CHECKING:
     from contextcliff_dagster.contracts.results import Cliffs

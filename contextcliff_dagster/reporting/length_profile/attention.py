@@ -13,9 +13,8 @@ from contextcliff_dagster.reporting.sections import (
     Paragraph,
     Section,
 )
-from contextcliff_dagster.reporting.wording.attention import attention_sentences
 from contextcliff_dagster.reporting.wording.number_format import count, estimate, tokens
-from contextcliff_dagster.reporting.wording.sentences import score_name
+from contextcliff_dagster.reporting.wording.sentences import attention_sentences, score_name
 
 if TYPE_CHECKING:
     from contextcliff_dagster.contracts.results import Cliffs

@@ -18,7 +18,6 @@ from contextcliff_dagster.reporting.sections import (
     Section,
     Text,
 )
-from contextcliff_dagster.reporting.wording.confound_terms import CONTROL_WORDS, shown_mix
 from contextcliff_dagster.reporting.wording.number_format import (
     estimate,
     located,
@@ -26,7 +25,12 @@ from contextcliff_dagster.reporting.wording.number_format import (
     score,
     tokens,
 )
-from contextcliff_dagster.reporting.wording.sentences import VERDICT_PHRASE, sentence
+from contextcliff_dagster.reporting.wording.sentences import (
+    CONTROL_WORDS,
+    VERDICT_PHRASE,
+    sentence,
+    shown_mix,
+)
 
 if TYPE_CHECKING:
     from contextcliff_dagster.contracts.results import Cliffs

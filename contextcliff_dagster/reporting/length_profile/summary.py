@@ -24,7 +24,6 @@ from contextcliff_dagster.reporting.sections import (
     Section,
     Text,
 )
-from contextcliff_dagster.reporting.wording.attention import attention_sentences
 from contextcliff_dagster.reporting.wording.latency import (
     joint_cap_sentence,
     latency_limit_sentence,
@@ -32,6 +31,7 @@ from contextcliff_dagster.reporting.wording.latency import (
 from contextcliff_dagster.reporting.wording.number_format import estimate, tokens
 from contextcliff_dagster.reporting.wording.sentences import (
     assumption_sentence,
+    attention_sentences,
     certify_sentence,
     copies_sentence,
     labels,

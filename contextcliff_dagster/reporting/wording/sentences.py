@@ -24,7 +24,10 @@ from contextcliff_dagster.reporting.wording.number_format import (
 
 if TYPE_CHECKING:
     from contextcliff_dagster.contracts.results import Cliffs
+    from contextcliff_dagster.contracts.results.attention import AttentionResult
     from contextcliff_dagster.contracts.results.caps import FurtherData
+    from contextcliff_dagster.contracts.results.questions import CategoryMix, Control
+
 
 MOSTLY_COPIED = 0.9
 """Share of copied answers from which on a cap is one for copying text."""
@@ -310,3 +313,65 @@ def false_alarms(results: Sequence[Cliffs]) -> str:
         f"lets up to {sum(chances):.1f} appear to drop on average, and at least one with a "
         f"probability of up to {some:.0%}; here {found} {'does' if found == 1 else 'do'}."
     )
+
+
+def deciding_cap(cliffs: Cliffs) -> int | None:
+    """The cap in tokens of the document: of the scores and, where one is set, the time limit."""
+    joint = cliffs.joint_cap
+    if joint is not None and joint.limited_by == "latency_limit":
+        return joint.tokens
+    return cliffs.safe_cap_tokens
+
+
+def one_line(cliffs: Cliffs) -> str:
+    """``safe up to 12,300 tokens (95%); cliff at 15,000 [13,000, 17,400]; n=1,000``."""
+    cap = deciding_cap(cliffs)
+    words = "no safe cap" if cap is None else f"safe up to {tokens(cap)} tokens"
+    if cap is None and (base := cliffs.baseline_cap_tokens) is not None:
+        words = f"nothing longer than the baseline's own {tokens(base)} tokens shown"
+    return f"{words} ({level(cliffs.confidence)}); {drop_clause(cliffs)}; n={cliffs.n:,}"
+
+
+def drop_clause(cliffs: Cliffs) -> str:
+    """What the length axis shows: ``cliff at 15,000 [13,000, 17,400]``."""
+    verdict, drop = cliffs.verdict, cliffs.cliff
+    words = VERDICT_PHRASE[verdict]
+    if verdict is Verdict.STABLE:
+        reach = measured_range(cliffs)
+        return f"{words} up to {tokens(reach[1])}" if reach else words
+    if drop is None:
+        return words
+    at = located(drop.location_tokens, drop.ci_low, drop.ci_high)
+    return f"{words.partition(',')[0]} at {at}"
+
+
+def rope_sentence(attention: AttentionResult | None) -> str | None:
+    """Where RoPE is predicted to fail, as a share of the window; None where that has no support."""
+    if attention is None or (rope := attention.rope) is None:
+        return None
+    return (
+        f"RoPE extrapolation failure predicted at about {rope.share:.0%} of the window "
+        f"[{rope.ci_low:.0%}, {rope.ci_high:.0%}], {tokens(rope.prompt_tokens)} prompt "
+        "tokens: the score drops and attention entropy changes there, and the weights were trained "
+        f"to {tokens(attention.trained_tokens)} tokens."
+    )
+
+
+def attention_sentences(attention: AttentionResult) -> list[str]:
+    """All that attention says of a model, RoPE last."""
+    return [sentence(text) for text in (*attention.says, rope_sentence(attention)) if text]
+
+
+CONTROL_WORDS: dict[Control, str] = {"no_context": "no document", "oracle": "evidence alone"}
+"""What is sent in the document's place."""
+
+
+def shown_mix(result: Cliffs) -> CategoryMix | None:
+    """Of the categories with a curve at an equal mix, that which moves it most; None without."""
+
+    def moved(row: CategoryMix) -> float:
+        pairs = ((b.mean, b.standardised) for b in row.bins)
+        return max((abs(a - b) for a, b in pairs if a is not None and b is not None), default=-1.0)
+
+    rows = [row for row in result.mix if moved(row) >= 0]
+    return max(rows, key=moved, default=None)

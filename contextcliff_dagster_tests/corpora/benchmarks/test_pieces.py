@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from contextcliff_dagster.corpora.benchmarks.pieces import answer_place
+from contextcliff_dagster.corpora.benchmarks.item import answer_place
 
 
 @pytest.mark.parametrize(

@@ -16,10 +16,12 @@ import pytest
 
 from contextcliff_dagster.contracts import Example
 from contextcliff_dagster.experiments.continuation.analysis.model import analyse_model
-from contextcliff_dagster.experiments.continuation.compat.averages import averaged
-from contextcliff_dagster.experiments.continuation.compat.degradation import trend_analysis
 from contextcliff_dagster.experiments.continuation.compat.metrics import text_metrics
-from contextcliff_dagster.experiments.continuation.compat.statistics import degradation_statistics
+from contextcliff_dagster.experiments.continuation.compat.statistics import (
+    averaged,
+    degradation_statistics,
+    trend_analysis,
+)
 from contextcliff_dagster.experiments.continuation.noise import Authors
 from contextcliff_dagster.experiments.continuation.prose.metrics import metrics_of
 from contextcliff_dagster.experiments.continuation.prose.words import read_prose

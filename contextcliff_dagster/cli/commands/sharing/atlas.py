@@ -28,8 +28,7 @@ def build(sources: Path, tables: Path | None, output: Path, as_json: bool) -> No
     SOURCES is a folder of YAML files that say what each table is (docs/atlas.md). Results are kept
     in the site's folder: what did not change is not analysed again. Makes no call.
     """
-    from contextcliff_dagster.atlas.pairs import pairs_of
-    from contextcliff_dagster.atlas.results import Kept, result_of
+    from contextcliff_dagster.atlas.results import Kept, pairs_of, result_of
     from contextcliff_dagster.atlas.series import series_of
     from contextcliff_dagster.atlas.site import MARK, entries_of, write_site
     from contextcliff_dagster.atlas.sources import load_sources, read_table

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from contextcliff_dagster.contracts import StudyError
-from contextcliff_dagster.experiments.continuation.compat.degradation import trend_analysis
 from contextcliff_dagster.experiments.continuation.compat.runs import ContextResult, Run
+from contextcliff_dagster.experiments.continuation.compat.statistics import trend_analysis
 from contextcliff_dagster.store import write_atomic
 
 _SETTINGS = ("max_tokens", "temperature", "top_k", "top_p")

@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import PureWindowsPath
 from typing import Any
 
-from contextcliff_dagster.experiments.continuation.compat.averages import Round, averaged
+from contextcliff_dagster.experiments.continuation.compat.statistics import Round, averaged
 
 
 @dataclass(frozen=True)

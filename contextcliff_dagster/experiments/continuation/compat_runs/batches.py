@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from contextcliff_dagster.experiments.continuation.compat.averages import Round
-from contextcliff_dagster.experiments.continuation.compat.outliers import replacement
+from contextcliff_dagster.experiments.continuation.compat.statistics import Round, replacement
 
 ATTEMPTS = 3
 """A batch and its retries."""

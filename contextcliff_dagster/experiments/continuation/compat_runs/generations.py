@@ -13,8 +13,8 @@ from contextcliff_dagster.experiments.common.study_run import StudyRun
 from contextcliff_dagster.experiments.continuation.cells import cells_of
 from contextcliff_dagster.experiments.continuation.compat.coherence import Embed, coherence
 from contextcliff_dagster.experiments.continuation.compat.metrics import Figures, text_metrics
-from contextcliff_dagster.experiments.continuation.compat.outliers import is_long_enough
 from contextcliff_dagster.experiments.continuation.compat.runs import ContextResult, Run
+from contextcliff_dagster.experiments.continuation.compat.statistics import is_long_enough
 from contextcliff_dagster.experiments.continuation.compat.words import read_word_list, sentences_of
 from contextcliff_dagster.experiments.continuation.compat_runs.batches import Batch, chosen_rounds
 from contextcliff_dagster.experiments.continuation.documents.files import part_file, read_texts
@@ -23,7 +23,7 @@ from contextcliff_dagster.experiments.continuation.documents.source_texts import
 
 if TYPE_CHECKING:
     from contextcliff_dagster.experiments.common.experiment import Experiment
-    from contextcliff_dagster.experiments.continuation.compat.averages import Round
+    from contextcliff_dagster.experiments.continuation.compat.statistics import Round
     from contextcliff_dagster.store import Store
     from contextcliff_dagster.studies import Study
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from contextcliff_dagster.experiments.continuation.compat.coherence import COHERENCE_KEYS
-from contextcliff_dagster.experiments.continuation.compat.degradation import trend_analysis
 from contextcliff_dagster.experiments.continuation.compat.metrics import METRICS
+from contextcliff_dagster.experiments.continuation.compat.statistics import trend_analysis
 from contextcliff_dagster.experiments.continuation.compat_runs.documents import was_repeated
 from contextcliff_dagster.experiments.continuation.compat_runs.generations import (
     generations_of,

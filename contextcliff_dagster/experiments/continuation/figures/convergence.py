@@ -5,8 +5,8 @@ from __future__ import annotations
 from textwrap import wrap
 from typing import TYPE_CHECKING
 
-from contextcliff_dagster.experiments.continuation.compat.convergence import Convergence
 from contextcliff_dagster.experiments.continuation.compat.runs import Run
+from contextcliff_dagster.experiments.continuation.compat.statistics import Convergence
 from contextcliff_dagster.reporting.figures import house
 
 if TYPE_CHECKING:

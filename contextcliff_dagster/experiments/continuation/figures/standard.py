@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from contextcliff_dagster.experiments.continuation.compat.averages import Round
 from contextcliff_dagster.experiments.continuation.compat.coherence import COHERENCE_KEYS
 from contextcliff_dagster.experiments.continuation.compat.runs import Run
+from contextcliff_dagster.experiments.continuation.compat.statistics import Round
 from contextcliff_dagster.experiments.continuation.figures.collapse_axis import (
     UsualRange,
     collapse_axis,

@@ -9,8 +9,10 @@ from contextcliff_dagster.contracts.results import to_json
 from contextcliff_dagster.experiments.continuation.documents.source_texts import section_of
 from contextcliff_dagster.experiments.continuation.report import tables
 from contextcliff_dagster.experiments.continuation.report.figures import plot_arms, plot_sizes
-from contextcliff_dagster.experiments.continuation.report.metric_chart import metric_chart
-from contextcliff_dagster.experiments.continuation.report.metric_figure import plot_metrics
+from contextcliff_dagster.experiments.continuation.report.metric_figures import (
+    metric_chart,
+    plot_metrics,
+)
 from contextcliff_dagster.experiments.continuation.results import ArmResult, ContinuationResult
 from contextcliff_dagster.reporting.sections import (
     Block,

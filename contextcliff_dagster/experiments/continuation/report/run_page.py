@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from contextcliff_dagster.experiments.continuation.compat.averages import Round, values_of
 from contextcliff_dagster.experiments.continuation.compat.coherence import COHERENCE_KEYS
 from contextcliff_dagster.experiments.continuation.compat.metrics import LEVELS, METRICS
 from contextcliff_dagster.experiments.continuation.compat.runs import ContextResult, Run
+from contextcliff_dagster.experiments.continuation.compat.statistics import Round, values_of
 from contextcliff_dagster.experiments.continuation.figures.standard import (
     PANELS,
     plot_standard,

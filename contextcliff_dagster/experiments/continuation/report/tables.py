@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from contextcliff_dagster.experiments.continuation.analysis.wording import NAMES
-from contextcliff_dagster.experiments.continuation.report.metric_names import metric_name
+from contextcliff_dagster.experiments.continuation.report.metric_figures import metric_name
 from contextcliff_dagster.reporting.html.metric_chart import interval_words, number_words
 from contextcliff_dagster.reporting.sections import Bracketed, Cell, Code, DataTable
 from contextcliff_dagster.reporting.wording.number_format import (

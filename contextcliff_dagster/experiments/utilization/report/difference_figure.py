@@ -10,8 +10,7 @@ from contextcliff_dagster.experiments.utilization.analysis.wording import (
     capitalised,
     format_name,
 )
-from contextcliff_dagster.experiments.utilization.report.names import scope_name
-from contextcliff_dagster.experiments.utilization.report.scale_axis import scale_axis
+from contextcliff_dagster.experiments.utilization.report.names import scale_axis, scope_name
 from contextcliff_dagster.experiments.utilization.scale_labels import scale_tokens
 from contextcliff_dagster.reporting.figures import house
 from contextcliff_dagster.reporting.wording.number_format import level, tokens, two_digits

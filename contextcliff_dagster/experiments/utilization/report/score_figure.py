@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from contextcliff_dagster.experiments.utilization.analysis.wording import format_name
-from contextcliff_dagster.experiments.utilization.report.names import scope_name
-from contextcliff_dagster.experiments.utilization.report.scale_axis import scale_axis
+from contextcliff_dagster.experiments.utilization.report.names import scale_axis, scope_name
 from contextcliff_dagster.reporting.figures import house
 from contextcliff_dagster.reporting.wording.number_format import level
 

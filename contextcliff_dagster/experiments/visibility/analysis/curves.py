@@ -9,7 +9,7 @@ import numpy as np
 
 from contextcliff_dagster.contracts import ContextCliffError
 from contextcliff_dagster.experiments.visibility.analysis.cluster_means import ClusterMeans
-from contextcliff_dagster.experiments.visibility.baselines.curves import area_under_curve
+from contextcliff_dagster.experiments.visibility.baselines.search import area_under_curve
 from contextcliff_dagster.experiments.visibility.results import (
     OUTCOMES,
     Cell,

@@ -11,10 +11,10 @@ import numpy as np
 
 from contextcliff_dagster.contracts import UNSCORED_TAGS, ContextCliffError
 from contextcliff_dagster.experiments.visibility.axes import AXES, PlannedRun, runs_of
-from contextcliff_dagster.experiments.visibility.baselines.curves import area_under_curve
-from contextcliff_dagster.experiments.visibility.behaviour.measures import behaviour_of
-from contextcliff_dagster.experiments.visibility.behaviour.step_columns import (
+from contextcliff_dagster.experiments.visibility.baselines.search import area_under_curve
+from contextcliff_dagster.experiments.visibility.behaviour import (
     STEP_COLUMNS,
+    behaviour_of,
     start_of,
     step_of,
 )

@@ -108,7 +108,7 @@ def ground_named(name: str, store: Store) -> Ground:
     Raises:
         StudyError, DataError, StoreError: as `grounds_of`.
     """
-    from contextcliff_dagster.experiments.visibility.landscape.files import (
+    from contextcliff_dagster.experiments.visibility.landscape.kept import (
         read_landscape,
         write_landscape,
     )
@@ -143,7 +143,7 @@ def ground_named(name: str, store: Store) -> Ground:
 
 def _listed(row: Mapping[str, Any], store: Store) -> Landscape | None:
     """The landscape of a row of the list; None where the store has lost it."""
-    from contextcliff_dagster.experiments.visibility.landscape.files import read_landscape
+    from contextcliff_dagster.experiments.visibility.landscape.kept import read_landscape
 
     return read_landscape(store, row["benchmark"], row["made_of"])
 

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 from contextcliff_dagster.experiments.visibility.report.names import (
     SEARCH_NAMES,
     effect_name,
+    joined,
     shows_more,
 )
 from contextcliff_dagster.experiments.visibility.report.tables import (
     fallback_share,
     unparsable_share,
 )
-from contextcliff_dagster.experiments.visibility.report.value_words import joined
 from contextcliff_dagster.reporting.wording.number_format import count, difference, percent, score
 
 if TYPE_CHECKING:

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from contextcliff_dagster.experiments.visibility.behaviour.measures import Step
-from contextcliff_dagster.experiments.visibility.behaviour.step_columns import start_of, step_of
+from contextcliff_dagster.experiments.visibility.behaviour import Step, start_of, step_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from contextcliff_dagster.experiments.visibility.report.recorded_run import RecordedStep
-from contextcliff_dagster.experiments.visibility.report.value_words import (
+from contextcliff_dagster.experiments.visibility.report.names import (
     change_words,
     config_words,
     joined,
     score_words,
     value_words,
 )
+from contextcliff_dagster.experiments.visibility.report.recorded_run import RecordedStep
 from contextcliff_dagster.experiments.visibility.tasks.clamping import ClampEvent, Reason
 from contextcliff_dagster.experiments.visibility.tasks.parameters import (
     Choice,

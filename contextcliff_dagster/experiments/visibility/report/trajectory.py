@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from contextcliff_dagster.experiments.visibility.axes import AXES
-from contextcliff_dagster.experiments.visibility.behaviour.measures import Behaviour, behaviour_of
+from contextcliff_dagster.experiments.visibility.behaviour import Behaviour, behaviour_of
+from contextcliff_dagster.experiments.visibility.report.names import joined, score_words
 from contextcliff_dagster.experiments.visibility.report.recorded_run import (
     RecordedRun,
     recorded_run,
@@ -16,7 +17,6 @@ from contextcliff_dagster.experiments.visibility.report.step_words import (
     start_sentence,
     step_sentence,
 )
-from contextcliff_dagster.experiments.visibility.report.value_words import joined, score_words
 from contextcliff_dagster.experiments.visibility.tasks.catalogue import task_named
 from contextcliff_dagster.reporting.wording.number_format import count, score
 

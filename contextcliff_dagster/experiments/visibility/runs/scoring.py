@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from contextcliff_dagster.contracts import EVAL_RECORDS, FailureTag
 from contextcliff_dagster.experiments.visibility.axes import AXES, PlannedRun
-from contextcliff_dagster.experiments.visibility.baselines.curves import reported_scores
-from contextcliff_dagster.experiments.visibility.baselines.search import Trial
-from contextcliff_dagster.experiments.visibility.behaviour.step_columns import as_json, columns_of
+from contextcliff_dagster.experiments.visibility.baselines.search import Trial, reported_scores
+from contextcliff_dagster.experiments.visibility.behaviour import as_json, columns_of
 from contextcliff_dagster.experiments.visibility.landscape.table import normalised_regret
 from contextcliff_dagster.experiments.visibility.runs.sources import usage_of
 from contextcliff_dagster.experiments.visibility.runs.tuning import Bench, Benches, History
 
 if TYPE_CHECKING:
-    from contextcliff_dagster.experiments.visibility.behaviour.measures import Step
+    from contextcliff_dagster.experiments.visibility.behaviour import Step
 
 SCORING_VERSION = "visibility 1"
 _SCORED = ("em", "f1", "contained", "score", "parsed_answer", "failed", "failure")

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from contextcliff_dagster.experiments.visibility.baselines.curves import regret_curve
 from contextcliff_dagster.experiments.visibility.baselines.search import (
     HillClimb,
     RandomSearch,
     Search,
     SobolSearch,
+    regret_curve,
     run_search,
 )
 from contextcliff_dagster.experiments.visibility.baselines.tpe import TPESearch

@@ -19,8 +19,7 @@ from contextcliff_dagster.experiments.common.measurement import (
     sources_of,
 )
 from contextcliff_dagster.experiments.visibility.axes import AXES
-from contextcliff_dagster.experiments.visibility.behaviour.measures import behaviour_of
-from contextcliff_dagster.experiments.visibility.behaviour.stability import StabilityMetric
+from contextcliff_dagster.experiments.visibility.behaviour import StabilityMetric, behaviour_of
 from contextcliff_dagster.experiments.visibility.landscape.grounds import section_of
 from contextcliff_dagster.experiments.visibility.runs.sources import usage_of
 from contextcliff_dagster.inference.ledger.campaigns import recorded_identity

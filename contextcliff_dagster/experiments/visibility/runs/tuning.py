@@ -11,7 +11,7 @@ from contextcliff_dagster.experiments.visibility.agent.prompts import prompt_of
 from contextcliff_dagster.experiments.visibility.agent.replies import parse_reply
 from contextcliff_dagster.experiments.visibility.agent.state import RunState, ShownTrial, Usage
 from contextcliff_dagster.experiments.visibility.axes import PlannedRun
-from contextcliff_dagster.experiments.visibility.behaviour.measures import Step
+from contextcliff_dagster.experiments.visibility.behaviour import Step
 from contextcliff_dagster.experiments.visibility.landscape.strata import start_of
 from contextcliff_dagster.experiments.visibility.runs.trainings import Trainings
 from contextcliff_dagster.experiments.visibility.tasks.catalogue import task_named

@@ -10,34 +10,32 @@ from typing import Any
 
 import pytest
 
-from contextcliff_dagster.experiments.continuation.compat.averages import averaged
 from contextcliff_dagster.experiments.continuation.compat.coherence import (
     COHERENCE_KEYS,
     Embed,
     coherence,
 )
 from contextcliff_dagster.experiments.continuation.compat.contexts import context_lengths
-from contextcliff_dagster.experiments.continuation.compat.degradation import trend_analysis
 from contextcliff_dagster.experiments.continuation.compat.metrics import (
     METRICS,
     cloze_score,
     reading_level,
     text_metrics,
 )
-from contextcliff_dagster.experiments.continuation.compat.outliers import (
-    iqr_outliers,
-    round_outliers,
-    selected_rounds,
-)
 from contextcliff_dagster.experiments.continuation.compat.slicing import trimmed
 from contextcliff_dagster.experiments.continuation.compat.statistics import (
     adjusted,
+    averaged,
     bootstrap_mean,
     composite_score,
     degradation_statistics,
+    iqr_outliers,
     mann_whitney,
     rank_biserial,
+    round_outliers,
+    selected_rounds,
     spearman,
+    trend_analysis,
 )
 from contextcliff_dagster.experiments.continuation.compat.words import (
     is_familiar,

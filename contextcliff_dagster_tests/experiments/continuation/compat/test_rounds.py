@@ -8,19 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contextcliff_dagster.experiments.continuation.compat.averages import averaged
-from contextcliff_dagster.experiments.continuation.compat.convergence import convergence
-from contextcliff_dagster.experiments.continuation.compat.degradation import trend_analysis
-from contextcliff_dagster.experiments.continuation.compat.outliers import (
-    is_long_enough,
-    replacement,
-)
 from contextcliff_dagster.experiments.continuation.compat.statistics import (
     adjusted,
+    averaged,
     composite_of,
+    convergence,
     degradation_statistics,
+    is_long_enough,
     magnitude,
     rank_biserial,
+    replacement,
+    trend_analysis,
 )
 
 P_VALUES = st.lists(st.floats(0, 1), max_size=12)

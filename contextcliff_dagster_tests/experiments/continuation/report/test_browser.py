@@ -13,7 +13,7 @@ from contextcliff_dagster.experiments.continuation.comparison import (
     CompareOptions,
     compare_results,
 )
-from contextcliff_dagster.experiments.continuation.report.metric_chart import metric_chart
+from contextcliff_dagster.experiments.continuation.report.metric_figures import metric_chart
 from contextcliff_dagster.experiments.continuation.report.page import (
     continuation_page,
     draw_pictures,

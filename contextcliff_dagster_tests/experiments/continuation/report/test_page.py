@@ -15,7 +15,7 @@ from PIL import Image
 from contextcliff_dagster.analysis.profile.context import ProfileContext
 from contextcliff_dagster.contracts.results import to_json
 from contextcliff_dagster.experiments.continuation.analysis.model import analyse_model
-from contextcliff_dagster.experiments.continuation.report.metric_chart import metric_chart
+from contextcliff_dagster.experiments.continuation.report.metric_figures import metric_chart
 from contextcliff_dagster.experiments.continuation.report.page import (
     MEASURED,
     continuation_page,

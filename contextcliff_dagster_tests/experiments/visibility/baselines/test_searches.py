@@ -11,17 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contextcliff_dagster.contracts import StudyError
-from contextcliff_dagster.experiments.visibility.baselines.curves import (
-    area_under_curve,
-    regret_curve,
-    reported_scores,
-)
 from contextcliff_dagster.experiments.visibility.baselines.search import (
     HillClimb,
     RandomSearch,
     Search,
     SobolSearch,
     Trial,
+    area_under_curve,
+    regret_curve,
+    reported_scores,
     run_search,
 )
 from contextcliff_dagster.experiments.visibility.baselines.tpe import TPESearch

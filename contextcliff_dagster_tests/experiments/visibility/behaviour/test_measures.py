@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contextcliff_dagster.experiments.visibility.behaviour.measures import (
+from contextcliff_dagster.experiments.visibility.behaviour import (
     Behaviour,
+    StabilityMetric,
     Step,
     behaviour_of,
 )
-from contextcliff_dagster.experiments.visibility.behaviour.stability import StabilityMetric
 from contextcliff_dagster.experiments.visibility.tasks.clamping import clamp
 from contextcliff_dagster.experiments.visibility.tasks.parameters import Config, Number, Space
 from contextcliff_dagster_tests.support.spaces import SPACE, configs, spaces

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from contextcliff_dagster.experiments.visibility.behaviour.stability import StabilityMetric
+from contextcliff_dagster.experiments.visibility.behaviour import StabilityMetric
 from contextcliff_dagster.experiments.visibility.tasks.catalogue import task_named
 from contextcliff_dagster.experiments.visibility.tasks.clamping import Reason, clamp
 from contextcliff_dagster_tests.support.requirements import published_file

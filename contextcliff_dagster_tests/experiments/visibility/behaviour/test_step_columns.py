@@ -7,8 +7,7 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contextcliff_dagster.experiments.visibility.behaviour.measures import Step
-from contextcliff_dagster.experiments.visibility.behaviour.step_columns import columns_of, step_of
+from contextcliff_dagster.experiments.visibility.behaviour import Step, columns_of, step_of
 from contextcliff_dagster.experiments.visibility.tasks.clamping import ClampEvent, Reason
 
 _VALUES = st.one_of(

@@ -13,7 +13,7 @@ from contextcliff_dagster.experiments.visibility.agent.prompts import TEMPLATE, 
 from contextcliff_dagster.experiments.visibility.agent.state import RunState, ShownTrial, Usage
 from contextcliff_dagster.experiments.visibility.analysis.model import analyse_model
 from contextcliff_dagster.experiments.visibility.axes import Axes
-from contextcliff_dagster.experiments.visibility.controls.agents import (
+from contextcliff_dagster.experiments.visibility.controls import (
     ScriptedAgent,
     ignores_everything,
     read_prompt,

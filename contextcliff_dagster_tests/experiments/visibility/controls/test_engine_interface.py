@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from contextcliff_dagster.experiments.visibility.analysis.model import analyse_model
-from contextcliff_dagster.experiments.visibility.controls.agents import (
+from contextcliff_dagster.experiments.visibility.controls import (
     ScriptedAgent,
     ignores_everything,
     uses_what_it_sees,

@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from contextcliff_dagster.contracts import StudyError
-from contextcliff_dagster.experiments.visibility.landscape.files import landscape_file
 from contextcliff_dagster.experiments.visibility.landscape.grounds import grounds_of
-from contextcliff_dagster.experiments.visibility.landscape.kept import LANDSCAPES
+from contextcliff_dagster.experiments.visibility.landscape.kept import LANDSCAPES, landscape_file
 from contextcliff_dagster.store import Store
 from contextcliff_dagster_tests.experiments.visibility.runs.small_study import (
     SMALL,

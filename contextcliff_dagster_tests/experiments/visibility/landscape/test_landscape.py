@@ -12,12 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contextcliff_dagster.contracts import DataError, StoreError
-from contextcliff_dagster.experiments.visibility.landscape.files import (
+from contextcliff_dagster.experiments.visibility.landscape.grounds import accept
+from contextcliff_dagster.experiments.visibility.landscape.kept import (
     landscape_file,
     read_landscape,
     write_landscape,
 )
-from contextcliff_dagster.experiments.visibility.landscape.grounds import accept
 from contextcliff_dagster.experiments.visibility.landscape.strata import (
     BOUNDS,
     members,

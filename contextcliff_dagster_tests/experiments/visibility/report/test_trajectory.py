@@ -13,15 +13,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contextcliff_dagster.experiments.visibility.axes import Axes, PlannedRun
-from contextcliff_dagster.experiments.visibility.behaviour.measures import behaviour_of
+from contextcliff_dagster.experiments.visibility.behaviour import behaviour_of
+from contextcliff_dagster.experiments.visibility.report.names import (
+    change_words,
+    value_words,
+)
 from contextcliff_dagster.experiments.visibility.report.recorded_run import recorded_run
 from contextcliff_dagster.experiments.visibility.report.trajectory import (
     trajectories_of,
     trajectory_of,
-)
-from contextcliff_dagster.experiments.visibility.report.value_words import (
-    change_words,
-    value_words,
 )
 from contextcliff_dagster.experiments.visibility.section import VisibilitySection
 from contextcliff_dagster.experiments.visibility.tasks.catalogue import task_named

@@ -1,20 +1,20 @@
-"""How a model searched: how far it moved, whether it stayed or went round in circles.
+"""How a model searched, whatever it scored: how far it moved, whether it stayed or went in circles.
 
-Only steps that the model proposed count; a step of a fallback is nobody's behaviour. Distances are
-within the bounds and on the scale of each parameter, so that a space of many parameters, or of
-large numbers, churns no more than another.
+Configurations in, figures out. The stability metrics of context-eval are among them, so that its
+figures stay comparable.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from dataclasses import asdict, dataclass
+from itertools import pairwise
+from typing import Any, Literal, TypedDict
 
 import numpy as np
 
-from contextcliff_dagster.experiments.visibility.tasks.clamping import ClampEvent
+from contextcliff_dagster.experiments.visibility.tasks.clamping import ClampEvent, Reason
 from contextcliff_dagster.experiments.visibility.tasks.parameters import Config, Space, Value
 
 Source = Literal["start", "model", "fallback"]
@@ -127,3 +127,114 @@ def _changes(space: Space, steps: Sequence[Step], own: Sequence[int]) -> tuple[i
         asked += len(changed | (named & beyond))
         clamped += len(named & beyond)
     return asked, clamped
+
+
+_TINY = 1e-9
+
+
+class Stability(TypedDict):
+    """Stability of one trace, under the names of context-eval."""
+
+    instability_score: float
+    average_churn: float
+    total_churn: float
+    total_steps: int
+    churn_steps: int
+
+
+class StabilityMetric:
+    """Churn and instability of the configurations of a run; keeps nothing between calls.
+
+    >>> metric = StabilityMetric()
+    >>> metric.calculate_config_distance({"depth": 4, "loss": "l1"}, {"depth": 4, "loss": "l2"})
+    (1.0, ['loss'])
+    >>> metric.evaluate_trace([{"config": {"x": x}} for x in "aab"])["total_churn"]
+    1.0
+    """
+
+    def calculate_config_distance(
+        self, config_a: Mapping[str, Any], config_b: Mapping[str, Any]
+    ) -> tuple[float, list[str]]:
+        """Return the distance of two configurations, and the keys that differ, sorted.
+
+        The sum over all keys of |a - b| / (max(|a|, |b|) + 1e-9) for two numbers, booleans
+        included, else 1; equal values count 0. A missing key is None.
+        """
+        distance = 0.0
+        changed = []
+        for key in sorted(config_a.keys() | config_b.keys(), key=str):
+            a, b = config_a.get(key), config_b.get(key)
+            if a == b:
+                continue
+            changed.append(key)
+            if isinstance(a, int | float) and isinstance(b, int | float):
+                distance += abs(a - b) / (max(abs(a), abs(b)) + _TINY)
+            else:
+                distance += 1.0
+        return distance, changed
+
+    def evaluate_trace(self, trace_history: Sequence[Mapping[str, Any]]) -> Stability:
+        """Return the stability of a run's steps, each with its configuration under ``config``.
+
+        Raises:
+            TypeError: a configuration has a value that JSON cannot hold.
+        """
+        seen: set[str] = set()
+        repeated = 0
+        for step in trace_history:
+            written = json.dumps(step.get("config", step), sort_keys=True)
+            repeated += written in seen
+            seen.add(written)
+        steps = len(trace_history)
+        configs = [step.get("config", {}) for step in trace_history]
+        churn = sum(self.calculate_config_distance(a, b)[0] for a, b in pairwise(configs))
+        pairs = max(0, steps - 1)
+        return {
+            "instability_score": repeated / steps if steps else 0.0,
+            "average_churn": churn / pairs if pairs else 0.0,
+            "total_churn": float(churn),
+            "total_steps": steps,
+            "churn_steps": pairs,
+        }
+
+
+STEP_COLUMNS = ("chosen_by", "unparsable", "proposed", "events", "base_config", "config")
+
+
+def columns_of(step: Step) -> dict[str, Any]:
+    """Return `STEP_COLUMNS` of a step after the start."""
+    return {
+        "chosen_by": step.source,
+        "unparsable": step.unparsable,
+        "proposed": None if step.proposed is None else as_json(step.proposed),
+        "events": as_json([asdict(event) for event in step.events]),
+        "base_config": as_json(step.base or {}),
+        "config": as_json(step.config),
+    }
+
+
+def step_of(row: Mapping[str, Any]) -> Step:
+    """Return the step of a record; missing values may be None or nan, as pandas writes them."""
+    proposed, unparsable = row["proposed"], row["unparsable"]
+    return Step(
+        config=json.loads(row["config"]),
+        source="model" if row["chosen_by"] == "model" else "fallback",
+        proposed=json.loads(proposed) if isinstance(proposed, str) else None,
+        unparsable=unparsable is not None and unparsable == unparsable and bool(unparsable),
+        events=tuple(_event(one) for one in json.loads(row["events"])),
+        base=json.loads(row["base_config"]),
+    )
+
+
+def start_of(row: Mapping[str, Any]) -> Step:
+    """Return the start of the run of a record."""
+    return Step(json.loads(row["start_config"]), "start")
+
+
+def as_json(value: Any) -> str:
+    """Return ``value`` as the columns hold it."""
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _event(one: Mapping[str, Any]) -> ClampEvent:
+    return ClampEvent(one["parameter"], one["proposed"], one["executed"], Reason(one["reason"]))

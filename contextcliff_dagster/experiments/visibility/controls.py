@@ -1,4 +1,8 @@
-"""Two scripted agents: one that uses what a prompt shows, one that ignores it."""
+"""Agents of known behaviour, as engines of models.yaml: what they show, the analysis has to find.
+
+`visibility-attentive` uses what a prompt shows, `visibility-random` ignores it. They read the same
+prompts as a model and reply as one; none sees the axes.
+"""
 
 from __future__ import annotations
 
@@ -7,14 +11,20 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 import numpy as np
 
+from contextcliff_dagster.contracts import StudyError
 from contextcliff_dagster.experiments.visibility.tasks.parameters import Choice, Number, Value
+from contextcliff_dagster.inference.engines.base import Decoding, RejectedError
+from contextcliff_dagster.inference.engines.scripted import UNLIMITED, ScriptedEngine
+from contextcliff_dagster.inference.models.models_file import ModelEntry
+from contextcliff_dagster.inference.requests.recipe import Prompt
 
 if TYPE_CHECKING:
     from contextcliff_dagster.contracts.arrays import Floats
+
 
 _CANDIDATES = 64
 _DECADES = 4.0
@@ -198,3 +208,44 @@ def _parameter(text: str) -> tuple[str, Number | Choice]:
     low, high = float(numbers[2]), float(numbers[3])
     log = low > 0 and high / low >= _LOG_FROM
     return numbers[1], Number(numbers[1], low, high, log=log, integer=bool(numbers[4]))
+
+
+AGENTS_VERSION = 1
+"""Part of the identity: raised when an agent answers a prompt differently."""
+_AGENTS: dict[str, ScriptedAgent] = {
+    "visibility-attentive": uses_what_it_sees,
+    "visibility-random": ignores_everything,
+}
+
+
+def agent_identity(entry: ModelEntry) -> dict[str, Any]:
+    """All that decides an agent's replies."""
+    return {
+        "engine": entry.engine,
+        "agents_version": AGENTS_VERSION,
+        "tokenizer": entry.tokenizer or "tiktoken:o200k_base",
+        "window_tokens": entry.window_tokens or UNLIMITED,
+    }
+
+
+class Agent(ScriptedEngine):
+    """Replies as its agent does; the prompt and the seed decide what it draws."""
+
+    def __init__(self, entry: ModelEntry) -> None:
+        super().__init__(entry, agent_identity(entry))
+        self._agent = _AGENTS[entry.engine]
+
+    def reply(self, prompt: Prompt, decoding: Decoding) -> tuple[str, str]:
+        """Return the next configuration.
+
+        Raises:
+            RejectedError: the prompt is none of this experiment.
+        """
+        seed = decoding.sampling.seed if decoding.sampling else 0
+        rng = np.random.default_rng([int(prompt.hash[:12], 16), seed])
+        try:
+            return self._agent(prompt.contents()[-1], rng), "stop"
+        except (StudyError, ValueError, LookupError) as error:
+            raise RejectedError(
+                f"engine {self._entry.engine!r} reads prompts of the experiment `visibility` alone"
+            ) from error
