@@ -151,9 +151,9 @@ def policies(model: str, named: Sequence[str], documents: int, out: Path | None)
     from contextcliff_dagster.analysis.comparison.comparison import Measured, compare
     from contextcliff_dagster.analysis.comparison.kv_family import kv_family
     from contextcliff_dagster.contracts.results.kv import KvPolicy
-    from contextcliff_dagster.defs.run import profile_study
     from contextcliff_dagster.experiments.common.preparation import load_frozen
     from contextcliff_dagster.experiments.common.record_tables import read_records
+    from contextcliff_dagster.run.study import profile_study
     from contextcliff_dagster.store import Store
     from contextcliff_dagster.studies import load_studies
 

@@ -176,7 +176,7 @@ def webhook() -> Iterator[Webhook]:
 
 def prepare(studies: Path, servers: Mapping[str, PlannedServer], plan: Plan) -> None:
     """Draw the samples, give the servers their answers, measure and pin the baseline."""
-    from contextcliff_dagster.defs.run import prepare_study
+    from contextcliff_dagster.run.study import prepare_study
     from contextcliff_dagster.studies import load_study
 
     for number, (name, (models, every)) in enumerate(plan.items()):

@@ -37,9 +37,6 @@ if TYPE_CHECKING:
     from contextcliff_dagster.corpora.extraction import Limits as Limits
     from contextcliff_dagster.corpora.extraction import Unusable as Unusable
     from contextcliff_dagster.corpora.extraction import extract_all as extract_all
-    from contextcliff_dagster.defs.run import prepare_study as prepare_study
-    from contextcliff_dagster.defs.run import profile_study as profile_study
-    from contextcliff_dagster.defs.run import rebuild_report as rebuild_report
     from contextcliff_dagster.experiments.common.experiment import Alarm as Alarm
     from contextcliff_dagster.experiments.common.experiment import Analysis as Analysis
     from contextcliff_dagster.experiments.common.experiment import CheckOutcome as CheckOutcome
@@ -83,6 +80,9 @@ if TYPE_CHECKING:
     from contextcliff_dagster.reporting.sections import Paragraph as Paragraph
     from contextcliff_dagster.reporting.sections import Section as Section
     from contextcliff_dagster.reporting.terminal import risk_report as risk_report
+    from contextcliff_dagster.run.study import prepare_study as prepare_study
+    from contextcliff_dagster.run.study import profile_study as profile_study
+    from contextcliff_dagster.run.study import rebuild_report as rebuild_report
     from contextcliff_dagster.sampling.tokenizers.tokenizers import open_tokenizer as open_tokenizer
     from contextcliff_dagster.score_files import LogOptions as LogOptions
     from contextcliff_dagster.score_files import ScoreFileError as ScoreFileError
@@ -106,7 +106,7 @@ _NAMES = {
     "contracts.results": "Cliffs Comparison Metrics to_json",
     "corpora.corpus": "Entry StreamedCorpus document_id options_hash",
     "corpora.extraction": "Extracted Limits Unusable extract_all",
-    "defs.run": "prepare_study profile_study rebuild_report",
+    "run.study": "prepare_study profile_study rebuild_report",
     "experiments.common.experiment": "Alarm Analysis CheckOutcome CheckSpec Experiment Source",
     "experiments.common.generated": "GeneratedSamples Made",
     "experiments.common.study_run": "StudyRun",

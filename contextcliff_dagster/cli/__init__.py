@@ -2,7 +2,7 @@
 
 Belongs here: arguments, exit codes, the progress bar, the confirmation before money is spent,
 sentences for people. Does not belong here: measuring, scoring, analysing, writing results; the
-commands call `defs.run` and the rooms, and own nothing of what those do.
+commands call `run.study` and the rooms, and own nothing of what those do.
 
 Nothing heavy is imported before a command needs it: `contextcliff models` answers without Dagster.
 """

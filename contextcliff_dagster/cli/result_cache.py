@@ -16,9 +16,9 @@ from contextcliff_dagster.contracts import ContextCliffError
 from contextcliff_dagster.store import PACKAGE, Store, slug, write_atomic
 
 if TYPE_CHECKING:
-    from contextcliff_dagster.defs.run import Profiled
     from contextcliff_dagster.inference.ledger.ledger import Ledger
     from contextcliff_dagster.inference.telemetry.progress import RunSummary
+    from contextcliff_dagster.run.study import Profiled
     from contextcliff_dagster.studies import Study
 
 _NOTE = ".made_from.json"
@@ -34,10 +34,10 @@ def find_finished(
         campaign: the newest when None.
         with_answers: whether the report is to hold questions and answers.
     """
-    from contextcliff_dagster.defs.run import read_profiled
     from contextcliff_dagster.inference.ledger.campaigns import current_campaign, list_campaigns
     from contextcliff_dagster.inference.ledger.ledger import Ledger
     from contextcliff_dagster.inference.telemetry.progress import RunSummary
+    from contextcliff_dagster.run.study import read_profiled
 
     if not store.has_ledger:
         return None

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from contextcliff_dagster.cli.commands.compare import Ref, ScoreFile
     from contextcliff_dagster.contracts import LengthBin
     from contextcliff_dagster.contracts.results import Cliffs, Comparison
-    from contextcliff_dagster.defs.archived_study import ArchivedStudy
     from contextcliff_dagster.reporting.comparison import ComparisonFiles
+    from contextcliff_dagster.run.archived_study import ArchivedStudy
     from contextcliff_dagster.store import Store
 
     Source = Result | Ref | ScoreFile
@@ -144,7 +144,7 @@ class _Archives:
         Raises:
             ContextCliffError: it cannot be read.
         """
-        from contextcliff_dagster.defs.archived_study import rebuild_archive
+        from contextcliff_dagster.run.archived_study import rebuild_archive
 
         key = file.resolve()
         if key not in self._unpacked:
@@ -161,7 +161,7 @@ def _source(side: Side, archives: _Archives) -> tuple[Source, Store]:
     """
     from contextcliff_dagster.cli.commands.compare import resolve, score_file
     from contextcliff_dagster.cli.options import DEFAULT_STUDY
-    from contextcliff_dagster.defs.archived_study import is_archive
+    from contextcliff_dagster.run.archived_study import is_archive
     from contextcliff_dagster.score_files import LogOptions
     from contextcliff_dagster.store import Store
 

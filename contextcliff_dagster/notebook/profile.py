@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from contextcliff_dagster.cli.options import StudyOptions
-    from contextcliff_dagster.defs.run import Prepared, Profiled
     from contextcliff_dagster.inference.telemetry.progress import Progress, RunSummary
     from contextcliff_dagster.reporting.report_files import ReportFiles
+    from contextcliff_dagster.run.study import Prepared, Profiled
     from contextcliff_dagster.store import Store
     from contextcliff_dagster.studies import Study
 
@@ -147,9 +147,9 @@ def profile(
         campaign = campaign or campaign_shared(chosen, options, store)
     asked = as_asked(chosen, options)
     with dagster_log(False):
-        from contextcliff_dagster.defs.run import prepare_study, profile_study
         from contextcliff_dagster.experiments.common.preparation import find_frozen
         from contextcliff_dagster.inference.spending.budget import Budget
+        from contextcliff_dagster.run.study import prepare_study, profile_study
 
         if own is None:
             asked = agreed(asked, options, frozen=find_frozen(asked, store) is not None)

@@ -18,11 +18,11 @@ from contextcliff_dagster.archive.rename import plan_rename, rename_study
 from contextcliff_dagster.contracts import EVAL_RECORDS, ContextCliffError, StoreError, StudyError
 from contextcliff_dagster.definitions import defs
 from contextcliff_dagster.defs.database import result_rows, view_sql
-from contextcliff_dagster.defs.run import profile_study
 from contextcliff_dagster.experiments.common.study_run import StudyRun
 from contextcliff_dagster.experiments.lookup import experiment_tables
 from contextcliff_dagster.inference.ledger.ledger import Ledger
 from contextcliff_dagster.inference.ledger.rename import ledger_rows
+from contextcliff_dagster.run.study import profile_study
 from contextcliff_dagster.sampling.manifest_files import stored_sha256
 from contextcliff_dagster.store import Store
 from contextcliff_dagster.studies import Study, find_study, kept_in, load_study

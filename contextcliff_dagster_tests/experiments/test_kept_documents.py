@@ -18,7 +18,6 @@ import pytest
 from contextcliff_dagster.cli import main
 from contextcliff_dagster.contracts import StudyError
 from contextcliff_dagster.defs.resources import StoreResource, Watch
-from contextcliff_dagster.defs.run import prepare_study, profile_study, rebuild_report
 from contextcliff_dagster.defs.studies import study_assets, study_jobs
 from contextcliff_dagster.experiments.common.experiment import Source
 from contextcliff_dagster.experiments.common.generated import GeneratedSamples, Made
@@ -27,6 +26,7 @@ from contextcliff_dagster.experiments.common.prompts import spread_calls
 from contextcliff_dagster.experiments.common.study_run import StudyRun
 from contextcliff_dagster.inference.requests.recipe import Recipe
 from contextcliff_dagster.reference.warehouse_documents import generate_ledger
+from contextcliff_dagster.run.study import prepare_study, profile_study, rebuild_report
 from contextcliff_dagster.store import Store, write_json
 from contextcliff_dagster.studies import Study, load_study
 from contextcliff_dagster.studies.experiment_table import EXPERIMENTS

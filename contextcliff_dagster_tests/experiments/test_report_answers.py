@@ -7,9 +7,9 @@ import json
 import pytest
 
 from contextcliff_dagster.contracts import ANSWERS
-from contextcliff_dagster.defs.run import rebuild_report
 from contextcliff_dagster.experiments.common.answers import read_answers
 from contextcliff_dagster.experiments.common.study_run import StudyRun
+from contextcliff_dagster.run.study import rebuild_report
 from contextcliff_dagster.store import Store
 from contextcliff_dagster.studies import Study
 from contextcliff_dagster_tests.support.records.answer_tables import data_of

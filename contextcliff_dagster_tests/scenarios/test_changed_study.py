@@ -8,7 +8,7 @@ import pytest
 
 from contextcliff_dagster.cli.commands.report import print_profiled
 from contextcliff_dagster.contracts import EVAL_RECORDS, StoreError
-from contextcliff_dagster.defs.run import (
+from contextcliff_dagster.run.study import (
     Profiled,
     prepare_study,
     profile_study,

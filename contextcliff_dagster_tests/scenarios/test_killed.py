@@ -10,14 +10,14 @@ from pathlib import Path
 
 import dagster as dg
 
-from contextcliff_dagster.defs.run import profile_study
+from contextcliff_dagster.run.study import profile_study
 from contextcliff_dagster.store import Store
 from contextcliff_dagster.studies import Study, load_study
 from contextcliff_dagster_tests.support.child_processes import wait_until
 
 PROFILE = """
 import sys, pytest
-from contextcliff_dagster.defs.run import profile_study
+from contextcliff_dagster.run.study import profile_study
 from contextcliff_dagster.studies import find_study
 from contextcliff_dagster_tests.support.held_calls import hold_until_halted
 from contextcliff_dagster_tests.support.tiny_study import prompts_of

@@ -10,8 +10,8 @@ import pytest
 import yaml
 
 from contextcliff_dagster.contracts import EVAL_RECORDS, PREDICTIONS
-from contextcliff_dagster.defs.run import Profiled, profile_study
 from contextcliff_dagster.inference.weights.files import LOCAL_MODEL_FILE
+from contextcliff_dagster.run.study import Profiled, profile_study
 from contextcliff_dagster.store import Store, read_table
 from contextcliff_dagster.studies import load_study
 from contextcliff_dagster_tests.support.files.source_lines import source_documents

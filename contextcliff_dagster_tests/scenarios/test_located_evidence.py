@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from contextcliff_dagster.defs.run import prepare_study
+from contextcliff_dagster.run.study import prepare_study
 from contextcliff_dagster.studies import load_study
 from contextcliff_dagster.studies.sections import CorpusSection
 

@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from contextcliff_dagster.contracts import EVAL_RECORDS
-from contextcliff_dagster.defs.run import prepare_study, profile_study
+from contextcliff_dagster.run.study import prepare_study, profile_study
 from contextcliff_dagster.store import Store, read_table
 from contextcliff_dagster.studies import Study, load_study
 from contextcliff_dagster_tests.support.paths import CHECKOUT

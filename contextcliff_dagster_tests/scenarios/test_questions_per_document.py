@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from contextcliff_dagster.defs.run import prepare_study, profile_study
 from contextcliff_dagster.reference.warehouse_documents import iter_ledgers
+from contextcliff_dagster.run.study import prepare_study, profile_study
 from contextcliff_dagster.sampling.manifest import Manifest
 from contextcliff_dagster.store import Store
 from contextcliff_dagster.studies import Study, load_study

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from contextcliff_dagster.defs.run import profile_study
+from contextcliff_dagster.run.study import profile_study
 from contextcliff_dagster.store import Store
 from contextcliff_dagster.studies import Study
 from contextcliff_dagster_tests.scenarios.test_truncation import point_at

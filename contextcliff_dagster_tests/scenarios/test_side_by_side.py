@@ -12,7 +12,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from contextcliff_dagster.defs.run import prepare_study
+from contextcliff_dagster.run.study import prepare_study
 from contextcliff_dagster.store import Store
 from contextcliff_dagster.studies import load_study
 from contextcliff_dagster_tests.scenarios.test_failed_run import (

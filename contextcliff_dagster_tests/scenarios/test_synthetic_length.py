@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from contextcliff_dagster.defs.run import prepare_study
+from contextcliff_dagster.run.study import prepare_study
 from contextcliff_dagster.store import Store
 from contextcliff_dagster.studies import find_study, load_study
 from contextcliff_dagster_tests.support.terminal import call

@@ -13,9 +13,9 @@ import dagster as dg
 import pytest
 
 from contextcliff_dagster.defs.partitions import partition_key, range_tags
-from contextcliff_dagster.defs.run import prepare_study
 from contextcliff_dagster.experiments.length_profile.experiment import LENGTH_PROFILE
 from contextcliff_dagster.inference.ledger.ledger import Ledger
+from contextcliff_dagster.run.study import prepare_study
 from contextcliff_dagster.store import Store
 from contextcliff_dagster.studies import Study, load_study
 from contextcliff_dagster_tests.support.held_calls import Gate

@@ -75,7 +75,7 @@ def measured_copy(
     study: Study, name: str, store: Store, tmp_path_factory: pytest.TempPathFactory
 ) -> Study:
     """Return ``study``, measured in ``store``: once for all tests that give this ``name``."""
-    from contextcliff_dagster.defs.run import profile_study
+    from contextcliff_dagster.run.study import profile_study
 
     def make(folder: Path) -> None:
         profile_study(study, store=Store(folder))

@@ -12,9 +12,9 @@ import pytest
 from contextcliff_dagster.defs.asset_specs import group
 from contextcliff_dagster.defs.assets.refusals import refusals_raised
 from contextcliff_dagster.defs.resources import StoreResource, Watch
-from contextcliff_dagster.defs.run import prepare_study
 from contextcliff_dagster.defs.studies import study_assets
 from contextcliff_dagster.inference.requests.recipe import Prompt
+from contextcliff_dagster.run.study import prepare_study
 from contextcliff_dagster.store import Store
 from contextcliff_dagster.studies import Study, load_study
 

@@ -59,7 +59,7 @@ from contextcliff_dagster.reporting.wording.number_format import count
 from contextcliff_dagster.store import Store
 
 if TYPE_CHECKING:
-    from contextcliff_dagster.defs.run import Prepared
+    from contextcliff_dagster.run.study import Prepared
     from contextcliff_dagster.sampling.controls import Control
 
 
@@ -171,9 +171,9 @@ def profile(
 
         require_engines(asked)
         asked = agreed(asked, options, frozen=find_frozen(asked, store) is not None)
-        from contextcliff_dagster.defs.in_process import LocalRuns
         from contextcliff_dagster.defs.resources import Watch
-        from contextcliff_dagster.defs.run import prepare_study, profile_study
+        from contextcliff_dagster.run.in_process import LocalRuns
+        from contextcliff_dagster.run.study import prepare_study, profile_study
 
         if campaign is None:
             campaign = campaign_shared(chosen, options, store)
@@ -256,7 +256,7 @@ def prepare(
     store = Store.default()
     chosen = choose_study(options)
     with dagster_log(verbose):
-        from contextcliff_dagster.defs.run import prepare_study
+        from contextcliff_dagster.run.study import prepare_study
 
         chosen = agreed(chosen, options)
         prepared = prepare_study(

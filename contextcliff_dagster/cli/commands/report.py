@@ -27,8 +27,8 @@ from contextcliff_dagster.contracts import StudyError
 from contextcliff_dagster.store import Store
 
 if TYPE_CHECKING:
-    from contextcliff_dagster.defs.run import Profiled
     from contextcliff_dagster.inference.telemetry.progress import RunSummary
+    from contextcliff_dagster.run.study import Profiled
     from contextcliff_dagster.studies import Study
 
 
@@ -56,7 +56,7 @@ def report(
     if not store.has_ledger:
         raise _nothing_measured(store, chosen)
     with dagster_log(verbose):
-        from contextcliff_dagster.defs.run import rebuild_report
+        from contextcliff_dagster.run.study import rebuild_report
 
         done = rebuild_report(
             as_asked(chosen, options),
@@ -91,7 +91,7 @@ def _print_existing(store: Store, study: Study, campaign: str | None, *, as_json
             f"Study {study.name!r} has no campaign {name!r} in {store.root}; "
             f"it has {', '.join(campaigns)}."
         )
-    from contextcliff_dagster.defs.run import read_profiled
+    from contextcliff_dagster.run.study import read_profiled
 
     print_profiled(read_profiled(study, store, name, {}), as_json=as_json)
 

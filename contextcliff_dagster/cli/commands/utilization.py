@@ -24,7 +24,7 @@ from contextcliff_dagster.contracts import BudgetError, StudyError
 from contextcliff_dagster.store import Store
 
 if TYPE_CHECKING:
-    from contextcliff_dagster.defs.run import Prepared
+    from contextcliff_dagster.run.study import Prepared
 
 
 @click.group(invoke_without_command=True)
@@ -106,8 +106,8 @@ def _agree_on_factorial(prepared: Prepared) -> None:
     Raises:
         BudgetError: not confirmed, or there is no terminal to confirm it.
     """
-    from contextcliff_dagster.defs.run import prepare_study
     from contextcliff_dagster.experiments.utilization.cells import arms_of
+    from contextcliff_dagster.run.study import prepare_study
 
     section = prepared.study.sections["utilization"]
     alone = prepare_study(

@@ -37,8 +37,8 @@ from contextcliff_dagster.contracts import EngineError
 from contextcliff_dagster.store import Store
 
 if TYPE_CHECKING:
-    from contextcliff_dagster.defs.run import Profiled
     from contextcliff_dagster.experiments.visibility.runs.traces import Trace
+    from contextcliff_dagster.run.study import Profiled
 
 _BENCHMARKS = (
     "toy, digits, breast-cancer, wine, diabetes, friedman; once prepared nomad, jigsaw, leaf, "

@@ -36,7 +36,7 @@ class _WithoutAsides:
 def dagster_log(shown: bool) -> Iterator[None]:
     """Within, Dagster's console log and its notices of beta features are mute unless ``shown``."""
     if shown:
-        # Read where the console logger's level is set: in `defs.run`, and in child processes.
+        # Read where the console logger's level is set: in `run.study`, and in child processes.
         os.environ["CONTEXTCLIFF_VERBOSE"] = "1"
         yield
         return

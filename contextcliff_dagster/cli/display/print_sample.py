@@ -22,7 +22,7 @@ from contextcliff_dagster.reporting.wording.number_format import count
 from contextcliff_dagster.store import Store
 
 if TYPE_CHECKING:
-    from contextcliff_dagster.defs.run import Prepared
+    from contextcliff_dagster.run.study import Prepared
     from contextcliff_dagster.sampling.manifest import Manifest
     from contextcliff_dagster.studies import Study
 

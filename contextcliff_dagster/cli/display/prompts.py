@@ -15,8 +15,8 @@ from contextcliff_dagster.contracts import StudyError
 from contextcliff_dagster.reporting.wording.number_format import count
 
 if TYPE_CHECKING:
-    from contextcliff_dagster.defs.run import Prepared
     from contextcliff_dagster.inference.requests.call_plan import PlannedCall
+    from contextcliff_dagster.run.study import Prepared
     from contextcliff_dagster.store import Store
     from contextcliff_dagster.studies import Study
 

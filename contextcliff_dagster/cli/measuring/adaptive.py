@@ -13,9 +13,9 @@ from contextcliff_dagster.cli.options import MOST_SAMPLES, count_option, togethe
 if TYPE_CHECKING:
     from contextcliff_dagster.analysis.design.sampling_rounds import Target
     from contextcliff_dagster.cli.options import StudyOptions
-    from contextcliff_dagster.defs.in_process import LocalRuns
     from contextcliff_dagster.defs.resources import Watch
-    from contextcliff_dagster.defs.run import Profiled
+    from contextcliff_dagster.run.in_process import LocalRuns
+    from contextcliff_dagster.run.study import Profiled
     from contextcliff_dagster.studies import Study
 
 _CANDIDATES = 20
@@ -86,7 +86,7 @@ def measure_in_rounds(runs: LocalRuns, target: Target, watch: Watch) -> Profiled
     Raises:
         BudgetError: not even the pilot could be paid.
     """
-    from contextcliff_dagster.defs.adaptive_run import profile_targeted
+    from contextcliff_dagster.run.adaptive import profile_targeted
 
     done = profile_targeted(runs, target, watch, on_round=say)
     if done.stopped:

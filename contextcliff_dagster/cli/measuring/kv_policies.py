@@ -13,8 +13,8 @@ from contextcliff_dagster.contracts import StudyError
 
 if TYPE_CHECKING:
     from contextcliff_dagster.contracts.results import Comparison
-    from contextcliff_dagster.defs.run import Profiled
     from contextcliff_dagster.reporting.comparison import ComparisonFiles
+    from contextcliff_dagster.run.study import Profiled
     from contextcliff_dagster.store import Store
     from contextcliff_dagster.studies import Study
 

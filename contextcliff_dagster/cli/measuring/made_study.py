@@ -17,7 +17,7 @@ from contextcliff_dagster.inference.spending.budget import Budget, with_day_limi
 from contextcliff_dagster.store import Store
 
 if TYPE_CHECKING:
-    from contextcliff_dagster.defs.run import Prepared, Profiled
+    from contextcliff_dagster.run.study import Prepared, Profiled
     from contextcliff_dagster.studies import Study
 
 
@@ -63,7 +63,7 @@ def run_made_study(
         ContextCliffError: it cannot be measured, or the cost is not agreed on.
     """
     from contextcliff_dagster.cli.result_cache import find_finished, note_finished
-    from contextcliff_dagster.defs.run import prepare_study, profile_study
+    from contextcliff_dagster.run.study import prepare_study, profile_study
 
     store, campaign, with_answers = Store.default(), options.campaign, options.with_answers
     with dagster_log(options.verbose):

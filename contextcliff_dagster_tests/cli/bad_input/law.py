@@ -14,7 +14,7 @@ from types import FrameType
 from typing import NoReturn
 
 import contextcliff_dagster.analysis.profile.model_profile
-import contextcliff_dagster.defs.run  # noqa: F401  (imports are not to be stopped half-way)
+import contextcliff_dagster.run.study  # noqa: F401  (imports are not to be stopped half-way)
 from contextcliff_dagster_tests.support.terminal import Ended, call
 
 WALL_S, CPU_S = 180.0, 10.0

@@ -23,7 +23,6 @@ from contextcliff_dagster.defs.automation.schedules import (
     study_schedules,
 )
 from contextcliff_dagster.defs.resources import StoreResource, Watch
-from contextcliff_dagster.defs.run import profile_study
 from contextcliff_dagster.defs.studies import study_assets, study_jobs
 from contextcliff_dagster.experiments.common.preparation import load_frozen
 from contextcliff_dagster.experiments.common.study_run import campaign_of, open_ledger
@@ -43,6 +42,7 @@ from contextcliff_dagster.inference.ledger.campaigns import (
     recorded_identity,
 )
 from contextcliff_dagster.inference.models.identity import Identity
+from contextcliff_dagster.run.study import profile_study
 from contextcliff_dagster.store import Store, read_table, write_table
 from contextcliff_dagster.studies import Study, load_study
 from contextcliff_dagster_tests.support.measured_stores import copy_of_made

@@ -15,13 +15,13 @@ from contextcliff_dagster.defs.alerts.channels import COMMAND
 from contextcliff_dagster.defs.automation import sentinel
 from contextcliff_dagster.defs.automation.sentinel import sentinel_job, sentinel_schedules
 from contextcliff_dagster.defs.resources import StoreResource, Watch
-from contextcliff_dagster.defs.run import profile_study
 from contextcliff_dagster.experiments.common.study_run import open_ledger
 from contextcliff_dagster.experiments.length_profile.regression import pin_baseline
 from contextcliff_dagster.experiments.length_profile.sentinel import run_sentinel
 from contextcliff_dagster.inference.execution.run_control import RunControl
 from contextcliff_dagster.inference.ledger.campaigns import current_campaign, list_campaigns
 from contextcliff_dagster.reference.card import weights_path
+from contextcliff_dagster.run.study import profile_study
 from contextcliff_dagster.store import Store
 from contextcliff_dagster.studies import Study, load_study
 

@@ -18,7 +18,6 @@ from contextcliff_dagster.contracts import (
     BudgetError,
     StudyError,
 )
-from contextcliff_dagster.defs.run import prepare_study, profile_study, rebuild_report
 from contextcliff_dagster.defs.studies import study_assets
 from contextcliff_dagster.experiments.attention.experiment import ATTENTION
 from contextcliff_dagster.experiments.common.study_run import StudyRun
@@ -29,6 +28,7 @@ from contextcliff_dagster.inference.models.models_file import ModelEntry
 from contextcliff_dagster.inference.spending.budget import Budget
 from contextcliff_dagster.inference.weights.trained_length import trained_tokens
 from contextcliff_dagster.reference.card import weights_path
+from contextcliff_dagster.run.study import prepare_study, profile_study, rebuild_report
 from contextcliff_dagster.store import Store, read_table, write_table
 from contextcliff_dagster.studies import Study, load_study
 from contextcliff_dagster_tests.support.measured_stores import measured_copy

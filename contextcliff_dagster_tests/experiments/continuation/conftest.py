@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from contextcliff_dagster.defs.run import profile_study
+from contextcliff_dagster.run.study import profile_study
 from contextcliff_dagster.store import Store
 from contextcliff_dagster_tests.experiments.continuation.test_experiment import novel, small
 from contextcliff_dagster_tests.support.measured_stores import copy_of_made

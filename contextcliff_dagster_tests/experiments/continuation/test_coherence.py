@@ -11,11 +11,11 @@ import pandas as pd
 import pytest
 
 from contextcliff_dagster.contracts import StudyError
-from contextcliff_dagster.defs.run import profile_study, rebuild_report
 from contextcliff_dagster.experiments.common.study_run import StudyRun
 from contextcliff_dagster.experiments.continuation import coherence
 from contextcliff_dagster.experiments.continuation.experiment import CONTINUATION
 from contextcliff_dagster.experiments.continuation.results import ContinuationResult
+from contextcliff_dagster.run.study import profile_study, rebuild_report
 from contextcliff_dagster.store import Store
 from contextcliff_dagster.studies import Study
 from contextcliff_dagster.studies.study_paths import Leave, leave_needed

@@ -12,12 +12,12 @@ import yaml
 
 from contextcliff_dagster.cli import main
 from contextcliff_dagster.contracts import StudyError
-from contextcliff_dagster.defs.run import prepare_study, profile_study
 from contextcliff_dagster.defs.studies import study_assets
 from contextcliff_dagster.experiments.common.study_run import StudyRun
 from contextcliff_dagster.experiments.continuation.documents.kept import DOCUMENTS, plan_of
 from contextcliff_dagster.experiments.continuation.experiment import CONTINUATION
 from contextcliff_dagster.experiments.continuation.prose.words import read_prose, sentence_ends
+from contextcliff_dagster.run.study import prepare_study, profile_study
 from contextcliff_dagster.store import Store
 from contextcliff_dagster.studies import Study, find_study
 from contextcliff_dagster_tests.experiments.continuation.prose import passages as ours

@@ -14,10 +14,10 @@ from contextcliff_dagster.archive.container import Allowance
 from contextcliff_dagster.archive.kept_documents import pack, unpack
 from contextcliff_dagster.cli import main
 from contextcliff_dagster.contracts import StoreError, StudyError
-from contextcliff_dagster.defs.run import profile_study, rebuild_report
 from contextcliff_dagster.experiments.archived_documents import kept_lists, restore
 from contextcliff_dagster.experiments.continuation.documents import source_texts
 from contextcliff_dagster.experiments.continuation.documents.kept import DOCUMENTS
+from contextcliff_dagster.run.study import profile_study, rebuild_report
 from contextcliff_dagster.store import Store
 from contextcliff_dagster.studies import load_studies
 from contextcliff_dagster.studies.study_paths import Leave

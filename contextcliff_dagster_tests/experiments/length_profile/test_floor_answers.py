@@ -10,12 +10,12 @@ import pytest
 
 from contextcliff_dagster.cli.commands.report import print_profiled
 from contextcliff_dagster.contracts import ANSWERS, Verdict, conform
-from contextcliff_dagster.defs.run import profile_study, rebuild_report
 from contextcliff_dagster.experiments.common.answers import read_answers
 from contextcliff_dagster.experiments.common.study_run import StudyRun
 from contextcliff_dagster.experiments.length_profile import floor_answers
 from contextcliff_dagster.reporting.html.render import sections_html
 from contextcliff_dagster.reporting.markdown.render import as_page, as_text
+from contextcliff_dagster.run.study import profile_study, rebuild_report
 from contextcliff_dagster.store import Store
 from contextcliff_dagster.studies import Study
 from contextcliff_dagster_tests.support.records.answer_tables import answered

@@ -10,7 +10,6 @@ import dagster as dg
 import pytest
 
 from contextcliff_dagster.contracts import StudyError
-from contextcliff_dagster.defs.run import prepare_study, profile_study, rebuild_report
 from contextcliff_dagster.defs.studies import study_assets, study_jobs
 from contextcliff_dagster.experiments.common.answers import read_answers
 from contextcliff_dagster.experiments.common.measurement import sources_of
@@ -18,6 +17,7 @@ from contextcliff_dagster.experiments.common.prompts import spread_calls
 from contextcliff_dagster.experiments.common.study_run import StudyRun
 from contextcliff_dagster.experiments.utilization.experiment import UTILIZATION
 from contextcliff_dagster.inference.requests.call_plan import CallPlan
+from contextcliff_dagster.run.study import prepare_study, profile_study, rebuild_report
 from contextcliff_dagster.store import Store
 from contextcliff_dagster.studies import Study
 from contextcliff_dagster_tests.support.measured_stores import copy_of_made

@@ -16,7 +16,6 @@ import pytest
 from contextcliff_dagster.cli import main
 from contextcliff_dagster.cli.study_selection import keep_definition
 from contextcliff_dagster.defs.alerts.channels import alert
-from contextcliff_dagster.defs.run import profile_study
 from contextcliff_dagster.defs.studies import study_parts
 from contextcliff_dagster.experiments.common.record_checks import check_records
 from contextcliff_dagster.experiments.common.study_run import StudyRun
@@ -25,6 +24,7 @@ from contextcliff_dagster.experiments.utilization.overview import difference_ala
 from contextcliff_dagster.experiments.utilization.report.page import utilization_page
 from contextcliff_dagster.experiments.utilization.results import UtilizationResult
 from contextcliff_dagster.reporting.markdown.render import as_text
+from contextcliff_dagster.run.study import profile_study
 from contextcliff_dagster.store import Store
 from contextcliff_dagster.studies import Study
 

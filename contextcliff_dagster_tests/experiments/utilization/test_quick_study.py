@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from contextcliff_dagster.defs.run import profile_study, rebuild_report
 from contextcliff_dagster.experiments.common.study_run import StudyRun
 from contextcliff_dagster.experiments.utilization.experiment import UTILIZATION
+from contextcliff_dagster.run.study import profile_study, rebuild_report
 from contextcliff_dagster.store import Store
 from contextcliff_dagster.studies import find_study
 

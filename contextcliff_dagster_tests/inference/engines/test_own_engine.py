@@ -9,12 +9,12 @@ import pytest
 
 from contextcliff_dagster.cli.commands.doctor import _engines_of_others
 from contextcliff_dagster.contracts import EngineError, StudyError
-from contextcliff_dagster.defs.run import profile_study
 from contextcliff_dagster.experiments.common.study_run import open_ledger
 from contextcliff_dagster.inference.engines.open_engine import open_engine
 from contextcliff_dagster.inference.ledger.campaigns import recorded_identity
 from contextcliff_dagster.inference.models.engine_table import engine_spec
 from contextcliff_dagster.inference.models.models_file import get_model, load_models
+from contextcliff_dagster.run.study import profile_study
 from contextcliff_dagster.store import Store
 from contextcliff_dagster.studies import load_study
 from contextcliff_dagster_tests.support.own_package import block, installed_package

@@ -10,7 +10,6 @@ from typing import Any, TypeVar
 import pytest
 
 from contextcliff_dagster.contracts import EngineError
-from contextcliff_dagster.defs.run import prepare_study, profile_study
 from contextcliff_dagster.inference.engines.base import Decoding, Delta, Engine
 from contextcliff_dagster.inference.engines.reference import ReferenceEngine
 from contextcliff_dagster.inference.engines.transformers import (
@@ -21,6 +20,7 @@ from contextcliff_dagster.inference.execution.single_request import ask
 from contextcliff_dagster.inference.models.models_file import ModelEntry
 from contextcliff_dagster.inference.requests.recipe import Recipe
 from contextcliff_dagster.reference.card import weights_path
+from contextcliff_dagster.run.study import prepare_study, profile_study
 from contextcliff_dagster.studies import find_study
 from contextcliff_dagster_tests.support.records.calls import LedgerSample, reference_entry
 

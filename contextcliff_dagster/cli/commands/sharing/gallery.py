@@ -33,10 +33,10 @@ def gallery(paths: tuple[Path, ...], output: Path, with_answers: bool, as_json: 
     PATH is a file of `contextcliff export`, or a folder of such files.
     """
     from contextcliff_dagster.cli.display.dagster_log import dagster_log
-    from contextcliff_dagster.defs.archived_study import rebuild_archive
     from contextcliff_dagster.reporting.caps_site import check_folder
     from contextcliff_dagster.reporting.gallery import MARK, Entry, write_gallery
     from contextcliff_dagster.reporting.report_files import as_shown, model_folders
+    from contextcliff_dagster.run.archived_study import rebuild_archive
     from contextcliff_dagster.store import slug
 
     check_folder(output, MARK, "gallery")
@@ -89,7 +89,7 @@ def _archives(paths: Sequence[Path]) -> list[Path]:
     Raises:
         StoreError: a path is not there or is no such file, or none holds any.
     """
-    from contextcliff_dagster.defs.archived_study import is_archive
+    from contextcliff_dagster.run.archived_study import is_archive
 
     found: list[Path] = []
     for path in paths:

@@ -12,7 +12,7 @@ from contextcliff_dagster.store import Store
 
 if TYPE_CHECKING:
     from contextcliff_dagster.archive.study import ArchiveSummary
-    from contextcliff_dagster.defs.run import Profiled
+    from contextcliff_dagster.run.study import Profiled
 
 
 class ArchivedStudy(NamedTuple):
@@ -46,8 +46,8 @@ def rebuild_archive(file: Path, folder: Path, *, with_answers: bool = False) -> 
             that it would be written to.
     """
     from contextcliff_dagster.archive.study import import_study
-    from contextcliff_dagster.defs.run import rebuild_report
     from contextcliff_dagster.experiments.archived_documents import restore
+    from contextcliff_dagster.run.study import rebuild_report
     from contextcliff_dagster.studies import kept_in
     from contextcliff_dagster.studies.study_paths import Leave
 

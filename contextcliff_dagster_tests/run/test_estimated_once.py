@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from contextcliff_dagster.defs.run import prepare_study
 from contextcliff_dagster.inference.execution import cost_estimate
 from contextcliff_dagster.inference.execution.cost_estimate import CostEstimate
+from contextcliff_dagster.run.study import prepare_study
 from contextcliff_dagster.store import Store
 from contextcliff_dagster.studies import Study
 

@@ -17,11 +17,11 @@ from contextcliff_dagster.contracts import (
 from contextcliff_dagster.defs.alerts.failed_runs import failure_of
 from contextcliff_dagster.defs.partitions import experiment_partitions
 from contextcliff_dagster.defs.resources import StoreResource, Watch
-from contextcliff_dagster.defs.run import profile_study
 from contextcliff_dagster.defs.studies import study_assets, study_jobs
 from contextcliff_dagster.experiments.common.study_run import open_ledger
 from contextcliff_dagster.experiments.length_profile.experiment import LENGTH_PROFILE
 from contextcliff_dagster.inference.ledger.campaigns import current_campaign, new_campaign
+from contextcliff_dagster.run.study import profile_study
 from contextcliff_dagster.store import Store, read_table
 from contextcliff_dagster.studies import Study
 from contextcliff_dagster_tests.support.held_calls import hold_until_halted

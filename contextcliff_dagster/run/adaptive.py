@@ -9,12 +9,12 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 from contextcliff_dagster.contracts import BudgetError
-from contextcliff_dagster.defs.in_process import LocalRuns
 from contextcliff_dagster.defs.resources import Watch
-from contextcliff_dagster.defs.run import Profiled, read_profiled
 from contextcliff_dagster.experiments.length_profile.experiment import LENGTH_PROFILE
 from contextcliff_dagster.experiments.lookup import judged_assets
 from contextcliff_dagster.inference.execution.run_control import deadline_after
+from contextcliff_dagster.run.in_process import LocalRuns
+from contextcliff_dagster.run.study import Profiled, read_profiled
 
 if TYPE_CHECKING:
     from contextcliff_dagster.analysis.design.sampling_rounds import Round, Target

@@ -10,7 +10,6 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from contextcliff_dagster.contracts import EVAL_RECORDS, ContextCliffError, EngineError, Verdict
-from contextcliff_dagster.defs.in_process import LocalRuns
 from contextcliff_dagster.experiments.common.study_run import StudyRun
 from contextcliff_dagster.experiments.lookup import (
     asked_experiments,
@@ -20,6 +19,7 @@ from contextcliff_dagster.experiments.lookup import (
 )
 from contextcliff_dagster.inference.models.models_file import get_model
 from contextcliff_dagster.inference.telemetry.progress import Progress, RunSummary
+from contextcliff_dagster.run.in_process import LocalRuns
 from contextcliff_dagster.scoring.scorers import open_scorer
 from contextcliff_dagster.store import Store
 from contextcliff_dagster.studies import Study

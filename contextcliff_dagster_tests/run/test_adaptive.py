@@ -9,13 +9,13 @@ import pytest
 
 from contextcliff_dagster.analysis.design.sampling_rounds import Target
 from contextcliff_dagster.contracts import BudgetError, StudyError
-from contextcliff_dagster.defs.adaptive_run import profile_targeted
 from contextcliff_dagster.defs.automation.sensors import study_sensors
-from contextcliff_dagster.defs.in_process import LocalRuns
 from contextcliff_dagster.defs.resources import StoreResource, Watch
 from contextcliff_dagster.defs.studies import study_assets, study_jobs
 from contextcliff_dagster.experiments.common.study_run import open_ledger
 from contextcliff_dagster.inference.ledger.campaigns import ensure_campaign
+from contextcliff_dagster.run.adaptive import profile_targeted
+from contextcliff_dagster.run.in_process import LocalRuns
 from contextcliff_dagster.store import Store
 from contextcliff_dagster.studies import Study, load_study
 from contextcliff_dagster_tests.support.tiny_study import Run

@@ -18,10 +18,10 @@ from contextcliff_dagster.contracts import (
     StudyError,
 )
 from contextcliff_dagster.contracts.results import Cliffs
-from contextcliff_dagster.defs.run import prepare_study, profile_study, rebuild_report
 from contextcliff_dagster.experiments.common.study_run import open_ledger
 from contextcliff_dagster.inference.ledger.campaigns import list_campaigns, new_campaign
 from contextcliff_dagster.inference.telemetry.progress import Progress
+from contextcliff_dagster.run.study import prepare_study, profile_study, rebuild_report
 from contextcliff_dagster.store import Store
 from contextcliff_dagster.studies import Study, load_study
 from contextcliff_dagster_tests.support.held_calls import hold_until_halted
