@@ -44,7 +44,7 @@ from continuation_error_rates import show_analysis, show_null, show_planted
 from continuation_recitation import show_recitation
 
 if TYPE_CHECKING:
-    from contextcliff_dagster.experiments.continuation.prose.embedders import Embedder
+    from contextcliff_dagster.extensions.continuation.prose.embedders import Embedder
 
 ROOT = Path(__file__).resolve().parents[1]
 WORDS = 770
@@ -69,8 +69,8 @@ def generations(count: int) -> list[str]:
 
 def measure_text(text: str) -> tuple[float, float]:
     """Words of one text, and CPU seconds for all that is measured of it."""
-    from contextcliff_dagster.experiments.continuation.prose.collapse import collapse_of
-    from contextcliff_dagster.experiments.continuation.prose.metrics import prose_metrics
+    from contextcliff_dagster.extensions.continuation.prose.collapse import collapse_of
+    from contextcliff_dagster.extensions.continuation.prose.metrics import prose_metrics
 
     start = time.process_time()
     words = prose_metrics(text).words or 0.0
@@ -80,15 +80,15 @@ def measure_text(text: str) -> tuple[float, float]:
 
 @lru_cache(maxsize=1)
 def encoder() -> Embedder | None:
-    from contextcliff_dagster.experiments.continuation.prose.embedders import local_embedder
+    from contextcliff_dagster.extensions.continuation.prose.embedders import local_embedder
 
     return local_embedder()
 
 
 def measure_coherent(text: str) -> tuple[float, float]:
     """As `measure_text`, and the coherence of the sentences."""
-    from contextcliff_dagster.experiments.continuation.prose.coherence import sentence_coherence
-    from contextcliff_dagster.experiments.continuation.prose.words import read_prose
+    from contextcliff_dagster.extensions.continuation.prose.coherence import sentence_coherence
+    from contextcliff_dagster.extensions.continuation.prose.words import read_prose
 
     embedder = encoder()
     words, seconds = measure_text(text)
@@ -100,7 +100,7 @@ def measure_coherent(text: str) -> tuple[float, float]:
 
 def measure_compat(text: str) -> tuple[float, float]:
     """The 27 figures of Context-Tester; a list of familiar words costs the same, empty or not."""
-    from contextcliff_dagster.experiments.continuation.compat.metrics import text_metrics
+    from contextcliff_dagster.extensions.continuation.compat.metrics import text_metrics
 
     start = time.process_time()
     words = float(text_metrics(text, frozenset())["word_count"])
@@ -109,7 +109,7 @@ def measure_compat(text: str) -> tuple[float, float]:
 
 def show_metrics(given: argparse.Namespace) -> None:
     """Seconds of CPU and on the clock; the first calls, with imports, are left out."""
-    from contextcliff_dagster.experiments.continuation.prose.embedders import local_files
+    from contextcliff_dagster.extensions.continuation.prose.embedders import local_files
 
     texts = generations(given.generations)
     parts = [("metrics", measure_text), ("compat", measure_compat)]
@@ -129,7 +129,7 @@ def show_metrics(given: argparse.Namespace) -> None:
 
 def human_passages(folders: list[Path], words: int, most: int = 1 << 30) -> dict[str, list[str]]:
     """Text -> consecutive passages of so many words."""
-    from contextcliff_dagster.experiments.continuation.prose.words import read_prose
+    from contextcliff_dagster.extensions.continuation.prose.words import read_prose
 
     passages = {}
     for path in sorted(one for folder in folders for one in folder.glob("*.txt")):
@@ -178,15 +178,15 @@ COLLAPSES = (
 
 
 def tag(pair: tuple[str, str | None]) -> str:
-    from contextcliff_dagster.experiments.continuation.prose.collapse import collapse_of
+    from contextcliff_dagster.extensions.continuation.prose.collapse import collapse_of
 
     return collapse_of(*pair)
 
 
 def extremes(passages: list[str]) -> dict[str, float]:
     """The value of each sign that is nearest to its limit, or furthest beyond."""
-    from contextcliff_dagster.experiments.continuation.prose.collapse import RULES, signs_of
-    from contextcliff_dagster.experiments.continuation.prose.words import read_prose
+    from contextcliff_dagster.extensions.continuation.prose.collapse import RULES, signs_of
+    from contextcliff_dagster.extensions.continuation.prose.words import read_prose
 
     signs = [signs_of(read_prose(text), text, None, None) for text in passages]
     return {
@@ -224,7 +224,7 @@ def show_collapse(given: argparse.Namespace) -> None:
 
 
 def show_extremes(found: list[dict[str, float]], words: int) -> None:
-    from contextcliff_dagster.experiments.continuation.prose.collapse import RULES
+    from contextcliff_dagster.extensions.continuation.prose.collapse import RULES
 
     shown = (
         f"{rule.sign} {(min if rule.lower else max)(one[rule.sign] for one in found):.3g}"
@@ -246,8 +246,8 @@ def described(scores: list[float | None]) -> str:
 
 
 def show_score(given: argparse.Namespace) -> None:
-    from contextcliff_dagster.experiments.continuation.distance.human_noise import HumanNoise
-    from contextcliff_dagster.experiments.continuation.prose.metrics import prose_metrics
+    from contextcliff_dagster.extensions.continuation.distance.human_noise import HumanNoise
+    from contextcliff_dagster.extensions.continuation.prose.metrics import prose_metrics
 
     rng = random.Random(0)
     with ProcessPoolExecutor(given.jobs) as pool:

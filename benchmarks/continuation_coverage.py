@@ -25,7 +25,7 @@ import numpy as np
 import pandas as pd
 
 from contextcliff_dagster.analysis.records.settings import AnalysisSettings
-from contextcliff_dagster.experiments.continuation.analysis.model import analyse_model
+from contextcliff_dagster.extensions.continuation.analysis.model import analyse_model
 from contextcliff_dagster_tests.support.simulated_study import (
     SimulatedStudy,
     Spoiled,

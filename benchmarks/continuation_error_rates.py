@@ -40,9 +40,9 @@ import pandas as pd
 from continuation_prose_studies import KINDS, agreement, novels, prose_study
 
 from contextcliff_dagster.analysis.records.settings import AnalysisSettings
-from contextcliff_dagster.experiments.continuation.analysis.model import analyse_model
-from contextcliff_dagster.experiments.continuation.analysis.planning import passages_needed
-from contextcliff_dagster.experiments.continuation.results import ContinuationResult
+from contextcliff_dagster.extensions.continuation.analysis.model import analyse_model
+from contextcliff_dagster.extensions.continuation.analysis.planning import passages_needed
+from contextcliff_dagster.extensions.continuation.results import ContinuationResult
 from contextcliff_dagster_tests.support.simulated_study import SimulatedStudy
 
 SIZES = SimulatedStudy().sizes

@@ -17,12 +17,12 @@ import numpy as np
 import pandas as pd
 
 from contextcliff_dagster.contracts import Example
-from contextcliff_dagster.experiments.continuation.noise import Authors
-from contextcliff_dagster.experiments.continuation.prose.collapse import Collapse, collapse_of
-from contextcliff_dagster.experiments.continuation.prose.language import language_of
-from contextcliff_dagster.experiments.continuation.prose.metrics import ProseMetrics, metrics_of
-from contextcliff_dagster.experiments.continuation.prose.words import Prose, read_prose
-from contextcliff_dagster.experiments.continuation.scoring import score_rows
+from contextcliff_dagster.extensions.continuation.noise import Authors
+from contextcliff_dagster.extensions.continuation.prose.collapse import Collapse, collapse_of
+from contextcliff_dagster.extensions.continuation.prose.language import language_of
+from contextcliff_dagster.extensions.continuation.prose.metrics import ProseMetrics, metrics_of
+from contextcliff_dagster.extensions.continuation.prose.words import Prose, read_prose
+from contextcliff_dagster.extensions.continuation.scoring import score_rows
 from contextcliff_dagster_tests.support.simulated_study import (
     SimulatedStudy,
     Spoiled,

@@ -15,16 +15,16 @@ from itertools import combinations, pairwise
 
 import numpy as np
 
-from contextcliff_dagster.experiments.continuation.analysis.metric_means import COMMON
-from contextcliff_dagster.experiments.continuation.documents.making import MOST_HUMAN
-from contextcliff_dagster.experiments.continuation.prose.memorisation import (
+from contextcliff_dagster.extensions.continuation.analysis.metric_means import COMMON
+from contextcliff_dagster.extensions.continuation.documents.making import MOST_HUMAN
+from contextcliff_dagster.extensions.continuation.prose.memorisation import (
     RUN_WORDS,
     ChanceOverlap,
     Overlap,
     chance_overlap,
     verbatim_overlap,
 )
-from contextcliff_dagster.experiments.continuation.prose.words import read_prose
+from contextcliff_dagster.extensions.continuation.prose.words import read_prose
 
 SIZES, POINTS, ROUNDS = 6, 16, 3
 _NOTHING = Overlap(0, 0.0)

@@ -45,26 +45,26 @@ from length_map import peak_mb
 from utilization_error_rates import SCALES, Law, divergence_of_laws, flat, one_divergence, one_equal
 
 from contextcliff_dagster.analysis.statistics.intervals import exact_interval
-from contextcliff_dagster.experiments.utilization.analysis.model import analyse_model
-from contextcliff_dagster.experiments.utilization.benchmarks.data import BENCHMARKS, BenchmarkName
-from contextcliff_dagster.experiments.utilization.benchmarks.generate import generate
-from contextcliff_dagster.experiments.utilization.benchmarks.sizes import parameters_for
-from contextcliff_dagster.experiments.utilization.cells import Arm, Cell, cells_of
-from contextcliff_dagster.experiments.utilization.documents.kept import solver_of
-from contextcliff_dagster.experiments.utilization.documents.making import Batch, make_batch
-from contextcliff_dagster.experiments.utilization.documents.samples import UtilizationSamples
-from contextcliff_dagster.experiments.utilization.prompts import TEMPLATES
-from contextcliff_dagster.experiments.utilization.readers.engine import parse_law, plausible
-from contextcliff_dagster.experiments.utilization.rendering.formats import (
+from contextcliff_dagster.extensions.utilization.analysis.model import analyse_model
+from contextcliff_dagster.extensions.utilization.benchmarks.data import BENCHMARKS, BenchmarkName
+from contextcliff_dagster.extensions.utilization.benchmarks.generate import generate
+from contextcliff_dagster.extensions.utilization.benchmarks.sizes import parameters_for
+from contextcliff_dagster.extensions.utilization.cells import Arm, Cell, cells_of
+from contextcliff_dagster.extensions.utilization.documents.kept import solver_of
+from contextcliff_dagster.extensions.utilization.documents.making import Batch, make_batch
+from contextcliff_dagster.extensions.utilization.documents.samples import UtilizationSamples
+from contextcliff_dagster.extensions.utilization.prompts import TEMPLATES
+from contextcliff_dagster.extensions.utilization.readers.engine import parse_law, plausible
+from contextcliff_dagster.extensions.utilization.rendering.formats import (
     FORMATS,
     Format,
     Verbosity,
 )
-from contextcliff_dagster.experiments.utilization.rendering.parse import parse
-from contextcliff_dagster.experiments.utilization.rendering.render import render
-from contextcliff_dagster.experiments.utilization.scale_labels import parse_scale
-from contextcliff_dagster.experiments.utilization.scoring import score_rows
-from contextcliff_dagster.experiments.utilization.section import UtilizationSection
+from contextcliff_dagster.extensions.utilization.rendering.parse import parse
+from contextcliff_dagster.extensions.utilization.rendering.render import render
+from contextcliff_dagster.extensions.utilization.scale_labels import parse_scale
+from contextcliff_dagster.extensions.utilization.scoring import score_rows
+from contextcliff_dagster.extensions.utilization.section import UtilizationSection
 from contextcliff_dagster.inference.engines.base import Decoding, Engine
 from contextcliff_dagster.inference.engines.open_engine import open_engine
 from contextcliff_dagster.inference.models.models_file import ModelEntry, get_model

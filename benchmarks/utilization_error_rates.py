@@ -48,17 +48,17 @@ from contextcliff_dagster.analysis.comparison.difference_tests import student
 from contextcliff_dagster.analysis.records.settings import AnalysisSettings
 from contextcliff_dagster.analysis.statistics.proportions import band_quantile
 from contextcliff_dagster.analysis.statistics.sign_flips import sign_flip_p_value
-from contextcliff_dagster.experiments.utilization.analysis.asked import Question, Scale
-from contextcliff_dagster.experiments.utilization.analysis.comparison import seeds_needed
-from contextcliff_dagster.experiments.utilization.analysis.differences import bootstrap_weights
-from contextcliff_dagster.experiments.utilization.analysis.divergence import locate_divergence
-from contextcliff_dagster.experiments.utilization.analysis.matching import Matched, Side
-from contextcliff_dagster.experiments.utilization.analysis.score_intervals import (
+from contextcliff_dagster.extensions.utilization.analysis.asked import Question, Scale
+from contextcliff_dagster.extensions.utilization.analysis.comparison import seeds_needed
+from contextcliff_dagster.extensions.utilization.analysis.differences import bootstrap_weights
+from contextcliff_dagster.extensions.utilization.analysis.divergence import locate_divergence
+from contextcliff_dagster.extensions.utilization.analysis.matching import Matched, Side
+from contextcliff_dagster.extensions.utilization.analysis.score_intervals import (
     difference_limits,
     likeness_of,
 )
-from contextcliff_dagster.experiments.utilization.analysis.wording import beyond_zero
-from contextcliff_dagster.experiments.utilization.results import Divergence
+from contextcliff_dagster.extensions.utilization.analysis.wording import beyond_zero
+from contextcliff_dagster.extensions.utilization.results import Divergence
 
 Floats = NDArray[np.float64]
 Law = Callable[[Floats], Floats]
@@ -369,7 +369,7 @@ def show_power(pool: ProcessPoolExecutor, runs: int) -> None:
 def show_time() -> None:
     import pandas as pd
 
-    from contextcliff_dagster.experiments.utilization.analysis.model import analyse_model
+    from contextcliff_dagster.extensions.utilization.analysis.model import analyse_model
 
     rng = np.random.default_rng(0)
     at = {"jsonl": 40_000.0, "prose": 9_000.0}

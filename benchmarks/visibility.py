@@ -32,7 +32,7 @@ for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
 import numpy as np
 from visibility_controls import show_controls, show_dependence
 
-from contextcliff_dagster.experiments.visibility.baselines.search import (
+from contextcliff_dagster.extensions.visibility.baselines.search import (
     HillClimb,
     RandomSearch,
     Search,
@@ -41,27 +41,27 @@ from contextcliff_dagster.experiments.visibility.baselines.search import (
     regret_curve,
     run_search,
 )
-from contextcliff_dagster.experiments.visibility.baselines.tpe import TPESearch
-from contextcliff_dagster.experiments.visibility.landscape.grounds import accept
-from contextcliff_dagster.experiments.visibility.landscape.kept import (
+from contextcliff_dagster.extensions.visibility.baselines.tpe import TPESearch
+from contextcliff_dagster.extensions.visibility.landscape.grounds import accept
+from contextcliff_dagster.extensions.visibility.landscape.kept import (
     read_landscape,
     write_landscape,
 )
-from contextcliff_dagster.experiments.visibility.landscape.strata import (
+from contextcliff_dagster.extensions.visibility.landscape.strata import (
     Stratum,
     members,
     start_of,
 )
-from contextcliff_dagster.experiments.visibility.landscape.table import (
+from contextcliff_dagster.extensions.visibility.landscape.table import (
     POINTS,
     SPLITS,
     Landscape,
     fingerprint,
     tabulate,
 )
-from contextcliff_dagster.experiments.visibility.tasks.bundled import BUNDLED
-from contextcliff_dagster.experiments.visibility.tasks.catalogue import load_data, task_named
-from contextcliff_dagster.experiments.visibility.tasks.parameters import Space
+from contextcliff_dagster.extensions.visibility.tasks.bundled import BUNDLED
+from contextcliff_dagster.extensions.visibility.tasks.catalogue import load_data, task_named
+from contextcliff_dagster.extensions.visibility.tasks.parameters import Space
 from contextcliff_dagster.store import Store
 
 SEARCHES: dict[str, Callable[[Space, int, bool], Search]] = {

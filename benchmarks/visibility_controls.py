@@ -22,24 +22,24 @@ import numpy as np
 
 from contextcliff_dagster.analysis.records.settings import AnalysisSettings
 from contextcliff_dagster.analysis.statistics.sign_flips import sign_flip_p_value
-from contextcliff_dagster.experiments.visibility.analysis.contrasts import comparisons_of
-from contextcliff_dagster.experiments.visibility.analysis.effects import effects_of
-from contextcliff_dagster.experiments.visibility.analysis.runs import runs_of_records
-from contextcliff_dagster.experiments.visibility.analysis.studentized_flips import studentized_flips
-from contextcliff_dagster.experiments.visibility.controls import (
+from contextcliff_dagster.extensions.visibility.analysis.contrasts import comparisons_of
+from contextcliff_dagster.extensions.visibility.analysis.effects import effects_of
+from contextcliff_dagster.extensions.visibility.analysis.runs import runs_of_records
+from contextcliff_dagster.extensions.visibility.analysis.studentized_flips import studentized_flips
+from contextcliff_dagster.extensions.visibility.controls import (
     ignores_everything,
     uses_what_it_sees,
 )
-from contextcliff_dagster.experiments.visibility.landscape.kept import read_landscape
-from contextcliff_dagster.experiments.visibility.landscape.table import (
+from contextcliff_dagster.extensions.visibility.landscape.kept import read_landscape
+from contextcliff_dagster.extensions.visibility.landscape.table import (
     POINTS,
     SPLITS,
     fingerprint,
 )
-from contextcliff_dagster.experiments.visibility.section import VisibilitySection
-from contextcliff_dagster.experiments.visibility.tasks.catalogue import load_data, task_named
+from contextcliff_dagster.extensions.visibility.section import VisibilitySection
+from contextcliff_dagster.extensions.visibility.tasks.catalogue import load_data, task_named
 from contextcliff_dagster.store import Store
-from contextcliff_dagster_tests.support.tabulated_runs import Tabulated
+from contextcliff_dagster_tests.extensions.visibility.tabulated_runs import Tabulated
 
 AgentName = Literal["uses", "ignores"]
 _AGENTS = {"uses": uses_what_it_sees, "ignores": ignores_everything}

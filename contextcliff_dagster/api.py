@@ -48,12 +48,6 @@ if TYPE_CHECKING:
     )
     from contextcliff_dagster.experiments.common.generated import Made as Made
     from contextcliff_dagster.experiments.common.study_run import StudyRun as StudyRun
-    from contextcliff_dagster.experiments.utilization.context_benchmark import (
-        ContextBenchmark as ContextBenchmark,
-    )
-    from contextcliff_dagster.experiments.utilization.context_benchmark import (
-        run_benchmark as run_benchmark,
-    )
     from contextcliff_dagster.inference.engines.base import Delta as Delta
     from contextcliff_dagster.inference.engines.base import NoEmbeddings as NoEmbeddings
     from contextcliff_dagster.inference.engines.base import PromptCount as PromptCount
@@ -110,7 +104,6 @@ _NAMES = {
     "experiments.common.experiment": "Alarm Analysis CheckOutcome CheckSpec Experiment Source",
     "experiments.common.generated": "GeneratedSamples Made",
     "experiments.common.study_run": "StudyRun",
-    "experiments.utilization.context_benchmark": "ContextBenchmark run_benchmark",
     "inference.engines.base": "Delta NoEmbeddings PromptCount RejectedError TransportError Usage",
     "inference.models.engine_table": "EngineSpec",
     "inference.models.identity": "Identity",
@@ -133,12 +126,21 @@ __all__ = sorted(_MODULES)
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _MODULES:
+    module = f"contextcliff_dagster.{_MODULES[name]}" if name in _MODULES else _exports(name)
+    if module is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = importlib.import_module(f"contextcliff_dagster.{_MODULES[name]}")
-    value = globals()[name] = getattr(module, name)
+    value = globals()[name] = getattr(importlib.import_module(module), name)
     return value
 
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
+
+
+def _exports(name: str) -> str | None:
+    """The module of an extension that hands on ``name``."""
+    if name.startswith("_"):
+        return None
+    from contextcliff_dagster.contracts.extensions import extensions
+
+    return next((one.exports[name] for one in extensions().values() if name in one.exports), None)

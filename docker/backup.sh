@@ -24,7 +24,7 @@ keep() {
 files='cd /data/store || exit
 find . -maxdepth 2 \( -path ./store.json -o -path ./_models.yaml -o -path ./_renaming.json -o -path ./_studies \
     -o -path ./_alerts -o -path "./*/alerts" -o -path "./*/retired.json" -o -path "./*/baseline.json" \
-    -o -path "./*/calibration.json" -o -path "./*/manifest" -o -path "./*/continuation_documents" \) -print0 |
+    -o -path "./*/calibration.json" -o -path "./*/manifest" -o -path "./*/*_documents" \) -print0 |
     tar --create --gzip --null --exclude ".*.tmp" --files-from - || [ $? -eq 1 ]'
 
 # The ledger first: what is answered after it has a sample that is here without answers, which does no harm.

@@ -15,7 +15,7 @@ from contextcliff_dagster.corpora.benchmarks.benchmark_table import BENCHMARKS
 from contextcliff_dagster.inference.models.entry import ModelEntry
 from contextcliff_dagster.inference.models.new_entry import as_yaml
 from contextcliff_dagster.inference.models.presets import PRESETS, Preset
-from contextcliff_dagster.studies.experiment_table import EXPERIMENTS, load_experiment
+from contextcliff_dagster.studies.experiment_table import experiment_names, load_experiment
 from contextcliff_dagster.studies.study import Study
 from tools.corpus_options import BENCHMARK, CORPUS_OPTIONS, Option
 
@@ -26,14 +26,6 @@ _WINDOWS = {
     "written": "reported when the entry is written",
     "yours": "from the model's page: `window_tokens`",
 }
-EXPERIMENT_EXAMPLES: Mapping[str, Any] = {
-    "controls": ["no_context", "oracle"],
-    "attention_entropy": True,
-    "utilization": {"benchmarks": ["warehouse"], "scales": ["1k-8k"]},
-    "continuation": {"texts": ["novel.txt"]},
-    "visibility": {"benchmarks": ["toy"]},
-}
-"""Of each experiment's key."""
 
 
 def inner_model(info: FieldInfo) -> type[BaseModel] | None:
@@ -81,7 +73,7 @@ def sections(model: type[BaseModel]) -> Iterator[tuple[str, type[BaseModel]]]:
 
 def experiment_sections() -> Iterator[tuple[str, type[BaseModel]]]:
     """The keys of experiments that are sections, and what is in them."""
-    for name in EXPERIMENTS:
+    for name in experiment_names():
         kind = load_experiment(name).section
         if isinstance(kind, type) and issubclass(kind, BaseModel):
             yield name, kind
@@ -115,11 +107,11 @@ def studies_page() -> str:
             table.append(_option(name, option, one))
     parts += ["### Public benchmarks", f"{names}:", "\n".join(table)]
     rows, own = [], dict(experiment_sections())
-    for name in EXPERIMENTS:
+    for name in experiment_names():
         experiment = load_experiment(name)
         if experiment.section is not None:
             doc = " ".join((type(experiment).__doc__ or "").split())
-            shown = as_yaml({name: EXPERIMENT_EXAMPLES[name]})[1:-1]
+            shown = as_yaml({name: experiment.example})[1:-1]
             kind = "section" if name in own else _type(experiment.section)
             rows.append(_row(f"`{name}`", kind, "", doc, f"`{shown}`"))
     parts += [

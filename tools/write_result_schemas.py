@@ -5,23 +5,20 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from contextcliff_dagster.contracts.extensions import extensions, load_address
 from contextcliff_dagster.contracts.results import RESULT_FILES, ResultFile
-from contextcliff_dagster.experiments.continuation.results import ContinuationResult
-from contextcliff_dagster.experiments.utilization.results import UtilizationResult
-from contextcliff_dagster.experiments.visibility.results import VisibilityResult
 from contextcliff_dagster.store import PACKAGE
 
-EXPERIMENT_RESULTS = (
-    ResultFile("continuation", ContinuationResult, "ContextCliff continuation result of one model"),
-    ResultFile("utilization", UtilizationResult, "ContextCliff utilization result of one model"),
-    ResultFile("visibility", VisibilityResult, "ContextCliff visibility result of one model"),
-)
-"""What `results` of an experiment's file holds, one a model."""
 
-
-def schema_path(file: ResultFile, folder: Path = PACKAGE / "schemas") -> Path:
-    """Where the schema of ``file`` lies."""
-    return folder / f"{file.name}.schema.json"
+def schemas() -> dict[Path, ResultFile]:
+    """Each result file by the path of its schema; of an experiment what it says of one model."""
+    found = {PACKAGE / "schemas" / f"{file.name}.schema.json": file for file in RESULT_FILES}
+    for name, one in extensions().items():
+        if one.result is not None and one.folder is not None:
+            title = f"ContextCliff {name} result of one model"
+            file = ResultFile(name, load_address(one.result), title)
+            found[one.folder / "result.schema.json"] = file
+    return found
 
 
 def schema_text(file: ResultFile) -> str:
@@ -30,8 +27,8 @@ def schema_text(file: ResultFile) -> str:
 
 
 def main() -> None:
-    for file in (*RESULT_FILES, *EXPERIMENT_RESULTS):
-        schema_path(file).write_text(schema_text(file), encoding="utf-8")
+    for path, file in schemas().items():
+        path.write_text(schema_text(file), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import shlex
 from collections.abc import Sequence
@@ -12,6 +11,7 @@ import click
 
 from contextcliff_dagster.cli.errors import INTERRUPTED, guarded, shown_arguments
 from contextcliff_dagster.cli.shell.signals import ended_by_signals
+from contextcliff_dagster.contracts.extensions import extensions, load_address
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -23,9 +23,6 @@ _COMMANDS = {
     "report": "Make the report of a study again, without a call.",
     "answers": "List questions, accepted answers and the model's answers.",
     "analyze": "Find the verdict and the safe cap of scores that you have.",
-    "utilization": "Measure whether structure lets a model use more context.",
-    "continuation": "Measure how a model's writing changes as its context grows.",
-    "visibility": "Measure what an agent does with what it is shown.",
     "compare": "Compare two measurements, paired by example where possible.",
     "calibrate": "Simulate a design: false alarms, unsafe caps, power.",
     "baseline": "Pin a campaign, and compare later ones with it.",
@@ -48,20 +45,35 @@ _COMMANDS = {
 """Command -> summary."""
 _MODULES = {
     "init": ".setup.init",
-    "prepare": "profile",
-    "policy": "sharing.policy",
-    "guard": "sharing.policy",
-    "card": "sharing.card",
-    "models": "listings",
-    "tokenizers": "listings",
-    "campaign": "listings",
-    "export": "sharing.archive",
-    "import": "sharing.archive",
-    "gallery": "sharing.gallery",
-    "atlas": "sharing.atlas",
+    "prepare": ".commands.profile",
+    "policy": ".commands.sharing.policy",
+    "guard": ".commands.sharing.policy",
+    "card": ".commands.sharing.card",
+    "models": ".commands.listings",
+    "tokenizers": ".commands.listings",
+    "campaign": ".commands.listings",
+    "export": ".commands.sharing.archive",
+    "import": ".commands.sharing.archive",
+    "gallery": ".commands.sharing.gallery",
+    "atlas": ".commands.sharing.atlas",
 }
-"""Of the commands that are in no module of their name: that, as seen from `commands`."""
+"""Of the commands that are in no module of their name below `commands`."""
 _OWN_OPTIONS = ("-h", "--help", "--version")
+
+
+def _summaries() -> list[tuple[str, str]]:
+    """Each command with its summary, those of extensions last."""
+    added = [(name, row[0]) for one in extensions().values() for name, row in one.commands.items()]
+    return [*_COMMANDS.items(), *added]
+
+
+def _address(command: str) -> str | None:
+    """Where a command is, imported only when it is typed; None: there is none."""
+    if command in _COMMANDS:
+        module = _MODULES.get(command, f".commands.{command}")
+        return f"contextcliff_dagster.cli{module}:{'import_' if command == 'import' else command}"
+    found = (one.commands.get(command) for one in extensions().values())
+    return next((row[1] for row in found if row), None)
 
 
 class _Commands(click.Group):
@@ -72,15 +84,12 @@ class _Commands(click.Group):
     """
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(_COMMANDS)
+        return [name for name, _ in _summaries()]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in _COMMANDS:
+        if (address := _address(cmd_name)) is None:
             return None
-        # A module is imported only when its command is typed.
-        module = f".{_MODULES.get(cmd_name, cmd_name)}"
-        commands = importlib.import_module(module, "contextcliff_dagster.cli.commands")
-        command: click.Command = getattr(commands, "import_" if cmd_name == "import" else cmd_name)
+        command: click.Command = load_address(address)
         if ctx.resilient_parsing:
             from contextcliff_dagster.cli.shell.completion import add_completion
 
@@ -90,14 +99,14 @@ class _Commands(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         # None of their modules is imported for it.
         with formatter.section("Commands"):
-            formatter.write_dl(list(_COMMANDS.items()))
+            formatter.write_dl(_summaries())
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args and args[0] not in _COMMANDS and not ctx.resilient_parsing:
+        if args and _address(args[0]) is None and not ctx.resilient_parsing:
             raise click.UsageError(
-                f"There is no command {args[0]!r}; there are {', '.join(_COMMANDS)}, "
+                f"There is no command {args[0]!r}; there are {', '.join(self.list_commands(ctx))}, "
                 "and a study of that name is profiled with `contextcliff profile STUDY`"
             )
         return super().resolve_command(ctx, args)

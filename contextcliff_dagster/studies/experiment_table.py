@@ -3,38 +3,33 @@ keys in a study file.
 
 The table lies in this room because a study file has a key per experiment, which is checked when the
 file is read. Experiments themselves lie above (`experiments`), so they are named by address, as
-engines and corpora are; a package of one's own adds some by entry points of the group
-``contextcliff.experiments``.
+engines and corpora are; `extensions` and packages of one's own add theirs
+(`contracts.extensions`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from functools import cache
-from importlib import import_module
 from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
 from contextcliff_dagster.contracts import StudyError
+from contextcliff_dagster.contracts.extensions import extensions, load_address
 
 Checked = TypeVar("Checked")
-ENTRY_POINT_GROUP = "contextcliff.experiments"
 
 EXPERIMENTS = {
     "length_profile": "contextcliff_dagster.experiments.length_profile.experiment:LENGTH_PROFILE",
     "controls": "contextcliff_dagster.experiments.controls.experiment:CONTROLS_EXPERIMENT",
     "attention_entropy": "contextcliff_dagster.experiments.attention.experiment:ATTENTION",
-    "utilization": "contextcliff_dagster.experiments.utilization.experiment:UTILIZATION",
-    "continuation": "contextcliff_dagster.experiments.continuation.experiment:CONTINUATION",
-    "visibility": "contextcliff_dagster.experiments.visibility.experiment:VISIBILITY",
 }
 """Name -> address, in the order in which they are asked. The name is the key in a study file."""
 
 
 def experiment_names() -> tuple[str, ...]:
-    """Names of all experiments: ours first, then those of installed packages."""
-    return (*EXPERIMENTS, *sorted(_installed().keys() - EXPERIMENTS.keys()))
+    """Names of all experiments: the core's first, then those of extensions."""
+    return (*EXPERIMENTS, *(name for name in extensions() if name not in EXPERIMENTS))
 
 
 def load_experiment(name: str) -> Any:
@@ -44,26 +39,18 @@ def load_experiment(name: str) -> Any:
         StudyError: there is none, or the package that brings it cannot be loaded.
     """
     if name in EXPERIMENTS:
-        module, _, attribute = EXPERIMENTS[name].partition(":")
-        return getattr(import_module(module), attribute)
-    if name not in _installed():
+        return load_address(EXPERIMENTS[name])
+    if name not in extensions():
         raise StudyError(
             f"There is no experiment {name!r}; there are {', '.join(experiment_names())}."
         )
     try:
-        return _installed()[name].load()
+        return load_address(extensions()[name].experiment)
     except Exception as error:  # of another's package
         raise StudyError(
             f"Experiment {name!r} cannot be loaded ({type(error).__name__}: {error}); reinstall or "
             "remove the package that brings it."
         ) from error
-
-
-@cache
-def _installed() -> dict[str, Any]:
-    from importlib.metadata import entry_points
-
-    return {point.name: point for point in entry_points(group=ENTRY_POINT_GROUP)}
 
 
 def check_sections(

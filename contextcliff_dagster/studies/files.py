@@ -14,7 +14,7 @@ from contextcliff_dagster.contracts import StudyError
 from contextcliff_dagster.store import store_root
 from contextcliff_dagster.studies.sections import NAME_CHARS, STUDY_NAME
 from contextcliff_dagster.studies.study import Study
-from contextcliff_dagster.studies.study_paths import Leave, home_of, recorded_leave, shipped_folder
+from contextcliff_dagster.studies.study_paths import Leave, home_of, recorded_leave, shipped_folders
 from contextcliff_dagster.user_files import open_file
 
 
@@ -51,7 +51,7 @@ def study_folders() -> list[Path]:
     Raises:
         StudyError: ``CONTEXTCLIFF_STUDIES`` names no folder.
     """
-    folders = [shipped_folder(), kept_in(store_root())]
+    folders = [*shipped_folders(), kept_in(store_root())]
     if own := os.environ.get("CONTEXTCLIFF_STUDIES"):
         folder = Path(own).expanduser()
         if not folder.is_dir():
@@ -97,9 +97,9 @@ def read_studies(
     """
     studies: dict[str, Study] = {}
     broken: dict[str, BrokenStudy] = {}
-    of_ours = shipped_folder().resolve()
+    of_ours = shipped_folders()
     for folder in study_folders():
-        found, unusable = _studies_in(folder, shipped if folder.resolve() == of_ours else None)
+        found, unusable = _studies_in(folder, shipped if folder in of_ours else None)
         for name in unusable:  # it would replace the other, were it sound
             studies.pop(name, None)
         for name, (_, study) in found.items():

@@ -24,7 +24,6 @@ from contextcliff_dagster.studies.study_paths import (
     imported_mark,
     leave_record,
     prompt_files,
-    shipped_folder,
 )
 from contextcliff_dagster.user_files import read_file
 
@@ -42,7 +41,7 @@ def study_files(store: Store, name: str) -> list[Path]:
     files = [*([own[0]] if own else []), *([kept] if kept.is_file() else [])]
     if not files and name in load_studies():
         raise StudyError(
-            f"Study {name!r} comes with the package ({shipped_folder() / name}.yaml), which keeps "
+            f"Study {name!r} comes with the package , which keeps "
             "its name; copy the file into a folder of yours (CONTEXTCLIFF_STUDIES) to change it."
         )
     return files

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from contextcliff_dagster.contracts import StudyError
+from contextcliff_dagster.contracts.extensions import extensions
 from contextcliff_dagster.store import PACKAGE
 from contextcliff_dagster.user_files import loads, read_file
 
@@ -42,10 +43,11 @@ class Leave(NamedTuple):
         return Leave(self.home, self.allowed | frozenset(more))
 
 
-def shipped_folder() -> Path:
-    """The studies that come with the package, and their prompts."""
+def shipped_folders() -> list[Path]:
+    """The studies that come with the package and its extensions, and their prompts."""
     installed = PACKAGE / "_studies"
-    return installed if installed.is_dir() else PACKAGE.parent / "studies"
+    of_extensions = [path for one in extensions().values() if (path := one.own("studies"))]
+    return [installed if installed.is_dir() else PACKAGE.parent / "studies", *of_extensions]
 
 
 def absolute(folder: Path, file: str) -> str:
@@ -86,7 +88,7 @@ def leave_needed(study: Study, part: str = "") -> list[str]:
 
     needed, home = [], study.leave.home
     if home is not None:
-        homes = (home.resolve(), shipped_folder().resolve())
+        homes = (home.resolve(), *(folder.resolve() for folder in shipped_folders()))
         files = _files(study, part)
         outside = [(key, file) for key, file in files if not _is_within(file, homes)]
         needed = [f"{key} {_with_target(file)}" for key, file in outside]

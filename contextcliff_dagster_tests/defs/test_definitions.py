@@ -10,6 +10,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
+from contextcliff_dagster.contracts.extensions import extensions
 from contextcliff_dagster.definitions import defs
 from contextcliff_dagster.defs.ui.rendering import column_schema
 from contextcliff_dagster.studies import Study, load_studies
@@ -27,7 +28,7 @@ CHAIN = {
     "cliffs",
     "report",
 }
-EXPERIMENTS = ("utilization", "continuation", "visibility")
+EXPERIMENTS = tuple(extensions())
 HEAVY = ("torch", "vllm", "matplotlib.pyplot", "openai", "aiohttp", "scipy.stats", "onnxruntime")
 SCRIPTS = Path(sys.executable).parent
 

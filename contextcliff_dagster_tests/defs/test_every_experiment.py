@@ -12,6 +12,7 @@ import yaml
 
 from contextcliff_dagster.archive.rename import rename_study
 from contextcliff_dagster.contracts import Column, Table
+from contextcliff_dagster.contracts.extensions import extensions
 from contextcliff_dagster.defs.asset_specs import documents_job_name, job_name
 from contextcliff_dagster.defs.assets.refusals import RETRY_TAG
 from contextcliff_dagster.defs.database import view_sql
@@ -26,8 +27,8 @@ from contextcliff_dagster.experiments.lookup import (
 )
 from contextcliff_dagster.store import Store
 from contextcliff_dagster.studies import Study, load_study
+from contextcliff_dagster.studies.experiment_table import load_experiment
 from contextcliff_dagster.studies.retired import is_retired, retire
-from contextcliff_dagster.studies.study_paths import shipped_folder
 from contextcliff_dagster_tests.support.tiny_study import TINY
 
 SHOWN = {
@@ -42,14 +43,7 @@ ASKING = {
     "controls": {"controls": ["no_context", "oracle"]},
     "attention_entropy": {"attention_entropy": True},
     "kv": {"models": ["reference-long", "reference-long+snapkv@0.2"]},
-    **{
-        name: {name: yaml.safe_load((shipped_folder() / f"{file}.yaml").read_text())[name]}
-        for name, file in (
-            ("utilization", "utilization"),
-            ("continuation", "continuation-local"),
-            ("visibility", "visibility-local"),
-        )
-    },
+    **{name: {name: load_experiment(name).example} for name in extensions()},
 }
 
 

@@ -15,7 +15,7 @@ from contextcliff_dagster.run.study import prepare_study
 from contextcliff_dagster.store import Store
 from contextcliff_dagster.studies import Study, load_study
 from contextcliff_dagster.studies.retired import bring_back, retire
-from contextcliff_dagster.studies.study_paths import shipped_folder
+from contextcliff_dagster.studies.study_paths import shipped_folders
 from contextcliff_dagster_tests.support.tiny_study import Run
 
 PREFIX = "CONTEXTCLIFF_ASSET_PREFIX"
@@ -47,7 +47,7 @@ def test_examples_are_shown_once_used_or_on_request(
     store.study_dir("quick").mkdir()
     assert shown() == {"tiny", "reference", "quick"}
     monkeypatch.setenv(EXAMPLES, "1")
-    assert {"tiny", "reference", "quick", "utilization", "visibility-local"} <= shown()
+    assert {"tiny", "reference", "quick", "kv-local"} <= shown()
 
 
 def test_a_retired_study_is_not_shown_however_its_name_is_written(
@@ -65,7 +65,7 @@ def test_a_retired_study_is_not_shown_however_its_name_is_written(
 
 
 def test_a_link_to_an_example_is_ones_own(study: Study) -> None:
-    (study.folder / "mine.yaml").symlink_to(shipped_folder() / "quick.yaml")
+    (study.folder / "mine.yaml").symlink_to(shipped_folders()[0] / "quick.yaml")
     assert "quick" in shown()
 
 

@@ -24,7 +24,7 @@ from contextcliff_dagster.defs.studies import study_parts
 from contextcliff_dagster.experiments.lookup import all_experiments
 from contextcliff_dagster.store import Store
 from contextcliff_dagster.studies.retired import retire
-from contextcliff_dagster.studies.study_paths import shipped_folder
+from contextcliff_dagster.studies.study_paths import shipped_folders
 from contextcliff_dagster_tests.support.paths import CHECKOUT
 from contextcliff_dagster_tests.support.tiny_study import TINY
 
@@ -98,7 +98,7 @@ def test_a_component_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         ({"bins": {"count": 0}}, "bins.count"),
         ({"nosuch": 1}, "nosuch"),
-        ({"utilization": {"scales": "x"}}, "utilization"),
+        ({"controls": ["nosuch"]}, "controls"),
     ],
 )
 def test_a_wrong_attribute_is_named(more: Mapping[str, Any], words: str) -> None:
@@ -120,12 +120,13 @@ def test_its_schema_is_that_of_study_files() -> None:
     schema = model.model_json_schema()
     sections = {one.name for one in all_experiments() if one.section is not None}
     assert sections < schema["properties"].keys()
-    for path in sorted(shipped_folder().glob("*.yaml")):
+    for path in sorted(path for folder in shipped_folders() for path in folder.glob("*.yaml")):
         jsonschema.validate(yaml.safe_load(path.read_text()), schema)
     tiny = yaml.safe_load(TINY)
-    short = {"benchmarks": "ledger", "scales": "20", "corruption": "5%", "thought": False}
-    jsonschema.validate({**tiny, "utilization": short, "track": "mlflow"}, schema)
-    for wrong in ({"nosuch": 1}, {"continuation": {"texts": "a.txt", "top_k": "x"}}):
+    for one in all_experiments():
+        asked = {one.name: one.example} if one.section is not None else {}
+        jsonschema.validate({**tiny, **asked, "track": "mlflow"}, schema)
+    for wrong in ({"nosuch": 1}, {"controls": "nosuch"}):
         with pytest.raises(jsonschema.ValidationError):
             jsonschema.validate({**tiny, **wrong}, schema)
 
@@ -138,7 +139,7 @@ def test_the_ui_documents_it_with_its_schema_and_an_example() -> None:
             namespaces: Any = defs.metadata["plugin_component_types_json"].value
     shown = {one["name"]: one for names in namespaces for one in names["componentTypes"]}[TYPE]
     assert "The attributes are those of a study file" in shown["description"]
-    assert {"corpus", "models", "utilization"} <= json.loads(shown["schema"])["properties"].keys()
+    assert {"corpus", "models", "controls"} <= json.loads(shown["schema"])["properties"].keys()
     example = yaml.safe_load(shown["example"])
     assert example["type"] == TYPE
     assert {"corpus", "models", "prompt"} <= example["attributes"].keys()

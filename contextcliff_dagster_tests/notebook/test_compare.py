@@ -14,9 +14,9 @@ import pytest
 from contextcliff_dagster import analyze, compare, profile
 from contextcliff_dagster.contracts import ContextCliffError, DataError
 from contextcliff_dagster.contracts.results import Comparison, from_json, to_json
-from contextcliff_dagster.defs import archived_study
 from contextcliff_dagster.notebook.profile import StudyResults
 from contextcliff_dagster.notebook.results import Result
+from contextcliff_dagster.run import archived_study
 from contextcliff_dagster.run.archived_study import rebuild_archive
 from contextcliff_dagster_tests.support.measured_stores import copy_of_quick
 from contextcliff_dagster_tests.support.records.planted_curves import plant, ramp

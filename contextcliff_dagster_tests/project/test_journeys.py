@@ -17,6 +17,7 @@ import pytest
 
 from contextcliff_dagster.cli.app import app
 from contextcliff_dagster.corpora.python_source import corpus as python_source
+from contextcliff_dagster_tests.support.extension_tables import added
 from contextcliff_dagster_tests.support.journeys import (
     PAGES,
     Command,
@@ -37,29 +38,11 @@ NOT_RUN = {
     "": "writes a script for a shell into a file; cli/shell/test_completion.py",
     "baseline dismiss my-study 2026-11-23T0200 --reason outage": "needs a false alarm; "
     "cli/commands/test_baseline.py",
-    "continuation novel.txt --api-url http://localhost:5001": "needs KoboldCpp; "
-    "test_continuation_measure.py runs it on a server of its own",
-    "continuation novel.txt --model my-model --max-context 16k --rounds 5 --temp 0.8 --dry-run": (
-        "needs a novel; test_continuation_measure.py writes one"
-    ),
-    "continuation novel.txt letters.epub --model my-model --model-id fine-tune-v2": "likewise",
-    "continuation novel.txt --model my-model": "likewise",
-    "continuation novel.txt --api-url http://localhost:5001 --compat context-tester --word-list "
-    "easy_words.txt": "test_continuation_compat.py runs it on a server of its own",
-    "continuation --analyze results/run-q4": "needs a finished run; test_continuation_again.py",
-    "continuation --reanalyze results/run-q4 --word-list easy_words.txt": "likewise",
     "analyze results/my-model.jsonl --documents longbench_v2/data.json": "needs LongBench's file; "
     "test_analyze_logs.py runs it on rows of its own",
     "analyze qa1_*.csv --pool": "needs BABILong's files; test_analyze_logs.py has such",
     "analyze output/kilt_nq_*.json --pool --metric substring_exact_match": "needs HELMET's files; "
     "test_analyze_logs.py has such",
-    "visibility prepare nomad nomad2018-predict-transparent-conductors.zip": "needs Kaggle's file; "
-    "test_visibility_prepare.py has such",
-    "visibility prepare jigsaw jigsaw-toxic-comment-classification-challenge.zip --max-samples "
-    "20000": "likewise",
-    "visibility prepare leaf leaf-classification.zip": "likewise",
-    "visibility prepare forest forest-cover-type-prediction.zip --float32": "likewise",
-    "visibility prepare housing playground-series-s3e1.zip": "likewise",
     "profile --model reference-long --kv_policy snapkv --kv_budget 0.2": "needs `make install-kv`; "
     "see the tests marked kv",
     "profile quick --kv_policy snapkv,random --kv_budget 0.5,0.2": "likewise",
@@ -74,14 +57,9 @@ NOT_RUN = {
     "report NEW": "likewise",
     "profile local --data notes --questions recall": "needs the same model",
     "profile local": "needs the same model; what follows is run without it",
-    "profile continuation-local": "needs a model and novels, and an hour of two cores",
     "profile kv-local": "needs `make install-kv` and a model, and an hour of two cores",
     "profile local --kv_policy q4_0": "needs the model, and half an hour of two cores",
     "profile kv-local --model smollm2-vllm --kv_policy fp8": "needs vLLM and the model as a folder",
-    "profile utilization-local": "needs the same model, and half an hour of two cores",
-    "profile visibility-local": "needs the same model, and minutes of two cores",
-    "profile visibility-local-free": "likewise",
-    "profile prose": "is a study on a text of one's own; tests of the experiment measure one",
     "export local exported/local.zip": "is measured with that model",
     "serve reference-long": "serves until it is stopped; test_serve.py",
     "ui --no-daemon": "serves until it is stopped; test_ui.py",
@@ -89,6 +67,7 @@ NOT_RUN = {
     "report data-my-1f0c2a": "the name is made of the file's path; test_ad_hoc_study.py",
     "atlas build SOURCES --tables DIR": "tables of the reader's own; atlas/test_site.py",
     "profile --data PATH": "the lines with --data above it, with any path",
+    **added("NOT_RUN"),
 }
 """Command -> why it is not run here."""
 
@@ -121,11 +100,8 @@ MORE = {
     "profile reference-two-hop": "--samples-per-bin 2",
     "profile --model Qwen2.5-7B --task multi_hop_qa": "--samples-per-bin 2",
     "profile --dataset python-source --model my-model": "--samples-per-bin 1",
-    "visibility grid toy --model my-model": "--num-steps 1",
-    "visibility grid digits friedman --runs 144 --model my-model": "--num-steps 1 --seeds 1",
-    "visibility grid toy --levels task=hidden,placebo,shown --levels base=last,best --seeds 10 "
-    "--model my-model": "--num-steps 1 --seeds 2",
     "profile STUDY --pilot 5 --until 5%": "--model reference-short --budget 0",
+    **added("MORE"),
 }
 """Options that make a command shorter, or answer what it would ask on a terminal."""
 
@@ -180,7 +156,7 @@ def _resolved(words: list[str]) -> Resolved:
     while rest and isinstance(command, click.Group):
         context = click.Context(command)
         if "measure" in command.commands and rest[0] not in command.commands:
-            return Resolved(command.commands["measure"], rest)  # `continuation TEXT`
+            return Resolved(command.commands["measure"], rest)
         if rest[0].startswith("-") or (
             command.invoke_without_command and rest[0] not in command.list_commands(context)
         ):

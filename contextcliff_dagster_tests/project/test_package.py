@@ -65,9 +65,9 @@ EXTRAS_BY_PATH = {
     "gateway/litellm_hook.py": "litellm",
     "inference/spending/prices.py": "prices",
     "inference/ledger/postgres": "postgres",
-    "experiments/utilization/verification/constraints.py": "utilization",
-    "experiments/utilization/exporting/inspect_task.py": "logs",
-    "experiments/visibility/": "visibility",
+    "extensions/utilization/verification/constraints.py": "utilization",
+    "extensions/utilization/exporting/inspect_task.py": "logs",
+    "extensions/visibility/": "visibility",
 }
 """Where an extra's packages may be imported: a path or its beginning -> the extra."""
 

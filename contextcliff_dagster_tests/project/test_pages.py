@@ -15,7 +15,9 @@ from contextcliff_dagster_tests.support.paths import CHECKOUT as ROOT
 from contextcliff_dagster_tests.support.paths import DOCS
 
 PACKAGE = ROOT / "contextcliff_dagster"
-WITH_INNER_ROOMS = tuple(PACKAGE / room for room in ("analysis", "inference", "experiments"))
+WITH_INNER_ROOMS = tuple(
+    PACKAGE / room for room in ("analysis", "inference", "experiments", "extensions")
+)
 INDEX = DOCS / "README.md"
 GENERATED = {"report.md", "index.md"}
 PAGES = [

@@ -16,8 +16,8 @@ import pandas as pd
 import yaml
 
 from contextcliff_dagster.studies import kept_in
+from contextcliff_dagster_tests.support.extension_tables import tables
 from contextcliff_dagster_tests.support.files import (
-    continuation_runs,
     folders,
     log_files,
     score_tables,
@@ -120,8 +120,8 @@ def write_world(folder: Path, url: str, store: Path) -> Mapping[str, str]:
     (folder / "models.yaml").write_text(text, encoding="utf-8")
     _documents(folder)
     _scores(folder)
-    for name in ("run-f16", "run-q4"):
-        continuation_runs.write_made_run(folder / "results" / name, name=name)
+    for one in tables():
+        getattr(one, "write_world", lambda folder: None)(folder)
     _studies(kept_in(store), folder / "questions.jsonl")
     return {
         "CONTEXTCLIFF_HOME": str(store),

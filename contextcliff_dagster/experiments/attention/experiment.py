@@ -43,6 +43,7 @@ class Attention(Experiment):
 
     name = "attention_entropy"
     section: ClassVar[Any] = StrictBool
+    example: ClassVar[Any] = True
     host = "length_profile"
     dimension = "tokens"
     predictions = ATTENTION_PREDICTIONS

@@ -70,6 +70,7 @@ class Experiment(ABC):
             made before is then stale in Dagster.
         section: type of the key's value, anything that pydantic validates; a false value (empty)
             is not asking for it. None: there is no such key.
+        example: of the key's value, for docs/studies.md.
         makes_documents: whether it generates what it asks about, so that a study needs no corpus.
         documents: how these are kept in the store, in assets of their own; None: they are not.
         host: name of the experiment with whose records these are judged and reported, if any: no
@@ -88,6 +89,7 @@ class Experiment(ABC):
     name: ClassVar[str]
     version: ClassVar[str] = "1"
     section: ClassVar[Any] = dict[str, Any]
+    example: ClassVar[Any] = None
     makes_documents: ClassVar[bool] = False
     documents: ClassVar[KeptDocuments | None] = None
     host: ClassVar[str | None] = None

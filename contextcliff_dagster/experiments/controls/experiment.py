@@ -32,6 +32,7 @@ class Controls(Experiment):
     """`no_context` asks without the document, `oracle` over the pieces of evidence alone."""
 
     name = "controls"
+    example: ClassVar[Any] = ["no_context", "oracle"]
     section: ClassVar[Any] = Annotated[
         tuple[Control, ...], AfterValidator(lambda named: tuple(c for c in CONTROLS if c in named))
     ]

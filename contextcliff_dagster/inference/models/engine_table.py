@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from contextcliff_dagster.contracts import EngineError
+from contextcliff_dagster.contracts.extensions import extensions
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -86,34 +87,16 @@ _VLLM = EngineSpec(
     samples=True,
     ignores=("attention", "threads"),
 )
-_READERS = "contextcliff_dagster.experiments.utilization.readers.engine"
-_READER = EngineSpec(
-    "utilization-perfect",
-    load=f"{_READERS}:PerfectReader",
-    declared_identity=f"{_READERS}:reader_identity",
-    in_process=True,
-    serial=True,
-    ignores=("weights", "dtype", "quantization", "kv_cache_dtype", "rope_scaling", *_LOCAL_ONLY),
-    call_s=0.05,
-    prompt_token_s=2e-6,
-)
-_WRITERS = "contextcliff_dagster.experiments.continuation.writers.engine"
-_WRITER = replace(
-    _READER,
-    name="continuation-human",
-    load=f"{_WRITERS}:HumanWriter",
-    declared_identity=f"{_WRITERS}:writer_identity",
-    samples=True,
-)
-_AGENTS = "contextcliff_dagster.experiments.visibility.controls"
-_AGENT = replace(
-    _READER,
-    name="visibility-attentive",
-    load=f"{_AGENTS}:Agent",
-    declared_identity=f"{_AGENTS}:agent_identity",
-    samples=True,
-    constrains=True,
-)
+MADE_UP: Mapping[str, Any] = {
+    "in_process": True,
+    "serial": True,
+    "ignores": (
+        *("weights", "dtype", "quantization", "kv_cache_dtype", "rope_scaling", *_LOCAL_ONLY),
+    ),
+    "call_s": 0.05,
+    "prompt_token_s": 2e-6,
+}
+"""Of engines without a model, which answer by rule."""
 BUILT_IN: Mapping[str, EngineSpec] = {
     spec.name: spec
     for spec in (
@@ -189,21 +172,14 @@ BUILT_IN: Mapping[str, EngineSpec] = {
             load=f"{_ENGINES}.vllm.managed_server:VllmServerEngine",
             constrains=True,
         ),
-        _READER,
-        replace(_READER, name="utilization-guess", load=f"{_READERS}:GuessingReader"),
-        replace(_READER, name="utilization-planted", load=f"{_READERS}:PlantedReader"),
-        _WRITER,
-        replace(_WRITER, name="continuation-planted", load=f"{_WRITERS}:PlantedWriter"),
-        _AGENT,
-        replace(_AGENT, name="visibility-random"),
     )
 }
 
 
 def engine_spec(name: str) -> EngineSpec:
     """The engine called ``name``, built in or of another package, else EngineError."""
-    if name in BUILT_IN:
-        return BUILT_IN[name]
+    if name in (ours := _ours()):
+        return ours[name]
     point = engine_entry_points().get(name)
     if point is None:
         raise EngineError(f"There is no engine {name!r}; there are {', '.join(engine_names())}.")
@@ -219,9 +195,15 @@ def engine_spec(name: str) -> EngineSpec:
     return spec
 
 
+def _ours() -> Mapping[str, EngineSpec]:
+    """Those that are built in, and those of extensions."""
+    of_extensions = [spec for one in extensions().values() for spec in one.engines]
+    return {**{spec.name: spec for spec in of_extensions}, **BUILT_IN}
+
+
 def engine_names() -> list[str]:
     """The names of all engines: the built-in ones, then those of other packages."""
-    return [*BUILT_IN, *sorted(engine_entry_points().keys() - BUILT_IN.keys())]
+    return [*_ours(), *sorted(engine_entry_points().keys() - _ours().keys())]
 
 
 def engine_entry_points() -> dict[str, EntryPoint]:

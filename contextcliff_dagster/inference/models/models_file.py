@@ -17,6 +17,7 @@ from typing import Any
 import pydantic
 
 from contextcliff_dagster.contracts import StudyError
+from contextcliff_dagster.contracts.extensions import extensions
 from contextcliff_dagster.inference.models.entry import ModelEntry as ModelEntry
 from contextcliff_dagster.inference.models.entry import Name
 from contextcliff_dagster.inference.models.entry_parts import Price as Price
@@ -53,7 +54,8 @@ def model_files(*, here: bool = True) -> list[Path]:
     ``here``: that of the working folder, too.
     """
     kept = kept_models_file()
-    files = [SHIPPED_MODELS, *([kept] if kept.is_file() else [])]
+    of_extensions = [path for one in extensions().values() if (path := one.own("models.yaml"))]
+    files = [SHIPPED_MODELS, *of_extensions, *([kept] if kept.is_file() else [])]
     if own := os.environ.get("CONTEXTCLIFF_MODELS"):
         return [*files, Path(own).expanduser()]
     local = Path("models.yaml")

@@ -12,6 +12,7 @@ import yaml
 
 from contextcliff_dagster_tests.cli.bad_input import bad_files
 from contextcliff_dagster_tests.cli.bad_input.law import Case
+from contextcliff_dagster_tests.support.extension_tables import tables
 
 VALID: dict[str, Any] = {
     "name": "mine",
@@ -190,6 +191,12 @@ def _data() -> Iterator[Case]:
     for label, row in _ROWS.items():
         line = ("prepare", "--data", "own.jsonl")
         yield Case(f"row with {label}", line, ("own.jsonl, line 2",), _table([_ROW, row]))
+    for line in ("prepare --data own.csv", "analyze own.csv", "compare own.csv own.csv"):
+        yield from wrong_tables(line)
+
+
+def wrong_tables(line: str) -> Iterator[Case]:
+    """Tables that no command can use, as own.csv of ``line``."""
     wide = ",".join(f"c{n}" for n in range(40_000))
     for label, text in {
         "40,000 columns": f"{wide}\n{','.join(['1'] * 40_000)}\n",
@@ -199,14 +206,8 @@ def _data() -> Iterator[Case]:
         "a header alone": "context,question,answers\n",
         "commas alone": ",,,\n,,,\n",
     }.items():
-        for line in (
-            "prepare --data own.csv",
-            "analyze own.csv",
-            "compare own.csv own.csv",
-            "continuation compare own.csv",
-        ):
-            make = lambda folder, text=text: (folder / "own.csv").write_text(text)  # noqa: E731
-            yield Case(f"{line}: {label}", tuple(line.split()), ("own.csv",), make)
+        make = lambda folder, text=text: (folder / "own.csv").write_text(text)  # noqa: E731
+        yield Case(f"{line}: {label}", tuple(line.split()), ("own.csv",), make)
 
 
 _POLICIES: dict[str, Any] = {
@@ -271,30 +272,6 @@ def _variables() -> Iterator[Case]:
             yield Case(f"{line}: {variable[:44]}", tuple(line.split()), (), env={name: value})
 
 
-_PROSE: dict[str, tuple[str | bytes | Callable[[], str], str]] = {
-    "nothing": ("", "holds no text"),
-    "blanks": (" \n\t" * 400, "holds no text"),
-    "one sentence": ("It was a fine day in May.", " tokens; 1 passages"),
-    "a picture": (b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 4_000, "own.txt"),
-    "two megabytes without a sentence end": (lambda: "word and " * 250_000, "has no sentence end"),
-    "two megabytes without a blank": (lambda: "x" * 2_000_000, "has no sentence end"),
-    "one sentence again and again": ("It was so. " * 100, "need"),
-    "too little for the noise floor": ("It was so, he thought. " * 3_600, "further passages"),
-}
-"""Of a text to continue, and what its sentence has to name."""
-
-
-def _prose() -> Iterator[Case]:
-    line = ("continuation", "own.txt", "--model", "writer-human", "--passages", "1")
-    for label, (text, words) in _PROSE.items():
-
-        def make(folder: Path, text: str | bytes | Callable[[], str] = text) -> None:
-            data = text() if callable(text) else text
-            (folder / "own.txt").write_bytes(data if isinstance(data, bytes) else data.encode())
-
-        yield Case(f"a text of {label}", line, (words,), make)
-
-
 _NO_ATTENTION = {
     "openai": "{engine: openai, model_id: m, base_url: 'http://127.0.0.1:9/v1'}",
     "llamacpp": "{engine: llamacpp, weights: m.gguf}",
@@ -316,5 +293,6 @@ def _attention() -> Iterator[Case]:
 
 def cases() -> Iterator[Case]:
     """All of them."""
-    for table in (_keys, _texts, _data, _prose, _policies, _variables, _attention):
+    of_extensions = (one.cases for one in tables() if hasattr(one, "cases"))
+    for table in (_keys, _texts, _data, _policies, _variables, _attention, *of_extensions):
         yield from table()

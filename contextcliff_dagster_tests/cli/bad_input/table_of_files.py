@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from contextcliff_dagster_tests.cli.bad_input import bad_files
 from contextcliff_dagster_tests.cli.bad_input.law import Case
+from contextcliff_dagster_tests.support.extension_tables import added
 
 STUDY = (
     "name: mine\ncorpus: {kind: file, path: own.jsonl}\ntokenizer: reference\n"
@@ -35,7 +36,8 @@ REFERENCE = (
 )
 
 
-def _write(name: str, text: str) -> Callable[[Path], object]:
+def written(name: str, text: str) -> Callable[[Path], object]:
+    """Writes ``text`` into a file called ``name`` of the folder it is given."""
     return lambda folder: (folder / name).write_text(text)
 
 
@@ -59,8 +61,8 @@ _PROMPT_FINE = {
     "system": ("empty", "deep brackets", "deep braces"),
     "instructions": ("deep brackets", "deep braces"),
 }
-_GUARDED = _write("p.json", bad_files.policy())
-_GUARDED_BY_FILE = _write("p.json", bad_files.policy(tokenizer="file:own.json"))
+_GUARDED = written("p.json", bad_files.policy())
+_GUARDED_BY_FILE = written("p.json", bad_files.policy(tokenizer="file:own.json"))
 
 _PLACES = {
     # Documents and questions
@@ -87,16 +89,16 @@ _PLACES = {
     **{
         f"prompt.{key}": Place(
             "prepare mine.yaml", "own.txt", fine,
-            more=_write(
+            more=written(
                 "mine.yaml", f"{REFERENCE}tokenizer: reference\nprompt: {{{key}: own.txt}}\n"
             ),
         )
         for key, fine in _PROMPT_FINE.items()
     },
-    "corpus.path": Place("prepare mine.yaml", "own.jsonl", more=_write("mine.yaml", STUDY)),
+    "corpus.path": Place("prepare mine.yaml", "own.jsonl", more=written("mine.yaml", STUDY)),
     "tokenizer": Place(
         "prepare mine.yaml", "own.json",
-        more=_write("mine.yaml", f"{REFERENCE}tokenizer: file:own.json\n"),
+        more=written("mine.yaml", f"{REFERENCE}tokenizer: file:own.json\n"),
     ),
     # Models
     **{
@@ -116,26 +118,6 @@ _PLACES = {
     "analyze --aggregated": Place("analyze --aggregated own.csv", "own.csv"),
     "analyze --pool": Place("analyze --pool own.csv own.csv", "own.csv"),
     "compare": Place("compare own.csv own.csv", "own.csv"),
-    # Texts to continue
-    "continuation": Place(
-        "continuation own.txt --model writer-human", "own.txt",
-        silent=("not UTF-8", "UTF-16", "deep brackets", "deep braces"),
-    ),
-    # Runs of continuation
-    "continuation compare csv": Place("continuation compare own.csv", "own.csv"),
-    "continuation compare json": Place(
-        "continuation compare .", "metadata.json", ("missing", "UTF-16"),
-        more=_write("context_1024_results.json", '{"averaged_stats": {"cloze_score": 3}}'),
-    ),
-    "continuation --analyze": Place(
-        "continuation --analyze .", "metadata.json", ("missing", "UTF-16"),
-        more=_write("context_1024_results.json", '{"averaged_stats": {"cloze_score": 3}}'),
-    ),
-    "continuation --word-list": Place(
-        "continuation --reanalyze . --word-list own.txt", "own.txt",
-        ("deep brackets", "deep braces"),
-        more=_write("context_1024_results.json", '{"averaged_stats": {"cloze_score": 3}}'),
-    ),
     # Policies
     "guard": Place("guard own.json --tokens 1", "own.json"),
     "guard --file": Place(
@@ -153,7 +135,7 @@ _PLACES = {
 
 def cases() -> Iterator[Case]:
     """All places times all kinds that are an error there."""
-    for label, place in _PLACES.items():
+    for label, place in {**_PLACES, **added("PLACES")}.items():
         for kind in (*bad_files.NO_FILES, *bad_files.UNREADABLE):
             if kind in place.fine:
                 continue

@@ -10,6 +10,7 @@ import click
 from contextcliff_dagster.cli.app import app
 from contextcliff_dagster_tests.cli.bad_input import bad_files
 from contextcliff_dagster_tests.cli.bad_input.law import Case
+from contextcliff_dagster_tests.support.extension_tables import added, tables
 
 # A command line for every command that lacks nothing but what is tried.
 LINES = {
@@ -44,12 +45,7 @@ LINES = {
     "gallery": "gallery out.zip",
     "atlas build": "atlas build docs",
     "atlas show": "atlas show nosuch",
-    "continuation compare": "continuation compare run.csv",
-    "continuation measure": "continuation measure s.csv --model writer-human",
-    "visibility run": "visibility run --model reference-short",
-    "visibility grid": "visibility grid toy --model reference-short",
-    "visibility prepare": "visibility prepare leaf s.csv",
-    "utilization": "utilization --model reference-short --benchmark ledger --scale 1k",
+    **added("LINES"),
 }
 _NUMBERS = ("abc", "", "nan", "inf", "-1", "1e400", "1" * 30, "1" * 5_000, "0x10", "1,5")
 # An option that may go without a value takes -1 for another option.
@@ -104,49 +100,7 @@ _CALLBACKS = {
     "models add mine --preset": ("nosuch", "", "OpenAI ", "\x00"),
     "init --preset": ("nosuch", "x" * 5_000),
     "profile quick --controls": ("x", "", "no_context,,oracle", "\x00"),
-    **{
-        f"utilization --model reference-short --tokenizer tiktoken:o200k_base {option}": values
-        for option, values in {
-            "--scale": ("", ",", "x", "0", "-1", "20", "200", "100M", "8k-1k", "1e9", "1k,1000"),
-            "--benchmark": ("", "x", "ledger,warehouse", "\x00", "ledger,x"),
-            "--formats": ("", "yaml", "jsonl,structured", "x" * 5_000),
-            "--evidence": ("", "x", "fixed,fixed"),
-            "--verbosity": ("", "x"),
-            "--order": ("", "x", "random"),
-            "--corruption": ("", "x", "1", "-.1", "nan", "5%:x", "200%", "0,0"),
-            "--thought": ("", "maybe"),
-            "--question-place": ("", "x"),
-            "--match": ("", "x"),
-            "--margin": ("0", "1", "nan"),
-            "--tokenizer": ("x", "tiktoken:x", "file:nosuch.json"),
-        }.items()
-    },
-    **{
-        f"continuation s.csv --model writer-human {option}": values
-        for option, values in {
-            "--max-context": ("", "x", "0", "-1", "1e9", "nan", "1k"),
-            "--temp": ("", "x", ",", "1,", "-1", "3", "nan", "1,1", "1;0.5"),
-            "--compat": ("", "x"),
-            "--word-list": ("s.csv",),
-            "--results": ("r",),
-            "--out": ("o",),
-            "--analyze": (".",),
-            "--reanalyze": (".",),
-            "--start-context": ("", "x", "-1", "64k"),
-            "--max-tokens": ("", "x", "0", "15", "4k"),
-            "--model-id": ("", "A b", "../x", "x" * 61, "reference"),
-            "--tokenizer-model": ("", "nosuch", "a/b", "tiktoken:x"),
-            "--model-name": ("x",),
-            "--api-password": ("x",),
-            "--api-url": ("http://127.0.0.1:9",),
-        }.items()
-    },
-    "continuation s.csv --api-url": ("", "ftp://x", "http://u:p@127.0.0.1:9", "127.0.0.1:9"),
-    "continuation s.csv --api-url http://127.0.0.1:9 --api-password": ("", "a b", "a\nb"),
-    "continuation s.csv --model writer-human --compat context-tester --word-list": ("", ".", "x"),
-    "continuation --analyze": ("", "x", ".", "s.csv"),
-    "continuation --reanalyze": ("", "x", ".", "s.csv"),
-    "continuation compare run.csv --tolerance": ("nan", "inf", "0", "1", "-5%", "", "x"),
+    **added("VALUES"),
     "policy quick --expires": ("0", "-1", "2026-13-45", "x", "", "99999", "1" * 5_000),
 }
 _NAMES = {
@@ -177,8 +131,8 @@ _NAMED = (
     "atlas show {}", "{}",
     "answers {}",
     "answers quick --campaign {}", "models {}", "report quick --campaign {}",
-    "policy quick --campaign {}", "continuation compare {}",
-    "continuation {} --model writer-human", "continuation s.csv --model {}",
+    "policy quick --campaign {}",
+    *(template for one in tables() for template in getattr(one, "NAMED", ())),
 )  # fmt: skip
 
 

@@ -146,8 +146,8 @@ class TestEntries:
     def test_an_engine_of_another_package_has_no_compressed_cache_by_itself(
         self, tmp_path: Path
     ) -> None:
-        with pytest.raises(StudyError, match="'continuation-human' takes no `kv` block"):
-            of("engine: continuation-human, kv: {policy: none}", tmp_path)
+        with pytest.raises(StudyError, match="'reference' takes no `kv` block"):
+            of("engine: reference, kv: {policy: none}", tmp_path)
 
     def test_rope_is_named_as_transformers_names_it(self, tmp_path: Path) -> None:
         base = of(

@@ -104,7 +104,7 @@ def measured(folder: Path) -> tuple[Store, str, int]:
         store.calibration_file(name),
         study / "alerts" / "told.json",
         store.root / "_alerts" / "told.json",
-        study / "continuation_documents" / "text" / "p000.parquet",
+        study / "made_documents" / "text" / "p000.parquet",
     ):
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(file.name)
@@ -117,7 +117,7 @@ KEPT = {
     *("store.json", "_studies/{}.yaml", "_studies/{}.imported", "_alerts/told.json"),
     *("{}/baseline.json", "{}/retired.json", "{}/calibration.json", "{}/alerts/told.json"),
     *("{}/manifest/manifest.json", "{}/manifest/audit.json", "{}/manifest/documents.parquet"),
-    *("{}/manifest/examples.parquet", "{}/continuation_documents/text/p000.parquet"),
+    *("{}/manifest/examples.parquet", "{}/made_documents/text/p000.parquet"),
 }
 
 

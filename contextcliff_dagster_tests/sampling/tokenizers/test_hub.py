@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from huggingface_hub import constants
 
-from contextcliff_dagster.cli import main
 from contextcliff_dagster.contracts import StudyError
 from contextcliff_dagster.reference.card import weights_path
 from contextcliff_dagster.sampling.tokenizers import hub
@@ -111,20 +110,3 @@ def test_without_a_network_one_sentence_names_the_way_out(
     assert "file:PATH" in message
     assert "pw" not in message
     assert TOKEN not in message
-
-
-def test_the_command_takes_a_repository(
-    asked: list[str],
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    (tmp_path / "novel.txt").write_text("A harbour lay there. " * 9, encoding="utf-8")
-    options = ["--model", "writer-human", "--dry-run", "--tokenizer-model"]
-    text = str(tmp_path / "novel.txt")
-    assert main(["continuation", text, *options, "nosuch/model"]) == 2
-    error = capsys.readouterr().err
-    assert "'hub:nosuch/model' cannot be had" in error
-    assert error.count("\n") == 1
-    assert main(["continuation", text, *options, "org/model"]) == 2
-    assert "Text 'novel' has" in capsys.readouterr().err  # its tokenizer has counted it

@@ -41,7 +41,7 @@ def look_at_catalog(walk: Walk, other_location: Path) -> None:
     shown = _assets(walk)
     assert {key[0] for key in shown[LOCATION]} == {"tiny", "reference", "database"}
     examples = {key[1] for key in shown[OTHER_LOCATION]}
-    assert {"reference", "quick", "utilization", "visibility-local"} <= examples
+    assert {"reference", "quick", "kv-local"} <= examples
     assert {key[0] for key in shown[OTHER_LOCATION]} == {"team_b"}
 
     jobs = walk.ui.ask(_JOBS, repository=REPOSITORY)["repositoryOrError"]["jobs"]

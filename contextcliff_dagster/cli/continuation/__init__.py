@@ -1,1 +1,0 @@
-"""What `contextcliff continuation` makes of its options: a study and a model."""

@@ -1,0 +1,61 @@
+"""What another room or package adds: an experiment, and all that belongs to it.
+
+It is found by an entry point of the group ``contextcliff.experiments``. One whose attribute is
+named ``EXTENSION`` is an `Extension`; any other is the experiment itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+GROUP = "contextcliff.experiments"
+_ATTRIBUTE = "EXTENSION"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Extension:
+    """An experiment and what belongs to it. Addresses (``module:attribute``) load when used.
+
+    Attributes:
+        experiment: address of it (`experiments.common.experiment.Experiment`).
+        result: address of the dataclass of its result; None: its results are JSON objects.
+        commands: command -> its summary, and the address of the click command.
+        engines: its engines (`inference.models.engine_table.EngineSpec`).
+        exports: name that `contextcliff_dagster.api` hands on -> its module.
+        folder: where its ``models.yaml`` and its ``studies/`` lie, if it has any.
+    """
+
+    experiment: str
+    result: str | None = None
+    commands: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    engines: tuple[Any, ...] = ()
+    exports: Mapping[str, str] = field(default_factory=dict)
+    folder: Path | None = None
+
+    def own(self, name: str) -> Path | None:
+        """The file or folder called ``name`` in its folder; None without one."""
+        path = self.folder / name if self.folder else None
+        return path if path is not None and path.exists() else None
+
+
+@cache
+def extensions() -> Mapping[str, Extension]:
+    """Those that are installed, by the names of their experiments."""
+    from importlib.metadata import entry_points
+
+    points = {point.name: point for point in entry_points(group=GROUP)}
+    return {
+        name: point.load() if point.attr == _ATTRIBUTE else Extension(experiment=point.value)
+        for name, point in sorted(points.items())
+    }
+
+
+def load_address(address: str) -> Any:
+    """What ``module:attribute`` names."""
+    module, _, attribute = address.partition(":")
+    return getattr(import_module(module), attribute)

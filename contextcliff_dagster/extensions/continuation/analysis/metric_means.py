@@ -1,0 +1,232 @@
+"""Each metric of prose over context size, and how much is recited: described, never tested."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from contextcliff_dagster.extensions.continuation.analysis.decline import round_means
+from contextcliff_dagster.extensions.continuation.analysis.intervals import ClusterBootstrap
+from contextcliff_dagster.extensions.continuation.analysis.outcomes import (
+    clean_outcomes,
+    mean_known,
+)
+from contextcliff_dagster.extensions.continuation.prose.memorisation import ChanceOverlap, Overlap
+from contextcliff_dagster.extensions.continuation.results import (
+    ArmMetric,
+    ArmRecitation,
+    AuthorMetric,
+    MetricResult,
+    MetricSize,
+    Recitation,
+    RecitedSize,
+)
+from contextcliff_dagster.extensions.continuation.tables import COHERENCE, METRICS
+from contextcliff_dagster.reporting.wording.number_format import count, percent, tokens
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from contextcliff_dagster.analysis.records.settings import AnalysisSettings
+    from contextcliff_dagster.contracts.arrays import Floats
+    from contextcliff_dagster.extensions.continuation.analysis.outcomes import ArmOutcomes
+    from contextcliff_dagster.extensions.continuation.noise import Authors
+    from contextcliff_dagster.extensions.continuation.results import ContinuationResult
+
+
+def with_metrics(
+    result: ContinuationResult, rows: pd.DataFrame, authors: Authors, settings: AnalysisSettings
+) -> ContinuationResult:
+    """Return ``result`` with `metrics`, `recitation` and its warning.
+
+    Args:
+        result: of these rows.
+        rows: as `outcomes.clean_outcomes` takes them, with the columns of the metrics; those that
+            are missing are not measured.
+        authors: of the study.
+        settings: confidence, seed and number of resamples.
+    """
+    arms = clean_outcomes(rows, [arm.arm for arm in result.arms])
+    own = authors.author_metrics()
+    bootstraps = [ClusterBootstrap(arm.clusters(), settings) for arm in arms]
+    recitation = recitation_of(rows, result, authors.chance_overlap())
+    metrics = [
+        MetricResult(
+            name=name,
+            author=_author(
+                _authors_in(rows, name) if name in COHERENCE else [one.get(name) for one in own]
+            ),
+            arms=[
+                ArmMetric(
+                    arm=arm.arm, sizes=_within(_sizes(_values(rows, arm, name), arm, drawn), name)
+                )
+                for arm, drawn in zip(arms, bootstraps, strict=True)
+            ],
+        )
+        for name in METRICS
+        if name != "words"
+    ]
+    warnings = [*result.warnings, *recitation_warnings(recitation)]
+    return replace(result, metrics=metrics, recitation=recitation, warnings=warnings)
+
+
+def _authors_in(rows: pd.DataFrame, name: str) -> list[float]:
+    """What the records have of the authors: of each passage the value over the most words."""
+    column = f"author_{name}"
+    if column not in rows.columns:
+        return []
+    known = rows[rows[column].notna()].sort_values("compared_words", kind="stable")
+    longest: list[float] = known.groupby(["text", "passage"])[column].last().tolist()
+    return longest
+
+
+def _author(values: Sequence[float | None]) -> AuthorMetric | None:
+    known = [value for value in values if value is not None]
+    if not known:
+        return None
+    return AuthorMetric(
+        n_passages=len(known),
+        mean=float(np.mean(known)),
+        sd=float(np.std(known, ddof=1)) if len(known) > 1 else None,
+    )
+
+
+def _values(rows: pd.DataFrame, arm: ArmOutcomes, name: str) -> Floats:
+    """The metric as the arm's other outcomes are (P, S, R), NaN where it is missing."""
+    found = np.full(arm.intact.shape, np.nan)
+    if name not in rows.columns:
+        return found
+    place = {key: number for number, key in enumerate(arm.passages)}
+    _, turn = np.unique(rows["round"].to_numpy(), return_inverse=True)
+    mine = (rows["arm"].astype(str) == arm.arm).to_numpy(bool)
+    own = rows[mine]
+    passage = [place[str(t), str(p)] for t, p in zip(own["text"], own["passage"], strict=True)]
+    size = np.searchsorted(arm.sizes, own["context_tokens"].to_numpy(np.int64))
+    found[passage, size, turn[mine]] = own[name].to_numpy(np.float64, na_value=np.nan)
+    return found
+
+
+def _sizes(values: Floats, arm: ArmOutcomes, drawn: ClusterBootstrap) -> list[MetricSize]:
+    means = mean_known(values)
+    found = []
+    for size, context_tokens in enumerate(arm.sizes):
+        known = means[~np.isnan(means[:, size]), size]
+        low, high = _interval(means[:, size], drawn)
+        found.append(
+            MetricSize(
+                context_tokens=int(context_tokens),
+                n=int((~np.isnan(values[:, size])).sum()),
+                n_passages=len(known),
+                mean=float(known.mean()) if len(known) else None,
+                ci_low=low,
+                ci_high=high,
+                rounds=round_means(values[:, size]),
+            )
+        )
+    return found
+
+
+def _within(sizes: list[MetricSize], name: str) -> list[MetricSize]:
+    """With intervals cut at what the metric can be at all."""
+    least = -1.0 if name in _SIGNED else 0.0
+    most = 1.0 if name in _SIGNED or name in _SHARES else np.inf
+    return [
+        one
+        if one.ci_low is None or one.ci_high is None
+        else replace(one, ci_low=max(one.ci_low, least), ci_high=min(one.ci_high, most))
+        for one in sizes
+    ]
+
+
+def _interval(values: Floats, drawn: ClusterBootstrap) -> tuple[float | None, float | None]:
+    """As of the score, whatever the metric's scale: the bootstrap is of values near 0."""
+    known = values[~np.isnan(values)]
+    if not len(known):
+        return None, None
+    centre = float(known.mean())
+    reach = float(np.abs(known - centre).max())
+    if reach <= 1e-12 * max(abs(centre), 1.0):
+        return None, None
+    low, high = drawn.interval((values - centre) / reach / _ROOM)
+    if low is None or high is None:
+        return None, None
+    return centre + low * reach * _ROOM, centre + high * reach * _ROOM
+
+
+_SIGNED = frozenset({"rhythm", *COHERENCE})
+_SHARES = frozenset(
+    {
+        *("diversity_50", "diversity_200", "repetition_50", "repetition_200"),
+        *("long_words", "function_words", "broken_articles", "pronouns", "shared_content"),
+    }
+)
+_ROOM = 100.0
+"""So far do the limits of -1..1 lie beyond all values."""
+
+
+COMMON = 0.05
+"""Share of recited continuations at a context size from which on the report warns."""
+_LEAST = 2
+
+
+def recitation_of(
+    rows: pd.DataFrame, result: ContinuationResult, chance: ChanceOverlap
+) -> Recitation | None:
+    """Count the recited continuations of each arm and size; None where nothing can be compared.
+
+    Recited is what is the author's own next text, from the overlap that the records hold.
+
+    ``rows``: with the columns `longest_run` and `shared_runs` of the records. ``chance``: measured
+    on human passages of the study.
+    """
+    if not chance.pairs or not {"longest_run", "shared_runs"} <= set(rows.columns):
+        return None
+    measured = rows[rows["longest_run"].notna()]
+    recited = [
+        chance.is_recited(Overlap(int(run), None if share != share else float(share)))
+        for run, share in zip(
+            measured["longest_run"], measured["shared_runs"].astype("float64"), strict=True
+        )
+    ]
+    cells = measured.assign(recited=recited).groupby(["arm", "context_tokens"])["recited"]
+    counts: dict[Any, Any] = cells.agg(["size", "sum"]).to_dict("index")
+    return Recitation(
+        chance_run=chance.longest_run,
+        chance_share=chance.shared_runs,
+        chance_pairs=chance.pairs,
+        arms=[
+            ArmRecitation(
+                arm=arm.arm,
+                sizes=[_size(size, counts.get((arm.arm, size), {})) for size in result.sizes],
+            )
+            for arm in result.arms
+        ],
+    )
+
+
+def _size(tokens: int, counts: Mapping[Any, int]) -> RecitedSize:
+    n, recited = int(counts.get("size", 0)), int(counts.get("sum", 0))
+    return RecitedSize(context_tokens=tokens, n=n, recited=recited)
+
+
+def recitation_warnings(found: Recitation | None) -> Sequence[str]:
+    """A sentence for each arm that recites commonly at some size."""
+    if found is None:
+        return []
+    pairs = count(found.chance_pairs, "pair")
+    warnings = []
+    for arm in found.arms:
+        shares = [(one.recited / one.n, one) for one in arm.sizes if one.recited >= _LEAST]
+        share, most = max(shares, key=lambda one: one[0], default=(0.0, None))
+        if most is None or share < COMMON:
+            continue
+        warnings.append(
+            f"Arm {arm.arm} recites: {most.recited:,} of {most.n:,} continuations ({percent(share)}"
+            f") at {tokens(most.context_tokens)} tokens share more with the author's own next text "
+            f"than any of {pairs} of human passages do. The model knows the text: nearness to the "
+            "author is then memory and says little of what the context does."
+        )
+    return warnings

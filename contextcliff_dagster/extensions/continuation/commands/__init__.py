@@ -1,0 +1,1 @@
+"""The command `continuation`: what it measures, compares and makes again."""

@@ -1,0 +1,385 @@
+"""Context-Tester's statistics: averages, outliers, degradation points, convergence, tests.
+
+They are kept for comparison. Its outliers are generations that collapse: the rule throws away what
+it set out to find. Passages of one novel in place of generations, without any degradation, meet the
+rule for degradation points in 99% of runs: it knows no noise. Its tests are two-sided, with a rank
+correlation of a few means, and no control of what a null would give. What a conclusion rests on is
+in `analysis`.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Literal
+
+import numpy as np
+
+from contextcliff_dagster.analysis.statistics.sign_flips import holm
+from contextcliff_dagster.extensions.continuation.compat.metrics import METRICS, reading_level
+
+Round = Mapping[str, Any]
+"""One generation: its figures, and what else its file says of it."""
+
+_NO_AVERAGE = ("round_number", "context_length")
+
+
+def averaged(rounds: Sequence[Round]) -> dict[str, Any]:
+    """Return the means of the numeric fields of ``rounds`` (at least one), to four decimals.
+
+    Fields that are no numbers, and `round_number`, are those of the first round. `reading_level`
+    follows from the mean cloze score. Added: `num_rounds` and the sample deviations
+    `cloze_score_std` and `vocab_diversity_std`, 0 for a single round, which is returned as it is.
+    """
+    mean = dict(rounds[0])
+    if len(rounds) > 1:
+        for field, first in rounds[0].items():
+            if _is_number(first) and field not in _NO_AVERAGE:
+                mean[field] = round(statistics.mean(values_of(rounds, field)), 4)
+        if "cloze_score" in mean:
+            mean["reading_level"] = reading_level(mean["cloze_score"])
+    mean["num_rounds"] = len(rounds)
+    mean["cloze_score_std"] = _deviation(rounds, "cloze_score", 3)
+    mean["vocab_diversity_std"] = _deviation(rounds, "vocabulary_diversity", 4)
+    return mean
+
+
+def values_of(rounds: Sequence[Round], field: str) -> list[float]:
+    """The numbers that the rounds have under ``field``."""
+    return [one[field] for one in rounds if _is_number(one.get(field))]
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _deviation(rounds: Sequence[Round], field: str, digits: int) -> float:
+    values = values_of(rounds, field)
+    return round(statistics.stdev(values), digits) if len(values) > 1 else 0.0
+
+
+OUTLIER_METRICS = (
+    *("cloze_score", "vocabulary_diversity", "sentence_length_variance"),
+    *("pct_unfamiliar_words", "avg_sentence_length"),
+)
+_DECISIVE = ("cloze_score", "vocabulary_diversity")
+_LEAST, _SLACK, _MOST_REPLACED, _LEAST_LENGTH = 4, 1e-9, 0.3, 0.6
+
+
+def iqr_outliers(
+    values: Sequence[float], multiplier: float = 1.5
+) -> tuple[list[int], dict[str, float]]:
+    """Return the places of values beyond the quartiles by ``multiplier`` ranges, and the bounds.
+
+    Quartiles are interpolated linearly (Hyndman and Fan 1996, type 7). Fewer than four values have
+    none, and no bounds.
+    """
+    if len(values) < _LEAST:
+        return [], {}
+    q1, median, q3 = (float(q) for q in np.quantile(values, [0.25, 0.5, 0.75]))
+    low, high = q1 - multiplier * (q3 - q1), q3 + multiplier * (q3 - q1)
+    places = [k for k, x in enumerate(values) if x < low - _SLACK or x > high + _SLACK]
+    bounds = {"q1": q1, "q3": q3, "iqr": q3 - q1, "lower_bound": low, "upper_bound": high}
+    return places, {**bounds, "median": median}
+
+
+def round_outliers(rounds: Sequence[Round]) -> dict[str, Any]:
+    """Return which rounds are outliers in which of `OUTLIER_METRICS`; severe are those in two.
+
+    Fewer than four rounds have none, with the reason `insufficient_data`.
+    """
+    if len(rounds) < _LEAST:
+        return {"has_outliers": False, "reason": "insufficient_data"}
+    details: dict[str, Any] = {}
+    times: Counter[int] = Counter()
+    for metric in OUTLIER_METRICS:
+        values = values_of(rounds, metric)
+        places, bounds = iqr_outliers(values) if len(values) == len(rounds) else ([], {})
+        times.update(places)
+        if places:
+            details[metric] = {
+                "outlier_indices": places,
+                "outlier_values": [values[k] for k in places],
+                "iqr_stats": bounds,
+                "outlier_count": len(places),
+            }
+    return {
+        "has_outliers": bool(details),
+        "total_rounds": len(rounds),
+        "metrics_analyzed": list(OUTLIER_METRICS),
+        "outlier_details": details,
+        "outlier_rounds": sorted(times),
+        "severe_outlier_rounds": sorted(k for k, n in times.items() if n >= 2),
+    }
+
+
+def is_long_enough(tokens: int, max_tokens: int) -> bool:
+    """Whether a round counts: below 60% of what was asked for, its whole batch fails."""
+    return tokens >= _LEAST_LENGTH * max_tokens
+
+
+def selected_rounds(rounds: Sequence[Round]) -> list[int]:
+    """Places of rounds that are outliers in cloze score or diversity, or in two metrics."""
+    if len(rounds) < _LEAST:
+        return []
+    found = round_outliers(rounds)
+    decisive = (found["outlier_details"].get(m, {}).get("outlier_indices", []) for m in _DECISIVE)
+    return sorted({*found["severe_outlier_rounds"], *(k for places in decisive for k in places)})
+
+
+Decision = Literal["keep", "replace", "too_many"]
+
+
+def replacement(rounds: Sequence[Round]) -> tuple[Decision, list[int]]:
+    """Return what becomes of a batch, and the places to generate once more.
+
+    With none it is kept; with more than 30% of the rounds it is kept as it is; else exactly those
+    are generated again, put in their places and not examined again.
+    """
+    places = selected_rounds(rounds)
+    if not places:
+        return "keep", []
+    if len(places) > _MOST_REPLACED * len(rounds):
+        return "too_many", []
+    return "replace", places
+
+
+_RULES = (
+    ("cloze_score", "cloze_score", "rose", 3.0),
+    ("vocabulary_diversity", "vocabulary_diversity", "dropped", 0.05),
+    ("sentence_length_variance", "sentence_variance", "dropped", 5.0),
+)
+"""Field, its name in the result, direction, and the change from which on it counts."""
+
+
+def trend_analysis(averages: Mapping[int, Round]) -> dict[str, Any]:
+    """Return `trends` and `degradation_points` of averages by context size (tokens)."""
+    ordered = [averages[size] for size in sorted(averages)]
+    points = [
+        {"context_length": size, "metric": name, "change": change, "direction": direction}
+        for (_, before), (size, after) in pairwise(sorted(averages.items()))
+        for field, name, direction, most in _RULES
+        if (change := _change(before, after, field, direction)) is not None and change > most
+    ]
+    trends = {
+        field: {"start": start, "end": end, "change": end - start}
+        for field in ("cloze_score", "vocabulary_diversity")
+        if ordered
+        and (start := ordered[0].get(field)) is not None
+        and (end := ordered[-1].get(field)) is not None
+    }
+    return {"trends": trends, "degradation_points": points}
+
+
+def _change(before: Round, after: Round, field: str, direction: str) -> float | None:
+    first, second = before.get(field), after.get(field)
+    if first is None or second is None:
+        return None
+    return float(second - first if direction == "rose" else first - second)
+
+
+_ALIKE = 0.7
+
+
+@dataclass(frozen=True, slots=True)
+class Convergence:
+    """``sizes``: context sizes (tokens), ascending; ``near``: by metric, whether at each size."""
+
+    tolerance: float
+    sizes: tuple[int, ...]
+    near: Mapping[str, tuple[bool, ...]]
+
+    def first_size(self, metric: str) -> int | None:
+        """The smallest size at which ``metric`` is near the author's figure."""
+        pairs = zip(self.sizes, self.near[metric], strict=True)
+        return next((size for size, near in pairs if near), None)
+
+    def groups(self) -> list[list[str]]:
+        """Metrics that come near at the same sizes: Jaccard index with the group's first over .7.
+
+        Metrics that never do are in no group.
+        """
+        left = [metric for metric, near in self.near.items() if any(near)]
+        out: list[list[str]] = []
+        while left:
+            first = left[0]
+            alike = [m for m in left if _jaccard(self.near[first], self.near[m]) > _ALIKE]
+            out.append(alike)
+            left = [metric for metric in left if metric not in alike]
+        return out
+
+
+def convergence(
+    averages: Mapping[int, Round], author: Round, tolerance: float = 0.1
+) -> Convergence:
+    """Compare averages by context size with the author's figures.
+
+    Near is within ``tolerance`` (a share) of the author's figure. A figure of 0 is left out; a
+    negative one is never near, since its bounds are the wrong way round in the reference.
+    """
+    sizes = tuple(sorted(averages))
+    near = {
+        metric: tuple(_is_near(averages[size].get(metric), aim, tolerance) for size in sizes)
+        for metric in METRICS
+        if isinstance(aim := author.get(metric), int | float) and aim
+        if any(averages[size].get(metric) is not None for size in sizes)
+    }
+    return Convergence(tolerance, sizes, near)
+
+
+def _is_near(value: float | None, aim: float, tolerance: float) -> bool:
+    return value is not None and aim * (1 - tolerance) <= value <= aim * (1 + tolerance)
+
+
+def _jaccard(one: Sequence[bool], other: Sequence[bool]) -> float:
+    either = sum(a or b for a, b in zip(one, other, strict=True))
+    return sum(a and b for a, b in zip(one, other, strict=True)) / either if either else 0.0
+
+
+Correction = Literal["holm", "bonferroni", "fdr_bh"]
+
+_DEFAULTS = {
+    "vocabulary_diversity": 0.5,
+    "cloze_score": 25.0,
+    "adjacent_coherence": 0.5,
+    "bigram_repetition_rate": 0.1,
+}
+_RESAMPLES, _SEED, _ALPHA = 10_000, 42, 0.05
+
+
+def composite_score(
+    diversity: float, cloze: float, coherence: float, bigram_repetition: float
+) -> float:
+    """0 to 100, higher is worse: the mean of four parts, each cut to 0..1.
+
+    A text that repeats itself for ever gains nothing beyond the cut, and one whose cloze score
+    falls without end counts as good.
+    """
+    parts = (
+        1 - (diversity - 0.3) / 0.3,
+        (cloze - 15) / 25,
+        1 - (coherence - 0.3) / 0.4,
+        bigram_repetition / 0.3,
+    )
+    return 100 * sum(min(max(part, 0.0), 1.0) for part in parts) / len(parts)
+
+
+def composite_of(figures: Round) -> float:
+    """The composite score of a generation; a figure that is missing counts as middling."""
+    given = {key: figures.get(key) for key in _DEFAULTS}
+    known = {k: _DEFAULTS[k] if value is None else float(value) for k, value in given.items()}
+    return composite_score(*known.values())
+
+
+def bootstrap_mean(values: Sequence[float]) -> tuple[float, float, float]:
+    """Mean and the ends of its 95% percentile interval (Efron 1979): 10,000 resamples, seed 42."""
+    if len(values) < 2:
+        only = float(values[0]) if values else 0.0
+        return only, only, only
+    data = np.asarray(values, dtype=float)
+    # The legacy generator, whose stream NumPy keeps for ever: the same limits to the last digit.
+    draws = np.random.RandomState(_SEED).randint(0, len(data), (_RESAMPLES, len(data)))
+    low, high = np.percentile(data[draws].mean(axis=1), [2.5, 97.5])
+    return float(data.mean()), float(low), float(high)
+
+
+def mann_whitney(baseline: Sequence[float], other: Sequence[float]) -> tuple[float, float]:
+    """U of ``baseline`` and the two-sided p (Mann and Whitney 1947); 0 and 1 below two values."""
+    if len(baseline) < 2 or len(other) < 2:
+        return 0.0, 1.0
+    from scipy.stats import mannwhitneyu
+
+    found = mannwhitneyu(baseline, other, alternative="two-sided")
+    return float(found.statistic), float(found.pvalue)
+
+
+def rank_biserial(baseline: Sequence[float], other: Sequence[float]) -> float:
+    """1 - 2U/(n1 n2) (Wendt 1972): -1 to 1, positive where ``other`` is larger, thus worse."""
+    above = np.subtract.outer(np.asarray(baseline, float), np.asarray(other, float))
+    wins = (above > 0).sum() + (above == 0).sum() / 2
+    return float(1 - 2 * wins / above.size)
+
+
+def magnitude(effect: float) -> Literal["small", "medium", "large"]:
+    """The name of a rank-biserial correlation's size."""
+    if abs(effect) > 0.5:
+        return "large"
+    return "medium" if abs(effect) > 0.3 else "small"
+
+
+def adjusted(p_values: Sequence[float], method: Correction = "holm") -> list[float]:
+    """p values adjusted for their number (Holm 1979; Benjamini and Hochberg 1995; Bonferroni)."""
+    if method == "bonferroni":
+        return [min(p * len(p_values), 1.0) for p in p_values]
+    if method == "holm" or not p_values:
+        return [p for p in holm(p_values) if p is not None]
+    from scipy.stats import false_discovery_control
+
+    return [float(p) for p in false_discovery_control(p_values)]
+
+
+def spearman(x: Sequence[float], y: Sequence[float]) -> tuple[float, float]:
+    """Rank correlation and its p by the t distribution (Spearman 1904); 0 and 1 below three."""
+    if len(x) < 3 or len(set(x)) == 1 or len(set(y)) == 1:
+        return 0.0, 1.0
+    from scipy.stats import spearmanr
+
+    found: Any = spearmanr(x, y)
+    return float(found.statistic), float(found.pvalue)
+
+
+def degradation_statistics(rounds: Mapping[int, Sequence[Round]]) -> dict[str, Any]:
+    """Return composite scores, tests against the smallest context, effects, trend and a summary.
+
+    Args:
+        rounds: the generations of each context size (tokens), in any order; none of them empty.
+    """
+    sizes = sorted(rounds)
+    scores = {size: [composite_of(one) for one in rounds[size]] for size in sizes}
+    base, others = scores[sizes[0]], sizes[1:]
+    rho, trend_p = spearman(sizes, [_mean(scores[size]) for size in sizes])
+    tests = {size: mann_whitney(base, scores[size]) for size in others}
+    corrected = adjusted([p for _, p in tests.values()])
+    effects = {size: rank_biserial(base, scores[size]) for size in others}
+    degrading = rho > 0.5 and trend_p < _ALPHA
+    return {
+        "context_sizes": sizes,
+        "baseline_context": sizes[0],
+        "composite_scores": {size: _with_interval(scores[size]) for size in sizes},
+        "trend_correlation": rho,
+        "trend_p_value": trend_p,
+        "has_degradation_trend": degrading,
+        "significance_tests": {
+            size: {
+                "u_statistic": u,
+                "p_value": p,
+                "significant": p < _ALPHA,
+                "corrected_p_value": corrected_p,
+                "significant_corrected": corrected_p < _ALPHA,
+            }
+            for (size, (u, p)), corrected_p in zip(tests.items(), corrected, strict=True)
+        },
+        "effect_sizes": {
+            size: {"effect_size": effect, "magnitude": magnitude(effect)}
+            for size, effect in effects.items()
+        },
+        "summary": {
+            "degradation_detected": degrading,
+            "max_effect_size": max(map(abs, effects.values()), default=0.0),
+            "num_significant_degradations": sum(p < _ALPHA for p in corrected),
+        },
+    }
+
+
+def _with_interval(scores: Sequence[float]) -> dict[str, Any]:
+    mean, low, high = bootstrap_mean(scores)
+    ends = {"mean": mean, "ci_lower": low, "ci_upper": high}
+    return {"composite_scores": list(scores), **ends, "std": float(np.std(scores))}
+
+
+def _mean(values: Sequence[float]) -> float:
+    return math.fsum(values) / len(values)

@@ -1,0 +1,274 @@
+"""The experiment: how does a model's prose change as its context grows?"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from contextcliff_dagster.experiments.common.experiment import (
+    Analysis,
+    Experiment,
+    Rows,
+    Source,
+    Step,
+)
+from contextcliff_dagster.experiments.common.kept_documents import tokenizer_name
+from contextcliff_dagster.experiments.common.record_checks import RECORD_CHECKS
+from contextcliff_dagster.extensions.continuation.cells import BASE, Cell, cells_of
+from contextcliff_dagster.extensions.continuation.documents.files import part_file, point_key
+from contextcliff_dagster.extensions.continuation.documents.kept import (
+    DOCUMENTS,
+    listed,
+    passages,
+    plan_of,
+    require_texts,
+)
+from contextcliff_dagster.extensions.continuation.documents.source_texts import section_of
+from contextcliff_dagster.extensions.continuation.prompts import instruction_of, recipe_of
+from contextcliff_dagster.extensions.continuation.section import ContinuationSection
+from contextcliff_dagster.extensions.continuation.tables import (
+    CONTINUATION_PREDICTIONS,
+    CONTINUATION_RECORDS,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pandas as pd
+
+    from contextcliff_dagster.experiments.common.study_run import StudyRun
+    from contextcliff_dagster.extensions.continuation.noise import Authors
+    from contextcliff_dagster.extensions.continuation.results import ContinuationResult
+    from contextcliff_dagster.inference.requests.recipe import Recipe
+    from contextcliff_dagster.reporting.report_files import ReportFiles
+    from contextcliff_dagster.reporting.sections import Section
+    from contextcliff_dagster.studies import Study
+
+
+class Continuation(Experiment):
+    """Texts are continued from fixed points at every size of the context; the prose is measured
+    against the author's own."""
+
+    name = "continuation"
+    section = ContinuationSection
+    example: ClassVar[Any] = {"texts": ["novel.txt"]}
+    makes_documents = True
+    documents = DOCUMENTS
+    dimension = "size"
+    predictions = CONTINUATION_PREDICTIONS
+    records = CONTINUATION_RECORDS
+    description = "Continuations of texts: every point, size and round, one row a call."
+    records_description = (
+        "Every continuation measured: metrics of its prose, score against the author's own, kind "
+        "of collapse, words in common with the author's text, coherence."
+    )
+    result_descriptions: ClassVar[Mapping[str, str]] = {
+        "continuation_result": "At which size of the context prose declines or collapses, and how "
+        "the arms differ.",
+    }
+    checks = RECORD_CHECKS
+
+    def cells(self, study: Study) -> tuple[str, ...]:
+        return tuple(cell.key for cell in cells_of(section_of(study)))
+
+    def samples_per_cell(self, study: Study) -> int:
+        section, asked = section_of(study), study.sampling
+        n = section.passages * len(section.texts)
+        return min(n, asked.samples_per_bin) if "samples_per_bin" in asked.model_fields_set else n
+
+    def recipe(self, study: Study) -> Recipe:
+        """Return the recipe of the first temperature."""
+        section = section_of(study)
+        return recipe_of(study, section, section.temperature[0])
+
+    def sources(self, run: StudyRun) -> Sequence[Source]:
+        rows = listed(run.study, run.store)
+        files = {
+            row["document_id"]: part_file(
+                run.store, run.study.name, row["source"], _part(row["passage"])
+            )
+            for row in rows
+            if row["kind"] == "context"
+        }
+        return _sources(run.study, rows, files)
+
+    def expected_sources(self, run: StudyRun) -> Sequence[Source]:
+        if DOCUMENTS.frozen(run.study, run.store) is not None:
+            return super().expected_sources(run)
+        require_texts(run.study)
+        return _sources(run.study, _expected(run.study), {})
+
+    def score(self, run: StudyRun, source: Source, rows: Rows) -> Rows:
+        from contextcliff_dagster.experiments.common.measurement import (
+            recipe_of as recipe_of_source,
+        )
+        from contextcliff_dagster.experiments.common.records import examples_of
+        from contextcliff_dagster.extensions.continuation.coherence import CoherenceMeter
+        from contextcliff_dagster.extensions.continuation.scoring import score_rows
+
+        if not rows:
+            return []
+        return score_rows(
+            rows,
+            examples_of(source, self.cells(run.study)),
+            None if section_of(run.study).compat else _authors(run),
+            recipe_of_source(self, source, run.study).answer_prefix or "",
+            run.once("continuation coherence", lambda: CoherenceMeter.of_run(run)),
+        )
+
+    def analyse(
+        self, run: StudyRun, records: pd.DataFrame, contributions: Mapping[str, Experiment]
+    ) -> Analysis:
+        from contextcliff_dagster.experiments.common.study_run import context_of, in_order
+        from contextcliff_dagster.extensions.continuation.analysis.metric_means import with_metrics
+        from contextcliff_dagster.extensions.continuation.analysis.model import analyse_model
+        from contextcliff_dagster.extensions.continuation.coherence import missing_sentence
+        from contextcliff_dagster.inference.models.models_file import load_models
+
+        study = run.study
+        models = in_order(study, records["model"].unique())
+        if section_of(study).compat:
+            from contextcliff_dagster.extensions.continuation.compat_runs.report import result_of
+
+            return Analysis([result_of(run, self, model) for model in models])
+        entry = load_models().get(models[0])
+        window = entry.window_tokens if entry else None
+        context = context_of(
+            run, records, ", ".join(models), tokenizer_name(study, "continuation"), window
+        )
+        missing = filter(None, [missing_sentence(study, records)])
+        context = replace(context, warnings=[*context.warnings, *missing])
+        heats = section_of(study).temperature
+        labelled = records.assign(
+            arm=[
+                _arm_label(model, arm, models, heats)
+                for model, arm in zip(records["model"], records["arm"], strict=True)
+            ]
+        )
+        arms = list(dict.fromkeys(cell.arm for cell in cells_of(section_of(study))))
+        present = set(labelled["arm"])
+        labels = [_arm_label(model, arm, models, heats) for model in models for arm in arms]
+        result = analyse_model(
+            labelled,
+            section_of(study).margin,
+            settings=study.analysis_settings(),
+            context=context,
+            arms=[label for label in labels if label in present],
+            human=_authors(run).human_scores(),
+        )
+        embedder = next(iter(records["embedder"].dropna()), None)
+        result = replace(result, embedder=embedder)
+        return Analysis([with_metrics(result, labelled, _authors(run), study.analysis_settings())])
+
+    def overview(self, result: ContinuationResult | dict[str, Any]) -> Mapping[str, Any]:
+        from contextcliff_dagster.extensions.continuation.report.tables import overview
+
+        return {} if isinstance(result, dict) else overview(result)
+
+    def read_results(self, run: StudyRun) -> Sequence[Any]:
+        from contextcliff_dagster.experiments.common.results import read_results
+        from contextcliff_dagster.extensions.continuation.results import ContinuationResult
+
+        compat = section_of(run.study).compat
+        return read_results(run, self, dict if compat else ContinuationResult)
+
+    def sections(self, run: StudyRun, results: Sequence[Any]) -> Sequence[Section]:
+        from contextcliff_dagster.extensions.continuation.compat_runs.report import compat_sections
+        from contextcliff_dagster.extensions.continuation.report.page import continuation_page
+        from contextcliff_dagster.reporting.sections import deeper
+
+        if section_of(run.study).compat:
+            return compat_sections(results)
+        page = continuation_page(results, title="Prose over the size of the context")
+        return deeper(page.head)
+
+    def has_page(self, study: Study) -> bool:
+        return not study.has_corpus and not section_of(study).compat
+
+    def write_report(self, run: StudyRun, others: Sequence[Section]) -> ReportFiles:
+        from contextcliff_dagster.extensions.continuation.report.page import (
+            write_continuation_report,
+        )
+
+        return write_continuation_report(run, self.read_results(run), others)
+
+    def depends_on(self, study: Study, step: Step) -> Mapping[str, Any]:
+        from contextcliff_dagster.extensions.continuation.coherence import (
+            embedder_name,
+            is_required,
+        )
+        from contextcliff_dagster.extensions.continuation.scoring import SCORING_VERSION
+
+        section = section_of(study)
+        if step == "predictions":
+            cells = cells_of(section)
+            recipes = {recipe_of(study, section, cell.temperature).hash for cell in cells}
+            further = {"further": section.further_rounds} if section.further_rounds else {}
+            return {"cells": [cell.key for cell in cells], "recipes": sorted(recipes), **further}
+        if step == "records":
+            embedder = embedder_name(study) if is_required(study) else None
+            return {"scoring": SCORING_VERSION, "embedder": embedder}
+        if step == "result":
+            own = {"word_list": section.word_list} if section.compat else {}
+            return {**super().depends_on(study, step), "margin": section.margin, **own}
+        return super().depends_on(study, step)
+
+
+def _authors(run: StudyRun) -> Authors:
+    from contextcliff_dagster.extensions.continuation.noise import Authors
+
+    return run.once("continuation authors", lambda: Authors.of(passages(run.study, run.store)))
+
+
+def _arm_label(model: str, arm: str, models: Sequence[str], heats: Sequence[float]) -> str:
+    """An arm's name in the result: the model where there are several, and what differs."""
+    if arm == BASE:
+        arm = f"temperature {heats[0]:g}" if len(heats) > 1 else ""
+    return ", ".join([*([model] if len(models) > 1 else ()), *([arm] if arm else ())]) or model
+
+
+def _part(passage: str) -> str:
+    return point_key(int(passage.rpartition("-")[2]))
+
+
+def _expected(study: Study) -> list[dict[str, Any]]:
+    """Rows like those of `files.LISTED` for contexts that are not made yet."""
+    plan, section = plan_of(study), section_of(study)
+    return [
+        {
+            "document_id": hashlib.sha256(f"{text} {number} {size}".encode()).hexdigest(),
+            "kind": "context",
+            "source": text,
+            "passage": f"{text}-{number:02d}",
+            "context_tokens": size,
+            "length_tokens": size - plan.reserved,
+        }
+        for text in section.text_names
+        for number in range(section.passages)
+        for size in plan.sizes
+    ]
+
+
+def _sources(
+    study: Study, rows: Sequence[Mapping[str, Any]], files: Mapping[str, Path]
+) -> list[Source]:
+    """One for each temperature and number of rounds: they are asked one after the other."""
+    from contextcliff_dagster.extensions.continuation.documents.samples import ContinuationSamples
+
+    section = section_of(study)
+    alike: dict[tuple[float, int], list[Cell]] = {}
+    for cell in cells_of(section):
+        alike.setdefault((cell.temperature, section.rounds_at(cell.tokens)), []).append(cell)
+    asked = instruction_of(section)
+    return [
+        Source(
+            ContinuationSamples(cells, rows, asked, files),
+            recipe=recipe_of(study, section, heat, rounds),
+        )
+        for (heat, rounds), cells in alike.items()
+    ]
+
+
+CONTINUATION = Continuation()

@@ -1,0 +1,263 @@
+"""The metrics of one text, and which of them enter the distance between two."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from contextcliff_dagster.extensions.continuation.prose.diversity import (
+    moving_type_token_ratio,
+    repetition,
+    word_ids,
+)
+from contextcliff_dagster.extensions.continuation.prose.language import (
+    ENGLISH_ARTICLES,
+    function_words,
+)
+from contextcliff_dagster.extensions.continuation.prose.words import Prose, read_prose
+
+if TYPE_CHECKING:
+    from contextcliff_dagster.extensions.continuation.prose.embedders import Embedder
+
+SHORT_WINDOW, LONG_WINDOW = 50, 200
+"""Words of the windows in which diversity and repetition are counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProseMetrics:
+    """Measures of one text; None is "cannot be measured here", never 0.
+
+    All but the counts are means, rates or shares, which the text's length does not move.
+
+    Attributes:
+        words, sentences: counts; sentences that a mark ends.
+        diversity_50, diversity_200: moving type-token ratio in windows of so many words.
+        repetition_50: share of pairs of words that also began within the 50 words before.
+        repetition_200: share of runs of three words that also began within the 200 words before.
+        word_length: mean letters of a word.
+        long_words: share of words of more than six letters.
+        function_words: share of English function words.
+        broken_articles: share of English articles and possessives before a mark or function word.
+        pronouns: share of English personal and possessive pronouns.
+        sentence_length: mean words of a sentence.
+        sentence_variation: standard deviation of the logarithms of sentence lengths.
+        rhythm: correlation of a sentence's length with the next one's.
+        lix: readability.
+        shared_content: share of content words that a sentence has from the one before.
+        commas, semicolons, questions, exclamations, dashes, quotation_marks: per 100 words.
+        near_coherence, far_coherence: mean cosine of a sentence's embedding with that of the next,
+            and of the fifth after it; None without embeddings.
+    """
+
+    words: float | None
+    sentences: float | None
+    diversity_50: float | None = None
+    diversity_200: float | None = None
+    repetition_50: float | None = None
+    repetition_200: float | None = None
+    word_length: float | None = None
+    long_words: float | None = None
+    function_words: float | None = None
+    broken_articles: float | None = None
+    pronouns: float | None = None
+    sentence_length: float | None = None
+    sentence_variation: float | None = None
+    rhythm: float | None = None
+    lix: float | None = None
+    shared_content: float | None = None
+    commas: float | None = None
+    semicolons: float | None = None
+    questions: float | None = None
+    exclamations: float | None = None
+    dashes: float | None = None
+    quotation_marks: float | None = None
+    near_coherence: float | None = None
+    far_coherence: float | None = None
+
+    def as_dict(self) -> Mapping[str, float | None]:
+        """Name -> value, in the order of declaration."""
+        return asdict(self)
+
+
+def prose_metrics(text: str, embedder: Embedder | None = None) -> ProseMetrics:
+    """The metrics of ``text``.
+
+    Raises:
+        EngineError: ``embedder`` is an endpoint that does not answer.
+    """
+    return metrics_of(read_prose(text), embedder)
+
+
+def metrics_of(prose: Prose, embedder: Embedder | None = None) -> ProseMetrics:
+    """As `prose_metrics`, of a text that has been read."""
+    count = len(prose.words)
+    if not count:
+        return ProseMetrics(0.0, 0.0)
+    ids, function = word_ids(prose.words), function_words(prose.words)
+    lengths, marks = prose.sentence_lengths, mark_rates(prose)
+    near = far = None
+    if embedder is not None:
+        from contextcliff_dagster.extensions.continuation.prose.coherence import sentence_coherence
+
+        near, far = sentence_coherence(prose, embedder)
+    return ProseMetrics(
+        words=float(count),
+        sentences=float(len(lengths)),
+        diversity_50=moving_type_token_ratio(ids, SHORT_WINDOW),
+        diversity_200=moving_type_token_ratio(ids, LONG_WINDOW),
+        repetition_50=repetition(ids, 2, SHORT_WINDOW),
+        repetition_200=repetition(ids, 3, LONG_WINDOW),
+        word_length=float(np.mean([len(word.replace("'", "")) for word in prose.words])),
+        long_words=long_word_share(prose),
+        function_words=float(function.mean()),
+        broken_articles=broken_articles(prose, function),
+        pronouns=pronoun_share(prose),
+        sentence_length=mean_sentence_length(lengths),
+        sentence_variation=sentence_length_variation(lengths),
+        rhythm=rhythm(lengths),
+        lix=lix(prose),
+        shared_content=shared_content(prose),
+        near_coherence=near,
+        far_coherence=far,
+        **(marks._asdict() if marks else {}),
+    )
+
+
+LONG_WORD_LETTERS = 7
+_LEAST_SENTENCES, _LEAST_FOR_RHYTHM = 3, 8
+
+
+def mean_sentence_length(lengths: NDArray[np.int64]) -> float | None:
+    """Mean words of a sentence; None without one that a mark ends."""
+    return float(lengths.mean()) if len(lengths) else None
+
+
+def sentence_length_variation(lengths: NDArray[np.int64]) -> float | None:
+    """Standard deviation of the logarithms of sentence lengths; None below three sentences."""
+    return float(np.log(lengths).std(ddof=1)) if len(lengths) >= _LEAST_SENTENCES else None
+
+
+def rhythm(lengths: NDArray[np.int64]) -> float | None:
+    """Correlation of the logarithm of a sentence's length with that of the next, -1..1.
+
+    Negative where long and short sentences take turns. None below eight sentences, or where all
+    are equally long.
+    """
+    if len(lengths) < _LEAST_FOR_RHYTHM:
+        return None
+    off = np.log(lengths) - np.log(lengths).mean()
+    squares = float(off @ off)
+    return float(off[1:] @ off[:-1]) / squares if squares > 1e-12 else None
+
+
+def lix(prose: Prose) -> float | None:
+    """Readability: LIX = words / sentences + 100 x words of more than six letters / words.
+
+    Bjornsson 1968, "Lasbarhet"; Anderson 1983, "Lix and Rix: variations on a little-known
+    readability index". Higher is harder: under 30 very easy, over 60 very hard. It counts no
+    syllables and knows no word list, so it holds for every language written in letters with blanks.
+    Sentences are those that a mark ends; None without one.
+    """
+    length, share = mean_sentence_length(prose.sentence_lengths), long_word_share(prose)
+    return None if length is None or share is None else length + 100.0 * share
+
+
+def long_word_share(prose: Prose) -> float | None:
+    """Share of words of more than six letters; None without words."""
+    if not prose.words:
+        return None
+    return float(np.mean([len(word) >= LONG_WORD_LETTERS for word in prose.words]))
+
+
+def shared_content(prose: Prose) -> float | None:
+    """Cohesion: mean share of a sentence's content words that the sentence before also has.
+
+    Content words are all but function words; sentences without one are passed over. The overlap of
+    neighbours is one of the measures of Coh-Metrix (McNamara, Graesser, McCarthy and Cai 2014).
+    None below three sentences with content words.
+    """
+    content = ~function_words(prose.words)
+    bounds = [0, *map(int, prose.sentence_ends)]
+    sets = [
+        {word for word, counts in zip(prose.words[a:b], content[a:b], strict=True) if counts}
+        for a, b in pairwise(bounds)
+    ]
+    sets = [one for one in sets if one]
+    if len(sets) < _LEAST_SENTENCES:
+        return None
+    return float(
+        np.mean([len(one & other) / min(len(one), len(other)) for one, other in pairwise(sets)])
+    )
+
+
+_COMMA = re.compile(r"[,،、，](?!\d)")
+_SEMICOLON = re.compile(r"[;؛；]|[:：](?!\d)")
+_QUOTE = re.compile(r"'+")
+_PRONOUNS = frozenset(
+    "i me my mine myself we us our ours ourselves you your yours yourself yourselves he him his "
+    "himself she her hers herself it its itself they them their theirs themselves".split()
+)
+_BEFORE_NOUNS = ENGLISH_ARTICLES | {"my", "your", "our", "their", "every"}
+_MARK = re.compile(r"[.,;:!?]")
+_LEAST_ARTICLES = 5
+
+
+class MarkRates(NamedTuple):
+    """Marks per 100 words."""
+
+    commas: float
+    semicolons: float
+    questions: float
+    exclamations: float
+    dashes: float
+    quotation_marks: float
+
+
+def mark_rates(prose: Prose) -> MarkRates | None:
+    """Rates of marks per 100 words; colons count as semicolons. None without words."""
+    if not prose.words:
+        return None
+    text, scale = prose.text, 100.0 / len(prose.words)
+    quotes = sum(
+        not (_is_letter(text, one.start() - 1) and _is_letter(text, one.end()))
+        for one in _QUOTE.finditer(text)
+    )
+    return MarkRates(
+        scale * len(_COMMA.findall(text)),
+        scale * len(_SEMICOLON.findall(text)),
+        scale * sum(map(text.count, "?？؟")),
+        scale * sum(map(text.count, "!！")),
+        scale * text.count("—"),
+        scale * quotes,
+    )
+
+
+def pronoun_share(prose: Prose) -> float | None:
+    """Share of English personal and possessive pronouns; None without words."""
+    if not prose.words:
+        return None
+    return sum(word.split("'")[0] in _PRONOUNS for word in prose.words) / len(prose.words)
+
+
+def broken_articles(prose: Prose, function: NDArray[np.bool_]) -> float | None:
+    """Share of English articles and possessives with a mark or a function word after them.
+
+    Near 0 where words are in their order. ``function``: which words are function words. None below
+    five of them.
+    """
+    at = [i for i, word in enumerate(prose.words[:-1]) if word in _BEFORE_NOUNS]
+    if len(at) < _LEAST_ARTICLES:
+        return None
+    ends = prose.starts + np.fromiter(map(len, prose.words), np.int64, len(prose.words))
+    marked = (_MARK.search(prose.text, ends[i], prose.starts[i + 1]) is not None for i in at)
+    return sum(one or bool(function[i + 1]) for i, one in zip(at, marked, strict=True)) / len(at)
+
+
+def _is_letter(text: str, at: int) -> bool:
+    return 0 <= at < len(text) and text[at].isalnum()

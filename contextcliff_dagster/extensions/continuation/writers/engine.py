@@ -1,0 +1,114 @@
+"""The writers as engines of models.yaml: `continuation-human` and `continuation-planted`.
+
+Both write sentences that the context holds, in a drawn order, so that their prose is the author's.
+The planted one loses itself in a loop, in a share of its continuations, where the context is long.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+
+from contextcliff_dagster.contracts import EngineError
+from contextcliff_dagster.experiments.common.kept_documents import DEFAULT_TOKENIZER
+from contextcliff_dagster.extensions.continuation.prose.words import sentence_ends
+from contextcliff_dagster.extensions.continuation.section import tokens_of
+from contextcliff_dagster.inference.engines.base import Decoding, RejectedError
+from contextcliff_dagster.inference.engines.scripted import UNLIMITED, ScriptedEngine
+from contextcliff_dagster.inference.models.models_file import ModelEntry
+from contextcliff_dagster.inference.requests.recipe import Prompt
+
+WRITERS_VERSION = 1
+"""Part of the identity: raised when a writer answers a prompt differently."""
+EXAMPLE = "loop=8k/0.5"
+_LAW = re.compile(r"loop=([^/]+)/(\d(?:\.\d+)?)")
+_CONTEXT_TOKENS = 2_000
+"""Of the context's end: the sentences that are written come from there, at every size."""
+
+
+def writer_identity(entry: ModelEntry) -> dict[str, Any]:
+    """All that decides a writer's answers.
+
+    Raises:
+        EngineError: the entry's `model_id` is no law of loops (planted writer only).
+    """
+    return {
+        "engine": entry.engine,
+        "writers_version": WRITERS_VERSION,
+        "tokenizer": entry.tokenizer or DEFAULT_TOKENIZER,
+        "law": _law(entry) if entry.engine == "continuation-planted" else None,
+        "window_tokens": entry.window_tokens or UNLIMITED,
+    }
+
+
+def _law(entry: ModelEntry) -> tuple[int, float]:
+    """From how many tokens of the prompt on, and in which share of continuations."""
+    match = _LAW.fullmatch(entry.model_id.replace(" ", ""))
+    try:
+        tokens, share = tokens_of(match[1] if match else ""), float(match[2] if match else 2)
+    except ValueError:
+        tokens, share = 0, 2.0
+    if share > 1.0:
+        raise EngineError(
+            f"Model {entry.name!r}: engine {entry.engine!r} reads its loops from `model_id`, such "
+            f"as {EXAMPLE!r}: from so many tokens on, in this share of continuations."
+        )
+    return tokens, share
+
+
+class HumanWriter(ScriptedEngine):
+    """Writes as the author does, whatever the context's size."""
+
+    def __init__(self, entry: ModelEntry) -> None:
+        super().__init__(entry, writer_identity(entry))
+
+    def reply(self, prompt: Prompt, decoding: Decoding) -> tuple[str, str]:
+        """Return sentences of the context's end, drawn by the seed, up to the output limit.
+
+        Raises:
+            RejectedError: the prompt has no sentence.
+        """
+        context = prompt.document.text if prompt.document else "\n".join(prompt.contents())
+        # The same sentences at every size: characters, because tokens would be counted each time.
+        end = context[-_CONTEXT_TOKENS * 4 :]
+        ends = sentence_ends(end)
+        sentences = [
+            end[a:b].strip() for a, b in zip((0, *ends[:-1]), ends, strict=True) if b - a > 1
+        ][1:]
+        if not sentences:
+            raise RejectedError(f"engine {self._entry.engine!r} finds no sentence in the prompt")
+        rng = self._random(prompt, decoding)
+        turns = range(1 + 4_000 // len(sentences))  # none comes twice before all have been written
+        drawn = (sentences[i] for _ in turns for i in rng.permutation(len(sentences)))
+        text = self._lost(prompt, rng) or " ".join(drawn)
+        return self._cut(text, decoding.max_output_tokens), "length"
+
+    def _random(self, prompt: Prompt, decoding: Decoding) -> np.random.Generator:
+        seed = decoding.sampling.seed if decoding.sampling else 0
+        return np.random.default_rng([int(prompt.hash[:12], 16), seed])
+
+    def _lost(self, prompt: Prompt, rng: np.random.Generator) -> str:
+        return ""
+
+    def _cut(self, text: str, tokens: int) -> str:
+        words = text[: tokens * 8].split(" ")
+        low, high = 1, len(words)
+        while low < high:
+            middle = (low + high + 1) // 2
+            if self.count(" ".join(words[:middle])) <= tokens:
+                low = middle
+            else:
+                high = middle - 1
+        return " ".join(words[:low])
+
+
+class PlantedWriter(HumanWriter):
+    """Writes as the author does, and where the prompt is long repeats one phrase for ever."""
+
+    def _lost(self, prompt: Prompt, rng: np.random.Generator) -> str:
+        tokens, share = self._identity["law"]
+        if self._tokens(prompt) >= tokens and rng.random() < share:
+            return "and then the door was closed again, " * 2_000
+        return ""

@@ -1,0 +1,194 @@
+"""What is common to the questions of all benchmarks: which are asked, over how much evidence."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from contextcliff_dagster.extensions.utilization.benchmarks.data import (
+    BenchmarkName,
+    Evidence,
+    Question,
+    QuestionKind,
+    Record,
+)
+from contextcliff_dagster.extensions.utilization.benchmarks.draws import Draws
+from contextcliff_dagster.extensions.utilization.benchmarks.wording import question_text
+
+KINDS: Mapping[BenchmarkName, tuple[QuestionKind, ...]] = {
+    "warehouse": ("lookup", "aggregate", "as_of", "chain"),
+    "constraints": ("lookup", "aggregate", "chain"),
+    "network": ("lookup", "aggregate", "as_of", "chain", "flow"),
+}
+"""Kinds of question of each benchmark, in the order in which they are asked."""
+
+FIXED_RECORDS = 6
+"""Records that matter to a sum where `Evidence` is fixed, at every scale that holds them."""
+GROWING_SHARE = 0.01
+"""Share of the records that matter to a sum where `Evidence` is growing, from `LEAST_RECORDS`."""
+LEAST_RECORDS = 4
+
+
+About = tuple[QuestionKind, dict[str, Any]]
+"""A kind of question and what it is about."""
+
+
+class RetryError(Exception):
+    """These draws give no good question; other draws may."""
+
+
+class Made(NamedTuple):
+    """Records with their questions; ``notes``: what the records alone do not say."""
+
+    records: list[Record]
+    questions: list[Question]
+    notes: Mapping[str, Any]
+
+
+class Asked(NamedTuple):
+    """A question to be made.
+
+    ``hops``: of a chain, the most. ``luck``: a draw from 0 to 1, the same for a seed at every
+    scale, by which questions of a kind vary.
+    """
+
+    kind: QuestionKind
+    hops: int = 1
+    luck: float = 0.0
+
+
+def questions_to_ask(
+    name: BenchmarkName,
+    seed: int,
+    kinds: Sequence[QuestionKind] | None,
+    hops: Sequence[int],
+    questions: int,
+) -> list[Asked]:
+    """Return what to ask: each kind once, then chains of the other lengths, then all again.
+
+    With which length chains begin goes round with the seed, so that each is asked equally often.
+
+    Raises:
+        ValueError: a kind that the benchmark does not have, or no hops; none at all.
+    """
+    order = KINDS[name] if kinds is None else tuple(kinds)
+    if unknown := [kind for kind in order if kind not in KINDS[name]]:
+        raise ValueError(
+            f"the {name} benchmark has no questions of kind {unknown[0]!r}; write some of "
+            + ", ".join(KINDS[name])
+        )
+    lengths = sorted(set(hops)) if name != "constraints" else sorted({max(2, one) for one in hops})
+    if not order or questions < 1 or not lengths or lengths[0] < 1:
+        raise ValueError("ask at least one question; chains have at least one hop")
+    asked: list[Asked] = []
+    chains = 0
+    while len(asked) < questions:
+        again: list[QuestionKind] = [*order]
+        again += ["chain"] * (len(lengths) - 1) if "chain" in order else []
+        for kind in again:
+            if kind == "chain":
+                asked.append(Asked("chain", lengths[(seed + chains) % len(lengths)]))
+                chains += 1
+            else:
+                asked.append(Asked(kind))
+    draws = Draws("asked", name, seed)
+    return [one._replace(luck=draws.random()) for one in asked[:questions]]
+
+
+def needed_records(
+    records: int, evidence: Evidence, parameters: Mapping[str, int], most: int
+) -> int:
+    """Return how many records should matter to a sum, at least 2, at most ``most``.
+
+    The parameter ``num_needed``, where there is one, sets their number.
+    """
+    if "num_needed" in parameters:
+        wanted = parameters["num_needed"]
+    elif evidence == "fixed":
+        wanted = FIXED_RECORDS
+    else:
+        wanted = max(LEAST_RECORDS, round(GROWING_SHARE * records))
+    return max(2, min(wanted, most))
+
+
+def longest_chain(hops: int, most: int) -> int:
+    """Return ``hops`` where a chain may be that long, else the largest power of two that may be."""
+    return hops if hops <= most else 1 << (max(1, most).bit_length() - 1)
+
+
+def make_question(
+    kind: QuestionKind,
+    about: Mapping[str, Any],
+    answer: object,
+    evidence: Iterable[int],
+    margin: float,
+    *,
+    hops: int = 1,
+    choices: Iterable[object] = (),
+    form: str = "number",
+) -> Question:
+    """Return a question, its text written by the pattern of what it asks."""
+    return Question(
+        kind=kind,
+        text=question_text(about),
+        answer=str(answer),
+        form="number" if form == "number" else "value",
+        about=dict(about),
+        evidence=tuple(sorted(evidence)),
+        margin=float(margin),
+        hops=hops,
+        choices=tuple(map(str, choices)),
+    )
+
+
+def draw_lookup(draws: Draws, size: int, places: Sequence[int], used: Iterable[int]) -> int:
+    """Return one of ``places`` that no other question uses: the next one to a place drawn.
+
+    So records looked up are as likely anywhere in the document, of ``size`` records.
+    """
+    others = set(used)
+    free = [place for place in places if place not in others]
+    drawn = draws.below(size)
+    return min(free or places, key=lambda place: abs(place - drawn))
+
+
+def require_not_last(records: Sequence[Record], made: Mapping[str, Iterable[Question]]) -> None:
+    """Refuse an answer that stands in the last record: who copies from there is wrong.
+
+    Raises:
+        RetryError: there is one.
+    """
+    last = {str(abs(one)) for one in records[-1].values() if isinstance(one, int)}
+    last |= {str(one) for one in records[-1].values()}
+    if any(one.answer in last for some in made.values() for one in some):
+        raise RetryError
+
+
+def in_order(
+    asked: Sequence[Asked],
+    made: Mapping[str, Sequence[Question]],
+    lookup: Callable[[], Question] | None = None,
+) -> list[Question]:
+    """Return the questions in the order in which they were asked, none of them twice.
+
+    Where a document is too small for one more of a kind, a lookup takes its place.
+
+    Raises:
+        RetryError: missing a record that matters does not show in an answer; there are too few.
+    """
+    found: dict[str, Question] = {}
+    left: dict[str, list[Question]] = {}
+    for kind, some in made.items():
+        left[kind] = list({one.text: one for one in some}.values())
+    for one in asked:
+        options = left.get(one.kind) or left.get("lookup")
+        if options:
+            question = options.pop(0)
+        elif lookup is not None:
+            question = lookup()
+        else:
+            raise RetryError
+        if question.margin == 0 or question.text in found:
+            raise RetryError
+        found[question.text] = question
+    return list(found.values())

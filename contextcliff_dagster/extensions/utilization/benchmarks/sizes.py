@@ -1,0 +1,145 @@
+"""How many warehouses, entities or nodes a document of so many records has."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import sqrt
+
+from contextcliff_dagster.extensions.utilization.benchmarks.constraints.world import num_facts
+from contextcliff_dagster.extensions.utilization.benchmarks.data import BenchmarkName
+from contextcliff_dagster.extensions.utilization.benchmarks.warehouse.plan import num_transactions
+
+DEFAULTS: Mapping[BenchmarkName, Mapping[str, int]] = {
+    "warehouse": {"num_warehouses": 100, "num_skus": 50, "transactions_per_wh": 400},
+    "constraints": {
+        "num_entities": 200,
+        "num_attributes": 10,
+        "attribute_domains": 8,
+        "num_constraints": 2000,
+    },
+    "network": {"num_nodes": 500, "num_edges": 2000, "num_weight_changes": 8000},
+}
+"""The parameters of the design document."""
+
+_SMALLEST: Mapping[BenchmarkName, int] = {"warehouse": 10, "constraints": 10, "network": 14}
+_ROOMY: Mapping[BenchmarkName, int] = {"warehouse": 24, "constraints": 28, "network": 45}
+"""From so many records on, a few more than the fewest warehouses, facts and nodes fit in."""
+
+_LEAST: Mapping[BenchmarkName, Mapping[str, int]] = {
+    "warehouse": {"num_warehouses": 3, "num_skus": 2, "transactions_per_wh": 1},
+    "constraints": {
+        "num_entities": 2,
+        "num_attributes": 2,
+        "attribute_domains": 3,
+        "num_constraints": 4,
+    },
+    "network": {"num_nodes": 2, "num_edges": 2, "num_weight_changes": 4},
+}
+_MORE: Mapping[BenchmarkName, set[str]] = {
+    "warehouse": {"num_transactions"},
+    "constraints": {"num_facts"},
+    "network": set(),
+}
+"""Parameters that the document has not; without them it has what follows from the others."""
+
+
+def records_of(name: BenchmarkName, parameters: Mapping[str, int]) -> int:
+    """Return the number of records of a document with these parameters: it is always met."""
+    if name == "warehouse":
+        initial = parameters["num_warehouses"] * parameters["num_skus"]
+        return initial + num_transactions(parameters)
+    if name == "constraints":
+        return num_facts(parameters) + parameters["num_constraints"]
+    return sum(parameters[key] for key in DEFAULTS["network"])
+
+
+def most_questions(name: BenchmarkName, parameters: Mapping[str, int]) -> int:
+    """Return how many questions a document with these parameters holds, with any seed.
+
+    Of constraints only facts are looked up, and a sum needs two of them.
+    """
+    if name == "constraints":
+        return num_facts(parameters) - 1
+    return records_of(name, parameters) // 2
+
+
+def require_parameters(name: BenchmarkName, parameters: Mapping[str, int]) -> None:
+    """Refuse parameters of no document.
+
+    Raises:
+        ValueError: one is missing, unknown, no integer, or too small.
+    """
+    least = dict(_LEAST[name])
+    if "num_transactions" in parameters:
+        least.pop("transactions_per_wh", None)
+    if missing := [key for key in least if key not in parameters]:
+        raise ValueError(f"the {name} benchmark needs the parameter {missing[0]!r}")
+    if unknown := parameters.keys() - DEFAULTS[name].keys() - _MORE[name] - {"draw", "num_needed"}:
+        raise ValueError(f"the {name} benchmark has no parameter {min(unknown)!r}")
+    for key, value in parameters.items():
+        if not isinstance(value, int) or value < least.get(key, 0):
+            raise ValueError(
+                f"{key} of the {name} benchmark is {value!r}; write a whole number from "
+                f"{least.get(key, 0)}"
+            )
+
+
+def smallest(name: BenchmarkName) -> Mapping[str, int]:
+    """Return the parameters of the smallest document that holds one question of each kind."""
+    return parameters_for(name, _SMALLEST[name])
+
+
+def parameters_for(name: BenchmarkName, records: float) -> Mapping[str, int]:
+    """Return the parameters of a document of ``records`` records, rounded.
+
+    Proportions are those of the design document, as far as there are enough warehouses, entities
+    or nodes for the questions. The last parameter makes up the number to the record. Attributes and
+    their domains never shrink.
+
+    Raises:
+        ValueError: so few records hold no question of each kind.
+    """
+    count = round(records)
+    if count < _SMALLEST[name]:
+        raise ValueError(
+            f"the {name} benchmark needs at least {_SMALLEST[name]} records, not {count}; choose a "
+            "larger scale"
+        )
+    if name == "warehouse":
+        return _warehouse(count)
+    return _constraints(count) if name == "constraints" else _network(count)
+
+
+def _warehouse(count: int) -> Mapping[str, int]:
+    # Of 11 records of a warehouse and a SKU, 8 are drawn, 2 are the other sides of transfers, and
+    # 1 is the initial stock; there are twice as many warehouses as SKUs.
+    skus = sqrt(count / 22)
+    warehouses = max(3 if count < _ROOMY["warehouse"] else 4, round(2 * skus))
+    parameters = {"num_warehouses": warehouses, "num_skus": max(2, round(skus))}
+    left = count - warehouses * parameters["num_skus"]
+    return {
+        **parameters,
+        "transactions_per_wh": round(left * 0.8 / warehouses),
+        "num_transactions": left,
+    }
+
+
+def _constraints(count: int) -> Mapping[str, int]:
+    facts = max(6, min(12, count * 12 // _ROOMY["constraints"]), round(count / 5))
+    return {
+        "num_entities": max(8, round(count / 12.5)),
+        "num_attributes": DEFAULTS["constraints"]["num_attributes"],
+        "attribute_domains": DEFAULTS["constraints"]["attribute_domains"],
+        "num_facts": facts,
+        "num_constraints": count - facts,
+    }
+
+
+def _network(count: int) -> Mapping[str, int]:
+    nodes = max(4, min(9, count * 9 // _ROOMY["network"]), round(count / 21))
+    edges = max(nodes + nodes // 2, round(count * 4 / 21))
+    return {
+        "num_nodes": nodes,
+        "num_edges": edges,
+        "num_weight_changes": count - nodes - edges,
+    }

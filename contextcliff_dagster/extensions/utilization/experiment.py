@@ -1,0 +1,225 @@
+"""The experiment: does structure let a model use more of its context?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from contextcliff_dagster.experiments.common.experiment import (
+    Analysis,
+    Experiment,
+    Rows,
+    Source,
+    Step,
+)
+from contextcliff_dagster.experiments.common.kept_documents import tokenizer_name
+from contextcliff_dagster.experiments.common.record_checks import RECORD_CHECKS
+from contextcliff_dagster.extensions.utilization.cells import Cell, cells_of
+from contextcliff_dagster.extensions.utilization.documents.files import batch_file
+from contextcliff_dagster.extensions.utilization.documents.kept import (
+    DOCUMENTS,
+    batches_of,
+    listed,
+    section_of,
+)
+from contextcliff_dagster.extensions.utilization.extraction import EXTRACTION_VERSION
+from contextcliff_dagster.extensions.utilization.overview import (
+    PLATEAU,
+    check_plateau,
+    difference_alarm,
+    overview,
+)
+from contextcliff_dagster.extensions.utilization.prompts import recipe_of
+from contextcliff_dagster.extensions.utilization.section import UtilizationSection
+from contextcliff_dagster.extensions.utilization.tables import (
+    UTILIZATION_PREDICTIONS,
+    UTILIZATION_RECORDS,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    import pandas as pd
+
+    from contextcliff_dagster.experiments.common.study_run import StudyRun
+    from contextcliff_dagster.extensions.utilization.report.answers import WrongAnswer
+    from contextcliff_dagster.extensions.utilization.results import UtilizationResult
+    from contextcliff_dagster.inference.requests.recipe import Recipe
+    from contextcliff_dagster.reporting.report_files import ReportFiles
+    from contextcliff_dagster.reporting.sections import Section
+    from contextcliff_dagster.studies import Study
+
+
+class Utilization(Experiment):
+    """The same records as JSON lines and as prose, from short to long, and questions that need
+    them."""
+
+    name = "utilization"
+    section = UtilizationSection
+    example: ClassVar[Any] = {"benchmarks": ["warehouse"], "scales": ["1k-8k"]}
+    makes_documents = True
+    documents = DOCUMENTS
+    dimension = "scale"
+    predictions = UTILIZATION_PREDICTIONS
+    records = UTILIZATION_RECORDS
+    description = "Answers over made documents: every format and scale, one row a call."
+    records_description = "Every answer scored: right or wrong, by how much, and why."
+    result_descriptions: ClassVar[Mapping[str, str]] = {
+        "utilization_result": "Where the formats part, and how far each may be trusted, by model.",
+    }
+    checks = (*RECORD_CHECKS, PLATEAU)
+
+    def cells(self, study: Study) -> tuple[str, ...]:
+        return tuple(cell.key for cell in cells_of(section_of(study)))
+
+    def samples_per_cell(self, study: Study) -> int:
+        section = section_of(study)
+        n = section.seeds * section.questions
+        asked = study.sampling
+        return min(n, asked.samples_per_bin) if "samples_per_bin" in asked.model_fields_set else n
+
+    def recipe(self, study: Study) -> Recipe:
+        """Return the recipe of the base arm."""
+        return _recipe(study, cells_of(section_of(study))[0])
+
+    def sources(self, run: StudyRun) -> Sequence[Source]:
+        batches = {(b.benchmark, b.scale, b.seed): b for b in batches_of(run.study)}
+        documents = list(listed(run.study, run.store))
+        files = {
+            row["document_id"]: batch_file(
+                run.store, run.study.name, batches[row["benchmark"], row["scale"], row["seed"]]
+            )
+            for row in documents
+        }
+        return _sources(run.study, documents, files)
+
+    def expected_sources(self, run: StudyRun) -> Sequence[Source]:
+        if DOCUMENTS.frozen(run.study, run.store) is not None:
+            return super().expected_sources(run)
+        from contextcliff_dagster.extensions.utilization.documents.expected import expected_rows
+
+        tokenizer = tokenizer_name(run.study, "utilization")
+        rows = [row for batch in batches_of(run.study) for row in expected_rows(batch, tokenizer)]
+        return _sources(run.study, rows, {})
+
+    def score(self, run: StudyRun, source: Source, rows: Rows) -> Rows:
+        from contextcliff_dagster.experiments.common.measurement import (
+            recipe_of as recipe_of_source,
+        )
+        from contextcliff_dagster.experiments.common.records import examples_of
+        from contextcliff_dagster.extensions.utilization.scoring import score_rows
+
+        if not rows:
+            return []
+        return score_rows(
+            rows,
+            examples_of(source, self.cells(run.study)),
+            source.samples.document_text,
+            recipe_of_source(self, source, run.study).answer_prefix or "",
+        )
+
+    def analyse(
+        self, run: StudyRun, records: pd.DataFrame, contributions: Mapping[str, Experiment]
+    ) -> Analysis:
+        from contextcliff_dagster.experiments.common.study_run import context_of, in_order
+        from contextcliff_dagster.extensions.utilization.analysis.model import analyse_model
+        from contextcliff_dagster.inference.models.models_file import load_models
+
+        study, section, entries = run.study, section_of(run.study), load_models()
+        base = cells_of(section)[0].arm
+        results = []
+        for model in in_order(study, records["model"].unique()):
+            entry = entries.get(model)
+            window = entry.window_tokens if entry else None
+            context = context_of(run, records, model, tokenizer_name(study, "utilization"), window)
+            results.append(
+                analyse_model(
+                    records[records["model"] == model],
+                    section.margin,
+                    settings=study.analysis_settings(),
+                    context=context,
+                    formats=section.formats,
+                    match=section.match,
+                    evidence=base.evidence,
+                    base_levels=base.levels,
+                )
+            )
+        alarm = difference_alarm(results, run.campaign)
+        return Analysis(results, checks=[check_plateau(results)], alarm=alarm)
+
+    def read_results(self, run: StudyRun) -> Sequence[Any]:
+        from contextcliff_dagster.experiments.common.results import read_results
+        from contextcliff_dagster.extensions.utilization.results import UtilizationResult
+
+        return read_results(run, self, UtilizationResult)  # not imported with every study
+
+    def overview(self, result: UtilizationResult) -> Mapping[str, Any]:
+        return overview(result)
+
+    def sections(self, run: StudyRun, results: Sequence[Any]) -> Sequence[Section]:
+        from contextcliff_dagster.extensions.utilization.report.page import utilization_page
+        from contextcliff_dagster.reporting.sections import deeper
+
+        page = utilization_page(results, title="Utilization of the context by format")
+        return deeper(page.head)
+
+    def has_page(self, study: Study) -> bool:
+        return not study.has_corpus
+
+    def write_report(self, run: StudyRun, others: Sequence[Section]) -> ReportFiles:
+        from contextcliff_dagster.extensions.utilization.report.page import (
+            write_utilization_report,
+        )
+
+        wrong = self._wrong_answers(run) if run.with_answers else None
+        return write_utilization_report(run, self.read_results(run), wrong, others)
+
+    def _wrong_answers(self, run: StudyRun) -> Sequence[WrongAnswer]:
+        from contextcliff_dagster.experiments.common.measurement import sources_of
+        from contextcliff_dagster.experiments.common.records import examples_of
+        from contextcliff_dagster.extensions.utilization.report.answers import wrong_answers
+
+        cells = self.cells(run.study)
+        examples = {
+            name: example
+            for source in sources_of(run, self)
+            for name, example in examples_of(source, cells).items()
+        }
+        return wrong_answers(self.read_records(run), examples)
+
+    def depends_on(self, study: Study, step: Step) -> Mapping[str, Any]:
+        if step == "predictions":
+            cells = cells_of(section_of(study))
+            recipes = {_recipe(study, cell).hash for cell in cells}
+            return {"cells": [cell.key for cell in cells], "recipes": sorted(recipes)}
+        if step == "records":
+            return {"extraction": EXTRACTION_VERSION}
+        if step == "result":
+            return {**super().depends_on(study, step), "margin": section_of(study).margin}
+        return super().depends_on(study, step)
+
+
+def _sources(
+    study: Study, documents: Iterable[Mapping[str, Any]], files: Mapping[str, Path]
+) -> list[Source]:
+    """One for each recipe: the arms of prompts are asked one after the other."""
+    from contextcliff_dagster.extensions.utilization.documents.samples import UtilizationSamples
+
+    by_recipe: dict[tuple[str, str], list[Cell]] = {}
+    for cell in cells_of(section_of(study)):
+        by_recipe.setdefault((cell.arm.thought, cell.arm.question_place), []).append(cell)
+    documents = list(documents)
+    match = section_of(study).match
+    return [
+        Source(UtilizationSamples(cells, documents, match, files), recipe=_recipe(study, cells[0]))
+        for cells in by_recipe.values()
+    ]
+
+
+def _recipe(study: Study, cell: Cell) -> Recipe:
+    arm, limit = cell.arm, section_of(study).thought_tokens
+    return recipe_of(study, arm.thought, arm.question_place, limit)
+
+
+UTILIZATION = Utilization()

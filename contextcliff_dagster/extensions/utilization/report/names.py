@@ -1,0 +1,42 @@
+"""What the report calls benchmarks and formats, and length axes with a tick at each scale."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from contextcliff_dagster.extensions.utilization.benchmarks.data import BenchmarkName
+from contextcliff_dagster.extensions.utilization.scale_labels import scale_tokens
+from contextcliff_dagster.reporting.figures.house import token_limits, with_air
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from matplotlib.axes import Axes
+
+
+BENCHMARK_NAMES: Mapping[BenchmarkName, str] = {
+    "warehouse": "warehouse (ledger)",
+    "constraints": "constraints",
+    "network": "network",
+}
+
+
+def scope_name(benchmark: BenchmarkName | None, asked: Sequence[BenchmarkName]) -> str:
+    """One benchmark, or all that were asked."""
+    if benchmark is None and len(asked) == 1:
+        (benchmark,) = asked
+    return "all benchmarks" if benchmark is None else BENCHMARK_NAMES[benchmark]
+
+
+def scale_axis(axes: Axes, labels: Sequence[str], seen: Sequence[float], most: int) -> None:
+    """A log axis over ``seen`` lengths (tokens) with at most ``most`` of the scales as its ticks.
+
+    The largest scale is always among them.
+    """
+    axes.set_xscale("log", base=2)
+    axes.set_xlim(*with_air(*token_limits(seen)))
+    axes.minorticks_off()
+    step = -(-len(labels) // most)
+    shown = list(labels)[(len(labels) - 1) % step :: step]
+    axes.set_xticks([scale_tokens(label) for label in shown], shown)

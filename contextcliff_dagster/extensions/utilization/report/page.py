@@ -1,0 +1,235 @@
+"""The report on utilization as data: the answer first, what carries it folded by question."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from contextcliff_dagster.contracts.results import to_json
+from contextcliff_dagster.extensions.utilization.analysis.wording import capitalised, format_name
+from contextcliff_dagster.extensions.utilization.report import pair_tables, tables
+from contextcliff_dagster.extensions.utilization.report.answers import examples_shown, withheld
+from contextcliff_dagster.extensions.utilization.report.difference_figure import plot_difference
+from contextcliff_dagster.extensions.utilization.report.effects_figure import plot_effects
+from contextcliff_dagster.extensions.utilization.report.score_figure import plot_scores
+from contextcliff_dagster.reporting.sections import (
+    Block,
+    Bracketed,
+    Bullets,
+    Code,
+    Fold,
+    Page,
+    Paragraph,
+    Section,
+    as_folds,
+    of_each,
+    picture,
+)
+from contextcliff_dagster.reporting.wording.number_format import level, score
+from contextcliff_dagster.store import slug
+
+if TYPE_CHECKING:
+    from contextcliff_dagster.experiments.common.study_run import StudyRun
+    from contextcliff_dagster.extensions.utilization.report.answers import WrongAnswer
+    from contextcliff_dagster.extensions.utilization.results import (
+        FormatComparison,
+        UtilizationResult,
+    )
+    from contextcliff_dagster.reporting.report_files import ReportFiles
+
+MADE = (
+    "Lengths are made here, not natural: each document is generated to a number of tokens, from "
+    "the same records in every format. The result says how a model reads records, not where it "
+    "stops on documents of your own; that is what the length profile measures."
+)
+
+
+def utilization_page(
+    results: Sequence[UtilizationResult],
+    answers: Sequence[Section] = (),
+    *,
+    title: str,
+    pictures: Mapping[str, bytes] | None = None,
+) -> Page:
+    """Return the page over one result a model; figures only of those in ``pictures``.
+
+    ``answers``: sections of what was answered (`answers`).
+    """
+    there = pictures or {}
+    several = len(results) > 1
+    summary = [tables.models(results)] if several else []
+    head = [Section(title, [Paragraph(MADE), *_work(results), *summary], 1)]
+    for result in results:
+        head.append(Section([Code(result.model)] if several else "Result", _answer(result, there)))
+    folds = [
+        Fold("Where do the formats part?", of_each(results, lambda one: _parting(one, there))),
+        Fold("Is it length?", of_each(results, tables.length_and_work)),
+        Fold("What else changes the score?", of_each(results, lambda one: _effects(one, there))),
+        Fold("How sure is it?", of_each(results, _certainty)),
+        Fold("What did it answer?", answers),
+        Fold("How was it measured?", of_each(results, _method)),
+    ]
+    return Page(head, [fold for fold in folds if fold.sections])
+
+
+def draw_pictures(results: Sequence[UtilizationResult]) -> dict[str, bytes]:
+    """Return the pictures of each result as PNG, by the name of their file."""
+    drawn: dict[str, bytes] = {}
+    for result in results:
+        drawn[picture_file(result, "formats")] = plot_scores(result)
+        for pair in result.comparisons:
+            drawn[_difference_file(pair, result)] = plot_difference(pair, result)
+        effects = plot_effects(result)
+        if effects is not None:
+            drawn[picture_file(result, "effects")] = effects
+    return drawn
+
+
+def picture_file(result: UtilizationResult, what: str) -> str:
+    """The file of a result's picture: ``formats``, ``effects``, ``difference-jsonl-prose``."""
+    return f"utilization-{what}-{slug(result.model)}.png"
+
+
+def _difference_file(pair: FormatComparison, result: UtilizationResult) -> str:
+    return picture_file(result, f"difference-{pair.a}-{pair.b}")
+
+
+def _scores(result: UtilizationResult, there: Mapping[str, bytes]) -> list[Block]:
+    spans = []
+    for curve in result.curves:
+        scored = [one for one in curve.scales if one.mean is not None]
+        if curve.benchmark is None and scored:
+            ends = " to ".join(
+                f"{score(one.mean)} at {one.scale}" for one in (scored[0], scored[-1])
+            )
+            spans.append(f"{format_name(curve.format)} from {ends}")
+    alt = (
+        "Mean score of each format over tokens of its text and over records, with fitted curves "
+        f"and bands. {capitalised('; '.join(spans))}."
+    )
+    return picture(picture_file(result, "formats"), alt, there)
+
+
+def _difference(
+    pair: FormatComparison, result: UtilizationResult, there: Mapping[str, bytes]
+) -> list[Block]:
+    alt = (
+        f"{capitalised(format_name(pair.a))} less {format_name(pair.b)} over the scales, with a "
+        f"band for all scales at once and the margin. {pair.pooled.divergence.sentence}"
+    )
+    return picture(_difference_file(pair, result), alt, there)
+
+
+def _work(results: Sequence[UtilizationResult]) -> list[Block]:
+    return [Paragraph(text) for text in dict.fromkeys(map(_work_sentence, results)) if text]
+
+
+_MORE_WORK = 1.2
+"""Ratio of records that matter from which on they are more."""
+
+
+def _work_sentence(result: UtilizationResult) -> str:
+    few, many = result.needed_shortest, result.needed_longest
+    set_to = f"evidence: {result.evidence}"
+    if few is not None and many is not None:
+        shortest = result.scales[0]
+        set_to = f"{few:,.1f} for a question at {shortest}, {many:,.1f} at the longest; {set_to}"
+    if result.evidence == "growing" and not (few and many and many <= _MORE_WORK * few):
+        return (
+            f"More records matter in longer documents ({set_to}): a falling score is of length and "
+            "work together; the setting evidence: fixed keeps the work apart."
+        )
+    if result.evidence == "growing":
+        return (
+            "Evidence is set to grow, but at these scales as many records matter in long documents "
+            f"as in short ones ({set_to}): a falling score is of length, not of work."
+        )
+    if result.evidence == "fixed":
+        return (
+            f"As many records matter in long documents as in short ones ({set_to}): a falling "
+            "score is of length, not of work."
+        )
+    return ""
+
+
+def _answer(result: UtilizationResult, there: Mapping[str, bytes]) -> list[Block]:
+    pair = tables.headline_pair(result)
+    return [
+        Bullets([Bracketed(sentence) for sentence in result.headline]),
+        *_scores(result, there),
+        *(_difference(pair, result, there) if pair else []),
+        tables.formats(result),
+        *([Bullets(list(result.warnings))] if result.warnings else []),
+    ]
+
+
+def _parting(result: UtilizationResult, there: Mapping[str, bytes]) -> list[Section]:
+    sections = []
+    for pair in result.comparisons:
+        first, *others = pair_tables.comparison(pair, result)
+        if pair is not tables.headline_pair(result):
+            first = replace(first, blocks=[*first.blocks, *_difference(pair, result, there)])
+        sections += [first, *others]
+    return sections
+
+
+def _effects(result: UtilizationResult, there: Mapping[str, bytes]) -> list[Section]:
+    if not result.effects:
+        return []
+    alt = (
+        "The difference that each other condition makes to the mean score, with its interval, as "
+        "in the table below"
+    )
+    figure = picture(picture_file(result, "effects"), alt, there)
+    return [Section("Other conditions", [*figure, tables.effects(result)], 3)]
+
+
+def _certainty(result: UtilizationResult) -> list[Section]:
+    return [section for pair in result.comparisons for section in pair_tables.certainty(pair)]
+
+
+def _method(result: UtilizationResult) -> list[Section]:
+    unit = "the same records in every format" if result.match == "content" else "the same tokens"
+    facts = [
+        f"Benchmarks: {', '.join(result.benchmarks)}; formats: {', '.join(result.formats)}; "
+        f"scales: {', '.join(result.scales)} (tokens of the JSON rendering).",
+        f"Formats at one scale have {unit} (match: {result.match}).",
+        f"Tokens are counted by {result.tokenizer or 'an unnamed tokenizer'}.",
+        f"{result.n:,} answers; intervals and bands at {level(result.confidence)}; formats count "
+        f"as alike within {result.margin:.2g}; resampling seed {result.seed}.",
+    ]
+    return [Section("Method", [Bullets(facts)], 3)]
+
+
+def write_utilization_report(
+    run: StudyRun,
+    results: Sequence[UtilizationResult],
+    wrong: Sequence[WrongAnswer] | None,
+    others: Sequence[Section],
+) -> ReportFiles:
+    """Write the page of a study without a length profile, with ``others`` at its end.
+
+    ``wrong``: None where the report may hold no answers; they are in report.html alone.
+
+    Raises:
+        StoreError: it cannot be written.
+    """
+    from contextcliff_dagster.reporting.plain_report import write_page
+
+    how = f"contextcliff report {run.study.name} --campaign {run.campaign} --with-answers"
+    pictures = draw_pictures(results)
+    title = run.study.description or run.study.name
+
+    def page(answers: Sequence[Section]) -> Page:
+        made = utilization_page(results, answers, title=title, pictures=pictures)
+        return Page(made.head, [*made.folds, *as_folds(others)])
+
+    public = page(withheld(how))
+    return write_page(
+        public if wrong is None else page(examples_shown(wrong)),
+        run.store.report_dir(run.study.name, run.campaign),
+        pictures=pictures,
+        markdown=public.flat(),
+        results=[to_json(result) for result in results],
+    )

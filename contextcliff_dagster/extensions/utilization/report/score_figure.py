@@ -1,0 +1,126 @@
+"""The scores of each format with its fitted curve: over tokens of its text, and over records."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from contextcliff_dagster.extensions.utilization.analysis.wording import format_name
+from contextcliff_dagster.extensions.utilization.report.names import scale_axis, scope_name
+from contextcliff_dagster.reporting.figures import house
+from contextcliff_dagster.reporting.wording.number_format import level
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from matplotlib.axes import Axes
+
+    from contextcliff_dagster.extensions.utilization.curve_results import (
+        Axis,
+        FormatCurve,
+        ScaleScore,
+    )
+    from contextcliff_dagster.extensions.utilization.results import UtilizationResult
+
+_LEFT, _WIDE, _GAP = 0.85, 4.9, 0.6
+_TALL, _ROW, _FOOT, _HEAD = 2.75, 3.75, 1.05, 1.25
+_APART = 1.035
+"""Factor between the marks of two formats at one length."""
+
+
+@house.styled()
+def plot_scores(result: UtilizationResult) -> bytes:
+    """The picture as PNG bytes: a row for each benchmark, all pooled first where there are more.
+
+    Marks are mean scores of a scale with intervals over documents, lines the instrument's curves
+    with their bands. On the left lengths are tokens of each format's own text, on the right
+    records, so that the same content lies above each other. Same input, same bytes.
+    """
+    scopes = [None, *result.benchmarks] if len(result.benchmarks) > 1 else [None]
+    height = _HEAD + _ROW * len(scopes) - (_ROW - _TALL) + _FOOT
+    figure = house.blank_page(height)
+    for row, scope in enumerate(scopes):
+        curves = [curve for curve in result.curves if curve.benchmark == scope]
+        bottom = height - _HEAD - row * _ROW - _TALL
+        last = row == len(scopes) - 1
+        for place, axis in enumerate(("tokens", "records")):
+            axes = house.panel(figure, _LEFT + place * (_WIDE + _GAP), bottom, _WIDE, _TALL)
+            _draw(axes, curves, result, axis, named=last)  # type: ignore[arg-type]
+            if place == 0:
+                axes.set_ylabel("mean score")
+                axes.set_title(scope_name(scope, result.benchmarks), fontsize=12)
+            else:
+                axes.tick_params(axis="y", labelleft=False)
+    title = f"Score by format: {house.shortened(result.model, 60)}"
+    house.write(figure, 0.3, height - 0.3, title, fontsize=14, fontweight="bold")
+    handles = _legend(result)
+    figure.legend(
+        handles=handles,
+        loc="center left",
+        bbox_to_anchor=(0.25 / figure.get_size_inches()[0], 1 - 0.66 / height),
+        ncol=len(handles),
+        borderpad=0,
+    )
+    note = (
+        f"Marks: mean scores of a scale with {level(result.confidence)} intervals, over documents. "
+        f"Lines: fitted curves with {level(result.confidence)} bands. Dotted: safe caps."
+    )
+    house.write(figure, 0.3, 0.22, note, fontsize=10, color=house.SOFT_INK)
+    return house.png_bytes(figure, colours=160)
+
+
+def _draw(
+    axes: Axes, curves: Sequence[FormatCurve], result: UtilizationResult, axis: Axis, *, named: bool
+) -> None:
+    points = [_points(curve, axis) for curve in curves]
+    seen = [at for of_curve in points for at, _ in of_curve]
+    fitted = [curve.tokens if axis == "tokens" else curve.records for curve in curves]
+    seen += [point.at for profile in fitted if profile for point in profile.curve]
+    if axis == "tokens":
+        scale_axis(axes, result.scales, seen or [1.0], 7)
+    else:
+        house.token_axis(axes, house.with_air(*house.token_limits(seen)), most=7)
+    axes.grid(axis="y")
+    axes.set_ylim(-0.03, 1.04)
+    axes.set_yticks([0, 0.25, 0.5, 0.75, 1.0])
+    if named:
+        axes.set_xlabel("tokens of the format's text" if axis == "tokens" else "records")
+    if not seen:
+        axes.text(
+            0.5, 0.5, "not known", transform=axes.transAxes, ha="center", color=house.SOFT_INK
+        )
+    for place, (of_curve, profile) in enumerate(zip(points, fitted, strict=True)):
+        style = house.look(place)
+        if profile and profile.curve:
+            x = [point.at for point in profile.curve]
+            low, high = ([getattr(p, end) for p in profile.curve] for end in ("ci_low", "ci_high"))
+            axes.fill_between(x, low, high, color=style.colour, alpha=0.13, lw=0, zorder=1)
+            means = [point.mean for point in profile.curve]
+            axes.plot(x, means, color=style.colour, ls=style.dash, lw=1.9, zorder=3)
+        if profile and profile.cap is not None:
+            axes.axvline(profile.cap, color=style.colour, ls=(0, (1, 1.6)), lw=1.5, zorder=2)
+        shift = _APART ** (place - (len(curves) - 1) / 2)
+        marks: dict[str, Any] = {"marker": style.marker, "ms": 6.5, "mew": 0.9, "zorder": 5}
+        house.draw_markers(
+            axes, [at * shift for at, _ in of_curve], [s.mean for _, s in of_curve], style.colour,
+            **marks,
+        )  # fmt: skip
+        for at, score in of_curve:
+            if score.ci_low is not None and score.ci_high is not None:
+                ends = [score.ci_low, score.ci_high]
+                axes.plot([at * shift] * 2, ends, color=style.colour, lw=1.3, zorder=4)
+
+
+def _points(curve: FormatCurve, axis: Axis) -> list[tuple[float, ScaleScore]]:
+    """Length and score of each scale with an answer."""
+    lengths = [(one.tokens if axis == "tokens" else one.records, one) for one in curve.scales]
+    return [(float(at), one) for at, one in lengths if at and one.mean is not None]
+
+
+def _legend(result: UtilizationResult) -> list[Any]:
+    from matplotlib.lines import Line2D
+
+    styles = [(house.look(place), format_name(name)) for place, name in enumerate(result.formats)]
+    return [
+        Line2D([], [], color=style.colour, ls=style.dash, marker=style.marker, label=label)
+        for style, label in styles
+    ]

@@ -1,0 +1,239 @@
+"""The result of a utilization experiment: one model, each format, each pair of formats.
+
+Differences are the first format's score less the second's: above 0 the first is better. Scale
+tokens are those of the JSON rendering, whichever formats are compared; other tokens are a
+rendering's own. Null means not measured, or not supported by the answers. Calls without an answer
+are in no mean and no test.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from contextcliff_dagster.contracts.results.comparison import Difference
+from contextcliff_dagster.contracts.results.fields import (
+    Count,
+    ExperimentHead,
+    Missing,
+    Probability,
+    Ratio,
+    Score,
+    Share,
+    Spread,
+    Tokens,
+)
+from contextcliff_dagster.extensions.utilization.benchmarks.data import BenchmarkName, QuestionKind
+from contextcliff_dagster.extensions.utilization.curve_results import (
+    FormatCurve,
+    PositionScore,
+    Scope,
+    TokensPerRecord,
+)
+from contextcliff_dagster.extensions.utilization.rendering.formats import Format
+
+FormatVerdict = Literal[
+    "floor",
+    "structure_better",
+    "prose_better",
+    "first_better",
+    "second_better",
+    "no_difference",
+    "task_dependent",
+    "undecided",
+]
+"""`floor`: almost nothing is right in either format. `first_better` and `second_better`: neither
+format of the pair is prose."""
+DivergenceStatus = Literal["parted", "at_smallest", "not_parted"]
+Limit = Annotated[Difference | None, "limit of the difference; null without one"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class McNemar:
+    """Exact test on one question a document: number seed modulo the questions that both formats
+    answered, so that the kinds of question take turns."""
+
+    n: Annotated[Count, "documents"]
+    only_a: Annotated[Count, "right in the first format alone"]
+    only_b: Annotated[Count, "right in the second format alone"]
+    p_value: Annotated[Probability, "two-sided: twice the smaller binomial tail"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairedT:
+    """Student's paired t-test of the documents' mean differences."""
+
+    t: Annotated[Ratio | None, "mean difference in standard errors; null: they do not differ"]
+    degrees: Annotated[Count, "degrees of freedom"]
+    p_value: Annotated[Probability | None, "two-sided; null: the documents do not differ"]
+    assumes: Annotated[str, "what the p-value rests on, a sentence"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DifferenceTest:
+    """The difference between two formats on some documents, with its tests."""
+
+    n: Annotated[Count, "questions compared: pairs, or those of the format with fewer"]
+    n_documents: Annotated[Count, "documents of these questions"]
+    dropped: Annotated[Count, "questions left out, as one format or both have no answer"]
+    mean_a: Annotated[Score | None, "mean score of the first format"]
+    mean_b: Annotated[Score | None, "mean score of the second format"]
+    difference: Annotated[Difference | None, "mean_a less mean_b"]
+    ci_low: Annotated[Limit, "score interval of this difference alone, inside the band"]
+    ci_high: Annotated[Limit, "score interval of this difference alone, inside the band"]
+    band_low: Annotated[Limit, "holds for all scales and their mean at once"]
+    band_high: Annotated[Limit, "holds for all scales and their mean at once"]
+    bootstrap_low: Annotated[Limit, "documents resampled; null, too: all documents agree"]
+    bootstrap_high: Annotated[Limit, "documents resampled; null, too: all documents agree"]
+    only_a: Annotated[Count | None, "pairs right in the first format alone; null: unpaired"]
+    only_b: Annotated[Count | None, "pairs right in the second format alone; null: unpaired"]
+    p_value: Annotated[Probability | None, "permutation of whole documents, two-sided"]
+    p_exact: Annotated[bool, "over all permutations; else over drawn ones"]
+    p_holm: Annotated[Probability | None, "p_value adjusted for all scales; null for the mean"]
+    mcnemar: Annotated[McNemar | None, "null: unpaired, or scores that are not 0 or 1"]
+    t_test: Annotated[PairedT | None, "null: unpaired, or a single document"]
+    not_tested: Annotated[str | None, "why a value is null, a sentence"] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScaleDifference:
+    """Two formats at one scale."""
+
+    scale: Annotated[str, "label, such as 8k"]
+    scale_tokens: Annotated[Tokens, "of the JSON rendering, as planned"]
+    tokens_a: Annotated[Tokens | None, "mean length of the first format's renderings"]
+    tokens_b: Annotated[Tokens | None, "mean length of the second format's renderings"]
+    test: Annotated[DifferenceTest, "the difference at this scale"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Divergence:
+    """Where two formats begin to differ by more than the margin, in tokens of the JSON scale.
+
+    The band says whether they part; estimate and interval come from the fitted curves of both,
+    which assume that a score that has fallen with length stays down. Between two scales the curves
+    are lines over log tokens, and the interval ends at scales, as nothing between was measured.
+    """
+
+    status: Annotated[
+        DivergenceStatus,
+        "whether the band leaves the margin: beyond the smallest scale, at it, or at none",
+    ]
+    better: Annotated[Format | None, "the format with the higher score; null: not parted"]
+    tokens: Annotated[Tokens | None, "estimate; null: not parted, or not after the smallest scale"]
+    low_tokens: Annotated[Tokens | None, "lower limit; null: open, from before the smallest scale"]
+    high_tokens: Annotated[Tokens | None, "upper limit; null: open, beyond the largest scale"]
+    shown_at_tokens: Annotated[Tokens | None, "first scale whose band leaves the margin"]
+    sentence: Annotated[str, "the same in words"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KindDifference:
+    """Two formats on one kind of question, over all scales."""
+
+    question_kind: Annotated[QuestionKind, "kind of question"]
+    n: Annotated[Count, "questions compared"]
+    mean_a: Annotated[Score | None, "mean score of the first format"]
+    mean_b: Annotated[Score | None, "mean score of the second format"]
+    difference: Annotated[Difference | None, "mean_a less mean_b"]
+    ci_low: Annotated[Limit, "bootstrap of documents"]
+    ci_high: Annotated[Limit, "bootstrap of documents"]
+    p_value: Annotated[Probability | None, "permutation of whole documents, two-sided"]
+    p_holm: Annotated[Probability | None, "adjusted for all kinds"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeedsNeeded:
+    """Documents a scale and benchmark that show a difference with power .8."""
+
+    difference: Annotated[Share, "true difference"]
+    one_scale: Annotated[Count | None, "at one scale, tested alone; null: not known"]
+    all_scales: Annotated[Count | None, "at any scale of the simultaneous band; null: not known"]
+    discordance: Annotated[Share | None, "pairs of which one is right, at this difference"]
+    correlation: Annotated[Share | None, "of the differences of two questions on one document"]
+    questions: Annotated[Spread | None, "questions a document"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScopeComparison:
+    """Two formats on one benchmark, or on all."""
+
+    benchmark: Scope
+    correlation: Annotated[Share, "of differences within a document, as the band takes it"]
+    correlation_assumed: Annotated[bool, "too few answers differ to estimate it"]
+    overall: Annotated[DifferenceTest, "over all scales that both formats have"]
+    scales: Annotated[Sequence[ScaleDifference], "shortest first"]
+    divergence: Annotated[Divergence, "where they part"]
+    equivalent: Annotated[
+        bool, "the band lies within the margin at every scale compared; false at the floor"
+    ]
+    excluded: Annotated[Share | None, "least difference that the band excludes at every scale"]
+    kinds: Annotated[Sequence[KindDifference], "by kind of question"]
+    seeds_needed: Annotated[Sequence[SeedsNeeded], "for differences of .1 and .2"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FormatComparison:
+    """A pair of formats: the first, ``a``, is the reference."""
+
+    a: Annotated[Format, "first format"]
+    b: Annotated[Format, "second format"]
+    paired: Annotated[bool, "the same records and questions in both; else documents differ"]
+    unpaired_reason: Annotated[str | None, "why paired tests are null, a sentence"]
+    verdict: Annotated[FormatVerdict, "what the intervals say"]
+    better: Annotated[Format | None, "the better format where the verdict names one"]
+    pooled: Annotated[ScopeComparison, "over all benchmarks"]
+    benchmarks: Annotated[Sequence[ScopeComparison], "each alone; empty with a single one"]
+    sentences: Annotated[Sequence[str], "verdict and divergence in words"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Effect:
+    """One condition against its reference, on the same documents and questions where paired."""
+
+    factor: Annotated[str, "order, verbosity, corruption, thought, question, evidence, benchmark"]
+    level: Annotated[str, "the condition, such as shuffled"]
+    reference: Annotated[str, "what it is compared with"]
+    format: Annotated[Format | None, "null: all formats pooled"]
+    paired: Annotated[bool, "the same documents and questions"]
+    n: Annotated[Count, "questions compared"]
+    n_documents: Annotated[Count, "documents of these questions"]
+    dropped: Annotated[Count, "questions left out, as one or both have no answer"]
+    mean: Annotated[Score | None, "mean score under the condition"]
+    mean_reference: Annotated[Score | None, "mean score of the reference"]
+    difference: Annotated[Difference | None, "mean less mean_reference"]
+    ci_low: Annotated[Limit, "bootstrap of documents"]
+    ci_high: Annotated[Limit, "bootstrap of documents"]
+    p_value: Annotated[Probability | None, "permutation of whole documents, two-sided"]
+    p_holm: Annotated[Probability | None, "adjusted for all effects"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UtilizationResult(ExperimentHead):
+    """What the answers of one model say of formats. Scores and shares 0..1."""
+
+    tokenizer: Annotated[str | None, "counts the tokens"]
+    window_tokens: Annotated[Tokens | None, "technical window of the model, its own tokens"]
+    match: Annotated[Literal["content", "tokens"], "what the formats have in common at a scale"]
+    evidence: Annotated[
+        Literal["growing", "fixed"] | None,
+        "growing: more records matter in longer documents, so a loss is not of length alone",
+    ]
+    needed_shortest: Annotated[
+        Ratio | None, "records that matter to a question, mean at the smallest scale"
+    ]
+    needed_longest: Annotated[Ratio | None, "the same at the largest scale"]
+    benchmarks: Annotated[Sequence[BenchmarkName], "that were asked"]
+    formats: Annotated[Sequence[Format], "that were asked; the first is the reference"]
+    scales: Annotated[Sequence[str], "labels, shortest first"]
+    margin: Annotated[Share, "difference up to which formats count as alike"]
+    tolerance: Annotated[Share, "loss relative to the baseline that a cap allows"]
+    n: Annotated[Count, "answers, all conditions"]
+    missing: Annotated[Missing, "planned calls without an answer, all conditions"]
+    verdict: Annotated[FormatVerdict, "of the first pair with prose, else of the first pair"]
+    curves: Annotated[Sequence[FormatCurve], "by format: all benchmarks, then each"]
+    comparisons: Annotated[Sequence[FormatComparison], "by pair of formats"]
+    effects: Annotated[Sequence[Effect], "of the other conditions, against the base"]
+    positions: Annotated[Sequence[PositionScore], "score by evidence position"]
+    tokens_per_record: Annotated[Sequence[TokensPerRecord], "by format and benchmark"]

@@ -1,0 +1,134 @@
+"""From the reply to a score: right or wrong, by how much, and why."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from contextcliff_dagster.contracts import EVAL_RECORDS, FailureTag
+from contextcliff_dagster.extensions.utilization.extraction import (
+    EXTRACTION_VERSION,
+    Extracted,
+    extract_answer,
+    identifiers_in,
+    numbers_in,
+)
+from contextcliff_dagster.scoring.parse import has_content, parse_answer
+from contextcliff_dagster.scoring.refusals import has_refusing_phrase, is_only_a_refusal
+
+if TYPE_CHECKING:
+    from contextcliff_dagster.contracts import Example
+
+_SCORES = ("em", "f1", "contained", "score")
+_CUT = frozenset({"length", "max_tokens", "max_output_tokens"})
+_FILTERED = frozenset({"content_filter", "refusal", "safety"})
+_WINDOW = 300
+
+OF_DOCUMENT = (
+    *("benchmark", "format", "scale", "scale_tokens", "seed", "arm", "document_key", "records"),
+    *("needed", "question_kind", "hops"),
+)
+"""Columns that an example brings along, in its metadata."""
+
+
+def score_rows(
+    rows: Iterable[Mapping[str, Any]],
+    examples: Mapping[str, Example],
+    documents: Callable[[str], str],
+    answer_prefix: str = "",
+) -> list[dict[str, Any]]:
+    """Return the rows of `tables.UTILIZATION_RECORDS` for rows of predictions, in the same order.
+
+    Args:
+        rows: with the columns of `contracts.PREDICTIONS`.
+        examples: by example id; their metadata has `OF_DOCUMENT`, ``form`` and ``choices``.
+        documents: document id -> text; asked only where an answer is wrong.
+        answer_prefix: how the recipe began the reply; removed where a server repeats it.
+    """
+    call_columns = [name for name in EVAL_RECORDS.column_names if name not in _OF_SCORING]
+
+    @lru_cache(maxsize=2)
+    def stated(document_id: str) -> frozenset[str]:
+        return stated_in(documents(document_id))
+
+    records = []
+    for row in rows:
+        example = examples[str(row["example_id"])]
+        known = example.metadata
+        record = {name: row.get(name) for name in call_columns}
+        record |= {name: known[name] for name in OF_DOCUMENT} | {"expected": example.answers[0]}
+        record |= dict.fromkeys(_SCORES) | {"scorer_version": f"utilization {EXTRACTION_VERSION}"}
+        if (no_answer := row.get("no_answer")) is not None:
+            records.append(record | {"failure": no_answer})
+            continue
+        parsed = parse_answer(row.get("raw_output"), answer_prefix=answer_prefix)
+        visible, found = parsed.visible, Extracted(None, problem="none")
+        if parsed.text is not None:  # else empty, or it ends inside its reasoning
+            found = extract_answer(visible, known["form"], known["choices"])
+        right = found.answer == example.answers[0]
+        tag = None
+        if not right:
+            reason = "length" if parsed.text is None else row.get("finish_reason")
+            tag = _tag(found, visible, reason, stated, example.document_id)
+        margin = _margin(found.answer, example.answers[0]) if known["form"] == "number" else None
+        record |= dict.fromkeys(_SCORES, float(right)) | {
+            "parsed_answer": found.answer,
+            "failed": not right,
+            "failure": tag and tag.value,
+            "margin_abs": margin,
+            "margin_rel": margin and margin / max(1.0, abs(float(example.answers[0]))),
+            "thought": found.thought,
+        }
+        records.append(record)
+    return records
+
+
+def stated_in(text: str) -> frozenset[str]:
+    """Return what a wrong answer may have been taken from: numbers, words and identifiers."""
+    words = re.findall(r"[^\W\d_]+|\d+", text)
+    return frozenset({str(int(word)) if word.isdecimal() else word.lower() for word in words})
+
+
+def _tag(
+    found: Extracted,
+    visible: str,
+    finish_reason: str | None,
+    stated: Callable[[str], frozenset[str]],
+    document_id: str,
+) -> FailureTag:
+    """The first that fits, in the order of the house's tags.
+
+    A reply with several numbers has not the form that was asked for: `instruction_drift`. A wrong
+    number is `wrong_evidence` where the document states it, else `hallucination`: for a sum, a
+    number that no record states is one that was worked out wrongly.
+    """
+    if not has_content(visible):
+        return FailureTag.EMPTY
+    if found.answer is None:
+        if finish_reason in _FILTERED or is_only_a_refusal(visible):
+            return FailureTag.REFUSAL
+        if found.problem == "none" and has_refusing_phrase(visible, _WINDOW):
+            return FailureTag.REFUSAL
+        cut = finish_reason in _CUT
+        return FailureTag.INCOMPLETENESS if cut else FailureTag.INSTRUCTION_DRIFT
+    names = identifiers_in(found.answer)
+    parts = {str(int(name.partition("-")[2])) for name in names} or {
+        found.answer.lstrip("-").lower()
+    }
+    in_text = parts <= stated(document_id)
+    return FailureTag.WRONG_EVIDENCE if in_text else FailureTag.HALLUCINATION
+
+
+def _margin(answer: str | None, expected: str) -> float | None:
+    if answer is None:
+        return None
+    (right,) = numbers_in(expected)
+    return abs(float(answer) - float(right))
+
+
+_OF_SCORING = {
+    *_SCORES,
+    *("parsed_answer", "failed", "failure", "scorer_version", "kind", "domain", "source"),
+}

@@ -1,0 +1,210 @@
+"""The key `utilization` of a study file."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import BeforeValidator, Field, field_validator, model_validator
+
+from contextcliff_dagster.experiments.common.kept_documents import DEFAULT_TOKENIZER
+from contextcliff_dagster.extensions.utilization.benchmarks.data import (
+    ALIASES,
+    BenchmarkName,
+    Evidence,
+)
+from contextcliff_dagster.extensions.utilization.rendering.formats import (
+    FORMAT_ALIASES,
+    Format,
+    Order,
+    Verbosity,
+)
+from contextcliff_dagster.extensions.utilization.scale_labels import parse_scale, scale_tokens
+from contextcliff_dagster.studies.section import Section, listed
+
+OnOff = Literal["off", "on"]
+QuestionPlace = Literal["after", "before"]
+CorruptedRecords = Literal["distractors", "recomputed"]
+Match = Literal["content", "tokens"]
+One = TypeVar("One")
+
+MOST_SEEDS = 1000
+
+
+def _on_off(value: Any) -> Any:
+    """YAML reads a bare ``on`` as true."""
+    words = {True: "on", False: "off"}
+    return [words[one] if isinstance(one, bool) else one for one in listed(value)]
+
+
+def _shares(value: Any) -> Any:
+    """``5%:recomputed`` is a share, and which records it is of."""
+    return [one if isinstance(one, dict) else _share(str(one)) for one in listed(value)]
+
+
+def _share(written: str) -> dict[str, str]:
+    share, _, of = written.partition(":")
+    return {"share": share, **({"of": of} if of else {})}
+
+
+Levels = Annotated[
+    tuple[One, ...],
+    BeforeValidator(listed, json_schema_input_type=tuple[One, ...] | One),
+    Field(min_length=1),
+]
+
+
+class Corruption(Section):
+    """Which share of the records is changed, and whether the answers are worked out again."""
+
+    share: float = Field(ge=0, lt=1, description="Share of the records", examples=[0.05])
+    of: CorruptedRecords = Field(
+        default="distractors",
+        description="distractors: no record that matters, answers stay; recomputed: any record, "
+        "answers follow",
+        json_schema_extra={"with": {"share": 0.05}},
+    )
+
+    @field_validator("share", mode="before", json_schema_input_type=float | str)
+    @classmethod
+    def _share_is_a_number(cls, value: Any) -> Any:
+        if isinstance(value, str) and value.endswith("%"):
+            try:
+                return float(value[:-1]) / 100
+            except ValueError:
+                raise ValueError(f"{value!r} is no share; write 0.05 or 5%") from None
+        return value
+
+    @property
+    def level(self) -> str:
+        """As in the label of an arm: ``0.05``, ``0.05 recomputed``."""
+        of = " recomputed" if self.of == "recomputed" and self.share else ""
+        return f"{self.share:g}{of}"
+
+
+class UtilizationSection(Section):
+    """The same records as text of several formats and lengths, and questions that need them.
+
+    The keys ``evidence``, ``verbosity``, ``order``, ``corruption``, ``thought`` and
+    ``question_place`` are arms: one value, or a list whose first value is the base. Each further
+    value is measured with all other keys at their base, unless ``factorial`` asks for every
+    combination.
+    """
+
+    benchmarks: Levels[BenchmarkName] = Field(
+        default=("warehouse", "constraints", "network"),
+        description="warehouse (or ledger), constraints (or constraint), network",
+        examples=[["warehouse"]],
+    )
+    formats: Levels[Format] = Field(
+        default=("jsonl", "prose"),
+        description="jsonl (or structured), prose, csv, markdown; the first is compared with each "
+        "of the others",
+        examples=[["jsonl", "prose", "csv"]],
+    )
+    scales: Levels[str] = Field(
+        default=("1k", "2k", "4k", "8k"),
+        description="Tokens of the JSON lines: 1k ... 2M; `1k-64k` is doubled from end to end",
+        examples=[["100k", "500k", "1M", "2M"]],
+    )
+    seeds: int = Field(
+        default=10, ge=1, le=MOST_SEEDS, description="Documents of each benchmark and scale"
+    )
+    questions: int = Field(
+        default=4, ge=1, le=64, description="Questions on each document, the lookup first"
+    )
+    evidence: Levels[Evidence] = Field(
+        default=("growing",),
+        description="growing: the records that matter grow with the document; fixed: their number "
+        "is the same at each scale",
+        examples=[["growing", "fixed"]],
+    )
+    match: Match = Field(
+        default="content",
+        description="content: the formats hold the same records; tokens: each has the scale's "
+        "tokens, and nothing is paired",
+    )
+    verbosity: Levels[Verbosity] = Field(
+        default=("standard",),
+        description="Length of keys and sentences: standard, terse, descriptive",
+        examples=[["standard", "terse", "descriptive"]],
+    )
+    order: Levels[Order] = Field(
+        default=("chronological",),
+        description="Of the records: chronological or shuffled, their times kept",
+        examples=[["chronological", "shuffled"]],
+    )
+    corruption: Annotated[
+        tuple[Corruption, ...],
+        BeforeValidator(_shares, json_schema_input_type=Corruption | float | str | list[Any]),
+        Field(min_length=1),
+    ] = Field(
+        default=(Corruption(share=0),),
+        description="Share of the records that is changed; {share, of: recomputed} works the "
+        "answers out again",
+        examples=[
+            [{"share": 0.0, "of": "distractors"}, {"share": 0.05, "of": "recomputed"}],
+        ],
+    )
+    thought: Annotated[
+        tuple[OnOff, ...],
+        BeforeValidator(_on_off, json_schema_input_type=OnOff | bool | list[OnOff | bool]),
+        Field(min_length=1),
+    ] = Field(
+        default=("off",),
+        description="on: the model reasons first and answers on a last line",
+        examples=[["off", "on"]],
+    )
+    question_place: Levels[QuestionPlace] = Field(
+        default=("after",),
+        description="Question after or before the document",
+        examples=[["after", "before"]],
+    )
+    thought_tokens: int = Field(
+        default=1024, ge=16, le=1_000_000, description="Longest output where `thought` is on"
+    )
+    margin: float = Field(
+        default=0.1, gt=0, lt=1, description="Difference of accuracy that matters"
+    )
+    tokenizer: str = Field(
+        default="",
+        description=f"Counts scales and lengths; else the study's, else {DEFAULT_TOKENIZER}",
+        examples=["tiktoken:cl100k_base"],
+    )
+    factorial: bool = Field(
+        default=False, description="Every combination of the arms' values, at its price"
+    )
+
+    @field_validator("benchmarks", mode="before", json_schema_input_type=list[str] | str)
+    @classmethod
+    def _benchmark_aliases(cls, value: Any) -> Any:
+        return [ALIASES.get(one, one) for one in listed(value)]
+
+    @field_validator("formats", mode="before", json_schema_input_type=list[str] | str)
+    @classmethod
+    def _format_aliases(cls, value: Any) -> Any:
+        return [FORMAT_ALIASES.get(one, one) for one in listed(value)]
+
+    @field_validator("scales", mode="before", json_schema_input_type=list[str | int] | str | int)
+    @classmethod
+    def _scale_labels(cls, value: Any) -> Any:
+        named = (part for one in listed(value) for part in re.split(r"\s*,\s*", str(one)))
+        labels = [label for name in named for label in parse_scale(name)]
+        return sorted(labels, key=scale_tokens)
+
+    @model_validator(mode="after")
+    def _values_are_distinct(self) -> UtilizationSection:
+        for key, value in self:
+            if isinstance(value, tuple) and len(set(map(_hashable, value))) < len(value):
+                raise ValueError(f"a value of {key!r} is listed twice")
+        return self
+
+    def levels(self, key: str) -> Sequence[Any]:
+        """Values of an arm's key, the base first."""
+        values: Sequence[Any] = getattr(self, key)
+        return values
+
+
+def _hashable(value: Any) -> Any:
+    return value.level if isinstance(value, Corruption) else value

@@ -1,0 +1,251 @@
+"""Agents of known behaviour, as engines of models.yaml: what they show, the analysis has to find.
+
+`visibility-attentive` uses what a prompt shows, `visibility-random` ignores it. They read the same
+prompts as a model and reply as one; none sees the axes.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
+
+import numpy as np
+
+from contextcliff_dagster.contracts import StudyError
+from contextcliff_dagster.extensions.visibility.tasks.parameters import Choice, Number, Value
+from contextcliff_dagster.inference.engines.base import Decoding, RejectedError
+from contextcliff_dagster.inference.engines.scripted import UNLIMITED, ScriptedEngine
+from contextcliff_dagster.inference.models.models_file import ModelEntry
+from contextcliff_dagster.inference.requests.recipe import Prompt
+
+if TYPE_CHECKING:
+    from contextcliff_dagster.contracts.arrays import Floats
+
+
+_CANDIDATES = 64
+_DECADES = 4.0
+"""Width that a parameter without shown bounds is taken to have, in powers of ten."""
+_STEPS = (0.08, 0.15, 0.3, 0.45)
+"""SDs of steps from a trial, as shares of a parameter's width; the first where nothing tells it to
+go further."""
+_LENGTH = 0.4
+"""Distance over which scores are alike, as a share of a parameter's width."""
+_NOISE = 0.1
+_CURIOSITY = 2.0
+
+
+class ScriptedAgent(Protocol):
+    """Replies to one prompt; it keeps nothing, as a model keeps nothing."""
+
+    def __call__(self, prompt: str, rng: np.random.Generator) -> str:
+        """Return the reply, a JSON object."""
+
+
+def ignores_everything(prompt: str, rng: np.random.Generator) -> str:
+    """Propose numbers of any size, whatever is shown: 10 to the power of -4 to 4, log-uniform."""
+    names = read_prompt(prompt).names
+    return json.dumps({name: 10 ** rng.uniform(-4.0, 4.0) for name in names})
+
+
+def uses_what_it_sees(prompt: str, rng: np.random.Generator) -> str:
+    """Search by the bounds, earlier trials and direction that are shown, else without them.
+
+    With bounds it looks anywhere between them, else around a trial. With earlier trials and a
+    direction it takes the candidate with the highest upper confidence bound of a Gaussian process
+    (Srinivas et al. 2010). The current trial alone, or scores without a direction, tell it nothing:
+    then it takes any.
+    """
+    view = read_prompt(prompt)
+    trials = [one for one in (*view.earlier, view.current) if one.score is not None]
+    known = np.array([_places(view, one) for one in trials or [view.current]])
+    scores = np.array([one.score for one in trials], float)
+    if view.direction == "lower":
+        scores = -scores
+    if view.direction is None or len(trials) < 2:
+        return json.dumps(_config(view, _candidates(view, known[-1], rng)[0]))
+    # Of equals the last: on a plateau the first would never be left.
+    best = np.flatnonzero(scores == scores.max())[-1]
+    candidates = _candidates(view, known[best], rng)
+    mean, sd = _predicted(known, scores, candidates)
+    chosen = int(np.argmax(mean + _CURIOSITY * sd))
+    return json.dumps(_config(view, candidates[chosen]))
+
+
+def _candidates(view: PromptView, centre: Floats, rng: np.random.Generator) -> Floats:
+    """Places to choose from (64, D): near a trial, and where bounds are known anywhere."""
+    widths = np.tile(_STEPS, _CANDIDATES // len(_STEPS))[:, None]
+    near: Floats = centre + rng.normal(0.0, 1.0, (_CANDIDATES, len(centre))) * widths
+    if not view.bounds:
+        return near
+    anywhere = rng.random((_CANDIDATES, len(centre)))
+    anywhere[1::2] = np.clip(near[1::2], 0.0, 1.0)
+    return anywhere
+
+
+def _predicted(known: Floats, scores: Floats, candidates: Floats) -> tuple[Floats, Floats]:
+    """Mean and SD of a Gaussian process at candidates (K each), in SD of the scores shown."""
+    y = (scores - scores.mean()) / (scores.std() or 1.0)
+    inside = _kernel(known, known) + _NOISE * np.eye(len(known))
+    across = _kernel(candidates, known)
+    solved = np.linalg.solve(inside, np.column_stack([y, across.T]))
+    variance = 1.0 - (across * solved[:, 1:].T).sum(axis=1)
+    mean: Floats = across @ solved[:, 0]
+    return mean, np.sqrt(np.maximum(variance, 0.0))
+
+
+def _kernel(a: Floats, b: Floats) -> Floats:
+    apart = ((a[:, None, :] - b[None, :, :]) ** 2).sum(axis=2)
+    return np.asarray(np.exp(-0.5 * apart / _LENGTH**2))
+
+
+def _places(view: PromptView, trial: Seen) -> Sequence[float]:
+    """Where a trial lies: 0 to 1 between bounds, else powers of ten in widths of four."""
+    return [_place(view, name, trial.config[name]) for name in view.names]
+
+
+def _place(view: PromptView, name: str, value: Value) -> float:
+    if name in view.bounds:
+        return view.bounds[name].position(value)
+    if isinstance(value, str | bool) or value <= 0:
+        return 0.0
+    return math.log10(value) / _DECADES
+
+
+def _config(view: PromptView, places: Floats) -> Mapping[str, Value]:
+    config: dict[str, Value] = {}
+    for name, place in zip(view.names, places.tolist(), strict=True):
+        parameter = view.bounds.get(name)
+        current = view.current.config[name]
+        if parameter is not None:
+            config[name] = parameter.at(min(max(place, 0.0), 1.0 - 1e-9))
+        elif isinstance(current, str | bool):
+            config[name] = current  # what else there is to choose from is not shown
+        else:
+            value = 10.0 ** (place * _DECADES)
+            config[name] = round(value) if isinstance(current, int) else float(f"{value:.4g}")
+    return config
+
+
+Direction: TypeAlias = Literal["higher", "lower"]
+_NAMES = re.compile(r"^Reply with a JSON object of (.+)\.$", re.MULTILINE)
+_CURRENT = re.compile(r"^Current trial: (\{.*\}), score (\S+)$", re.MULTILINE)
+_EARLIER = re.compile(r"^\d+\. (.+): (\S+)$", re.MULTILINE)
+_DIRECTION = re.compile(r"^A (higher|lower) score is better\.$", re.MULTILINE)
+_BOUNDS = re.compile(r"^Bounds: (.+)\.$", re.MULTILINE)
+_RANGE = re.compile(r"^(\S+) (\S+) to ([^\s,]+)(, integer)?$")
+_LOG_FROM = 50.0
+"""Ratio of the bounds from which a scale is taken to be logarithmic: a prompt does not say."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A trial as it is shown; ``score`` None: its training failed."""
+
+    config: Mapping[str, Value]
+    score: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class PromptView:
+    """What a prompt shows, read back from its text.
+
+    Attributes:
+        names: of the parameters.
+        current: the configuration that a proposal is put on.
+        earlier: other trials, oldest first; empty where none is shown.
+        bounds: by name; empty where none is shown.
+        direction: of the score; None where it is not shown.
+    """
+
+    names: tuple[str, ...]
+    current: Seen
+    earlier: tuple[Seen, ...]
+    bounds: Mapping[str, Number | Choice]
+    direction: Direction | None
+
+
+def read_prompt(prompt: str) -> PromptView:
+    """Return what `agent.prompts.prompt_of` shows.
+
+    Raises:
+        ValueError: it is no such prompt.
+    """
+    named, current = _NAMES.search(prompt), _CURRENT.search(prompt)
+    if named is None or current is None:
+        raise ValueError("this is no prompt of the experiment visibility")
+    names = tuple(named[1].split(", "))
+    earlier = tuple(
+        Seen(dict(zip(names, json.loads(f"[{values}]"), strict=True)), _score(score))
+        for values, score in _EARLIER.findall(prompt)
+    )
+    direction, bounds = _DIRECTION.search(prompt), _BOUNDS.search(prompt)
+    return PromptView(
+        names=names,
+        current=Seen(json.loads(current[1]), _score(current[2])),
+        earlier=earlier,
+        bounds={} if bounds is None else dict(map(_parameter, bounds[1].split("; "))),
+        direction=None if direction is None else _direction(direction[1]),
+    )
+
+
+def _score(text: str) -> float | None:
+    return None if text == "failed" else float(text)
+
+
+def _direction(word: str) -> Direction:
+    return "higher" if word == "higher" else "lower"
+
+
+def _parameter(text: str) -> tuple[str, Number | Choice]:
+    numbers = _RANGE.match(text)
+    if numbers is None:
+        name, _, choices = text.partition(" ")
+        return name, Choice(name, tuple(json.loads(one) for one in choices.split(" or ")))
+    low, high = float(numbers[2]), float(numbers[3])
+    log = low > 0 and high / low >= _LOG_FROM
+    return numbers[1], Number(numbers[1], low, high, log=log, integer=bool(numbers[4]))
+
+
+AGENTS_VERSION = 1
+"""Part of the identity: raised when an agent answers a prompt differently."""
+_AGENTS: dict[str, ScriptedAgent] = {
+    "visibility-attentive": uses_what_it_sees,
+    "visibility-random": ignores_everything,
+}
+
+
+def agent_identity(entry: ModelEntry) -> dict[str, Any]:
+    """All that decides an agent's replies."""
+    return {
+        "engine": entry.engine,
+        "agents_version": AGENTS_VERSION,
+        "tokenizer": entry.tokenizer or "tiktoken:o200k_base",
+        "window_tokens": entry.window_tokens or UNLIMITED,
+    }
+
+
+class Agent(ScriptedEngine):
+    """Replies as its agent does; the prompt and the seed decide what it draws."""
+
+    def __init__(self, entry: ModelEntry) -> None:
+        super().__init__(entry, agent_identity(entry))
+        self._agent = _AGENTS[entry.engine]
+
+    def reply(self, prompt: Prompt, decoding: Decoding) -> tuple[str, str]:
+        """Return the next configuration.
+
+        Raises:
+            RejectedError: the prompt is none of this experiment.
+        """
+        seed = decoding.sampling.seed if decoding.sampling else 0
+        rng = np.random.default_rng([int(prompt.hash[:12], 16), seed])
+        try:
+            return self._agent(prompt.contents()[-1], rng), "stop"
+        except (StudyError, ValueError, LookupError) as error:
+            raise RejectedError(
+                f"engine {self._entry.engine!r} reads prompts of the experiment `visibility` alone"
+            ) from error

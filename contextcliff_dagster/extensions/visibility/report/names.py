@@ -1,0 +1,181 @@
+"""What the report calls axes, levels, measures, verdicts and values of parameters."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from contextcliff_dagster.extensions.visibility.results import (
+    AxisEffect,
+    EffectVerdict,
+    OutcomeName,
+)
+from contextcliff_dagster.extensions.visibility.tasks.parameters import Config
+from contextcliff_dagster.extensions.visibility.tasks.scores import Score
+
+if TYPE_CHECKING:
+    from contextcliff_dagster.extensions.visibility.results import (
+        Interaction,
+        Plan,
+        VisibilityResult,
+    )
+
+
+AXIS_NAMES: Mapping[str, str] = {
+    "task": "task text",
+    "metric": "metric text",
+    "resources": "resources",
+    "bounds": "bounds",
+    "direction": "direction of the score",
+    "history": "history",
+    "base": "on from",
+    "start": "start",
+}
+OUTCOME_NAMES: Mapping[OutcomeName, str] = {
+    "regret": "regret after the last step",
+    "area": "area under the curve of regret",
+    "churn": "churn",
+    "stagnation": "stagnation",
+    "oscillation": "oscillation",
+    "novelty": "novelty",
+    "clamped_changes": "clamped changes",
+    "unparsable_share": "unparsable steps",
+    "fallback_share": "fallback steps",
+}
+BEHAVIOUR: tuple[OutcomeName, ...] = tuple(OUTCOME_NAMES)[2:]
+_CONTENT, _LENGTH = "Content of a text: shown less placebo", "Mere length: placebo less hidden"
+_MORE, _COURSE = "More is shown", "Course of the run"
+GROUPS = (_MORE, _CONTENT, _LENGTH, _COURSE)
+"""Of comparisons, in the order of a picture and a table."""
+VERDICT_WORDS: Mapping[EffectVerdict, str] = {
+    "better": "less regret",
+    "worse": "more regret",
+    "no_benefit": "no benefit",
+    "higher": "higher",
+    "lower": "lower",
+    "undecided": "undecided",
+}
+SEARCH_NAMES: Mapping[str, str] = {
+    "random": "random points",
+    "sobol": "Sobol points",
+    "tpe": "TPE",
+    "hill_climb": "hill climber",
+}
+
+
+def level_name(axis: str, level: str) -> str:
+    """A level in words: a history is of so many steps."""
+    if axis != "history":
+        return level
+    return "none" if level == "0" else f"{level} step{'' if level == '1' else 's'}"
+
+
+def effect_name(effect: AxisEffect | Interaction | Plan) -> str:
+    """What differs within a pair, as `comparison_name`."""
+    return comparison_name(effect.axis, effect.level, effect.reference)
+
+
+def comparison_name(axis: str, level: str, reference: str) -> str:
+    """A level and its reference: ``bounds shown``, ``history of 5 steps``, ``low start, not high``.
+
+    A reference that is nothing, hidden or no history, goes without saying.
+    """
+    name = AXIS_NAMES.get(axis, axis)
+    if axis == "history":
+        other = "" if reference == "0" else f", not {reference}"
+        return f"history of {level_name(axis, level)}{other}"
+    if axis == "base":
+        return f"on from the {level} configuration, not the {reference} one"
+    if axis == "start":
+        return f"{level} start, not {reference}"
+    if level == "placebo":
+        return f"a placebo of the {name}"
+    return f"{name}, not its placebo" if reference == "placebo" else f"{name} shown"
+
+
+def group_of(effect: AxisEffect) -> str:
+    """The one of `GROUPS` that a comparison is in."""
+    if effect.contrast == "level":
+        return _MORE if effect.axis == "history" else _COURSE
+    return {"shown": _MORE, "content": _CONTENT, "length": _LENGTH}[effect.contrast]
+
+
+def shows_more(effect: AxisEffect) -> bool:
+    """Whether the level shows more of something than the reference; a placebo shows nothing."""
+    return group_of(effect) in (_MORE, _CONTENT)
+
+
+def varied_axes(result: VisibilityResult) -> list[str]:
+    """The axes that have more than one level."""
+    return [axis for axis, levels in result.levels.items() if len(levels) > 1]
+
+
+def is_significant(effect: AxisEffect | Interaction, confidence: float) -> bool:
+    """Whether it is significant after Holm's adjustment."""
+    # A confidence of 0.95 leaves 0.050000000000000044.
+    return effect.p_holm is not None and effect.p_holm <= round(1.0 - confidence, 9)
+
+
+_DIGITS = (3, 5, 8, 17)
+_MOST = 32
+
+
+def value_words(value: Any, digits: int = 3) -> str:
+    """A value: ``0.1``, ``1,000``, ``"abc"``; long texts are cut."""
+    if isinstance(value, bool) or value is None or isinstance(value, str):
+        written = json.dumps(value, ensure_ascii=False)
+        return written if len(written) <= _MOST else f'{written[: _MOST - 2]}…"'
+    if isinstance(value, int):
+        return f"{value:,}" if abs(value) < 10**7 else f"{value:.3g}"
+    if not value or 1e-4 <= abs(value) < 1e7:
+        return _grouped(value, digits)
+    return f"{value:.{digits}g}"
+
+
+def _grouped(value: float, digits: int) -> str:
+    whole = len(str(int(abs(value)))) if abs(value) >= 1 else 0
+    after = max(0, digits - whole) if whole else digits - 1 - _exponent(value)
+    written = f"{value:,.{min(after, 20)}f}"
+    return written.rstrip("0").rstrip(".") if "." in written else written
+
+
+def _exponent(value: float) -> int:
+    return int(f"{value:e}".partition("e")[2])
+
+
+def choice_words(value: Any) -> str:
+    """A choice of a parameter, without quotation marks: it is one of ours."""
+    return value if isinstance(value, str) else value_words(value)
+
+
+def change_words(before: Any, after: Any) -> tuple[str, str]:
+    """Two different values, with as many digits as tell them apart.
+
+    >>> change_words(0.1, 0.10001)
+    ('0.1', '0.10001')
+    """
+    if isinstance(before, str | bool):
+        return choice_words(before), choice_words(after)
+    for digits in _DIGITS:
+        first, second = value_words(before, digits), value_words(after, digits)
+        if first != second:
+            return first, second
+    return repr(before), repr(after)
+
+
+def config_words(config: Config) -> str:
+    """``C 0.1, max_iter 300``, sorted by name."""
+    return ", ".join(f"{name} {choice_words(config[name])}" for name in sorted(config))
+
+
+def score_words(value: float | None, score: Score) -> str:
+    """A share to three digits after the point, an error to four digits in all."""
+    if value is None:
+        return "none"
+    return f"{value:,.4g}" if score.relative or abs(value) >= 10 else f"{value:.3f}"
+
+
+def joined(parts: list[str]) -> str:
+    """``a``, ``a and b``, ``a, b and c``; nothing of nothing."""
+    return "".join(parts) if len(parts) < 2 else f"{', '.join(parts[:-1])} and {parts[-1]}"

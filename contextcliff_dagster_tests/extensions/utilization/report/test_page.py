@@ -1,0 +1,176 @@
+"""The page on utilization says first how lengths are made, then what the intervals allow."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import pytest
+from markdown_it import MarkdownIt
+from PIL import Image
+
+from contextcliff_dagster.contracts.results import to_json
+from contextcliff_dagster.extensions.utilization.analysis.model import analyse_model
+from contextcliff_dagster.extensions.utilization.report import pair_tables
+from contextcliff_dagster.extensions.utilization.report.answers import (
+    WrongAnswer,
+    examples_shown,
+    withheld,
+)
+from contextcliff_dagster.extensions.utilization.report.page import (
+    MADE,
+    draw_pictures,
+    utilization_page,
+)
+from contextcliff_dagster.extensions.utilization.results import UtilizationResult
+from contextcliff_dagster.reporting.markdown.render import as_page
+from contextcliff_dagster.reporting.plain_report import write_page
+from contextcliff_dagster_tests.extensions.utilization.planted_records import planted_records
+
+HOSTILE = "a|b <script>alert(1)</script> [x](http://example.invalid)"
+WRONG = WrongAnswer("m", "warehouse-prose-8k", "How many?", "57", HOSTILE, "hallucination", 3, 0.4)
+
+
+@cache
+def _result() -> UtilizationResult:
+    records = planted_records(
+        {"jsonl": 30_000, "prose": 7_000},
+        benchmarks=("warehouse", "network"),
+        arms={"order=shuffled": -0.2},
+    )
+    return analyse_model(records, evidence="growing")
+
+
+def _written(result: UtilizationResult, folder: Path) -> tuple[str, str, dict[str, bytes]]:
+    pictures = draw_pictures([result])
+    answers = examples_shown([WRONG])
+    page = utilization_page([result], answers, title="Formats", pictures=pictures)
+    files = write_page(page, folder, pictures=pictures, results=[to_json(result)])
+    return files.md.read_text("utf-8"), files.html.read_text("utf-8"), pictures
+
+
+def test_the_first_lines_say_that_lengths_are_made(tmp_path: Path) -> None:
+    markdown, html, _ = _written(_result(), tmp_path)
+    lines = [line for line in markdown.splitlines() if line]
+    assert lines[0] == "# Formats"
+    assert lines[1] == MADE
+    assert "length and work together" in lines[2]
+    assert html.index("Lengths are made here, not natural") < html.index("<table")
+
+
+def test_every_headline_and_parting_is_on_the_page() -> None:
+    result = _result()
+    (pair,) = result.comparisons
+    text = as_page(utilization_page([result], title="t").flat())
+    partings = [scope.divergence.sentence for scope in (pair.pooled, *pair.benchmarks)]
+    for sentence in [*result.headline, *pair.sentences, *partings]:
+        assert sentence in text.replace("\\", ""), sentence
+
+
+def test_report_json_holds_the_result(tmp_path: Path) -> None:
+    _written(_result(), tmp_path)
+    kept = json.loads((tmp_path / "report.json").read_bytes())
+    assert kept["results"] == [to_json(_result())]
+    assert kept["sections"]
+
+
+def test_pictures_are_the_same_each_time_and_are_shown(tmp_path: Path) -> None:
+    result = replace(_result(), model="meta/llama 3: 8b")
+    markdown, html, pictures = _written(result, tmp_path)
+    assert len(pictures) == 3
+    assert draw_pictures([result]) == pictures
+    for name, content in pictures.items():
+        assert f"({name})" in markdown
+        assert (tmp_path / name).read_bytes() == content
+        assert Image.open(io.BytesIO(content)).width > 400
+    assert html.count("data:image/png;base64,") == 3
+
+
+def test_no_answer_or_name_is_markup(tmp_path: Path) -> None:
+    markdown, html, _ = _written(replace(_result(), model=HOSTILE), tmp_path)
+    assert "<script>alert" not in html
+    shown = MarkdownIt("commonmark").enable("table").render(markdown)
+    assert "<script>alert" not in shown
+    assert "example.invalid" not in "".join(re.findall(r'href="[^"]*"', html + shown))
+    (row,) = re.findall(r"<tr>\s*<td><code>m</code>.*?</tr>", shown, re.DOTALL)
+    assert row.count("<td") == 8
+
+
+def test_each_of_several_models_has_a_section() -> None:
+    two = [replace(_result(), model=name) for name in ("first", "second")]
+    text = as_page(utilization_page(two, title="t").flat())
+    assert text.index("| `second` | structure better |") < text.index("## `first`")
+    assert text.index("## `first`") < text.index("## `second`") < text.index("## Where do")
+    assert "### `second`" in text
+
+
+@pytest.mark.parametrize("formats", [{"jsonl": 9e9}, {"jsonl": 9e9, "prose": 9e9, "csv": 1e3}])
+def test_one_format_or_three_are_drawn_and_told(formats: dict[str, float], tmp_path: Path) -> None:
+    result = analyse_model(planted_records(formats, benchmarks=("warehouse",), seeds=4))
+    markdown, _, pictures = _written(result, tmp_path)
+    pairs = len(formats) * (len(formats) - 1) // 2
+    assert len(pictures) == 1 + pairs
+    assert all(f"({name})" in markdown for name in pictures)
+    assert markdown.count("\n### ") >= len(formats) - 1
+
+
+def test_nothing_answered_is_a_page_too(tmp_path: Path) -> None:
+    records = planted_records({"jsonl": 9e9, "prose": 9e9}, benchmarks=("warehouse",), seeds=2)
+    records["score"] = float("nan")
+    records["failure"] = "transport_error"
+    markdown, _, _ = _written(analyse_model(records), tmp_path)
+    assert "not measured" in markdown or "No answer" in markdown
+
+
+def test_what_a_picture_shows_is_in_its_alternative_text(tmp_path: Path) -> None:
+    _, html, _ = _written(_result(), tmp_path)
+    scores, difference, effects = re.findall(r'<img alt="([^"]*)"', html)
+    assert re.search(r"JSON lines from 1\.00 at 1k to 0\.\d\d at 32k; prose from", scores)
+    assert "begin to differ by more than 0.1 at about" in difference
+    assert "as in the table below" in effects
+
+
+def test_without_leave_no_answer_is_on_the_page_and_a_command_is() -> None:
+    page = utilization_page([_result()], withheld("contextcliff report s --with-answers"), title="")
+    text = as_page(page.flat())
+    assert "no question and no answer" in text
+    assert "`contextcliff report s --with-answers`" in text
+
+
+def test_verdicts_are_words() -> None:
+    few = planted_records({"jsonl": 9e9, "prose": 9e9}, benchmarks=("network",), seeds=1)
+    (_, *rows) = [cell.split("|") for cell in _table(analyse_model(few), "| format | answers")]
+    assert {row[4].strip() for row in rows[1:]} == {"too few data"}
+
+
+def _table(result: UtilizationResult, head: str) -> list[str]:
+    lines = as_page(utilization_page([result], title="t").flat()).splitlines()
+    first = next(i for i, line in enumerate(lines) if line.startswith(head))
+    return lines[first : lines.index("", first)]
+
+
+def test_band_and_tests_that_disagree_are_explained() -> None:
+    few = planted_records({"jsonl": 9e9, "prose": 3_000}, benchmarks=("network",), seeds=4)
+    (pair,) = analyse_model(few).comparisons
+    (sentence,) = pair_tables.disagreements(pair.pooled, 0.95)
+    assert sentence == (
+        "At 4k, 8k, 16k and 32k the band excludes 0, and the adjusted permutation test does not "
+        "reject (p > 0.05): over 4 documents no p-value of this test is below 0.12 before Holm's "
+        "adjustment, so more seeds are needed for it. The verdict follows the band."
+    )
+    many = planted_records({"jsonl": 9e9, "prose": 3_000}, benchmarks=("network",), seeds=12)
+    (pair,) = analyse_model(many).comparisons
+    assert pair_tables.disagreements(pair.pooled, 0.95) == []
+
+
+def test_models_at_the_floor_are_said_to_be_there(tmp_path: Path) -> None:
+    result = analyse_model(planted_records({"jsonl": 0, "prose": 0}, benchmarks=("network",)))
+    markdown, _, pictures = _written(result, tmp_path)
+    assert markdown.count("At the floor: the mean score is 0.00") >= 2
+    assert "at the floor from the start" in markdown
+    assert "alike" not in markdown.partition("## How was it measured?")[0]
+    assert len(pictures) == 2

@@ -1,0 +1,60 @@
+"""What a study begins with, and keeps."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from contextcliff_dagster.contracts import StudyError
+from contextcliff_dagster.extensions.visibility.landscape.grounds import grounds_of
+from contextcliff_dagster.extensions.visibility.landscape.kept import LANDSCAPES, landscape_file
+from contextcliff_dagster.store import Store
+from contextcliff_dagster_tests.extensions.visibility.runs.small_study import (
+    SMALL,
+    small_landscapes,
+    small_study,
+)
+
+
+@pytest.fixture(autouse=True)
+def _small(monkeypatch: pytest.MonkeyPatch) -> None:
+    small_landscapes(monkeypatch)
+
+
+def test_a_flat_benchmark_is_refused_and_nothing_is_listed(tmp_path: Path) -> None:
+    study = small_study(tmp_path, SMALL.replace("[toy]", "[toy-flat]"))
+    with pytest.raises(
+        StudyError, match=r"'toy-flat' can tell no search from another: .*less than"
+    ):
+        grounds_of(study, Store.default())
+    assert LANDSCAPES.frozen(study, Store.default()) is None
+
+
+def test_a_landscape_that_is_gone_is_made_again_and_is_the_same(tmp_path: Path) -> None:
+    study, store = small_study(tmp_path), Store.default()
+    before = LANDSCAPES.freeze(study, store)
+    assert LANDSCAPES.frozen(study, store) == before
+    ground = grounds_of(study, store)["toy"]
+    landscape_file(store, "toy", ground.landscape.made_of).unlink()
+    assert LANDSCAPES.frozen(study, store) is None
+    assert LANDSCAPES.freeze(study, store) == before
+
+
+def test_a_further_benchmark_leaves_the_others_as_they_are(tmp_path: Path) -> None:
+    store = Store.default()
+    first = grounds_of(small_study(tmp_path), store)["toy"]
+    both = small_study(tmp_path, SMALL.replace("[toy]", "[wine, toy]"))
+    grounds = grounds_of(both, store)
+    assert set(grounds) == {"toy", "wine"}
+    assert grounds["toy"].landscape.made_of == first.landscape.made_of
+
+
+def test_a_partition_is_a_benchmark(tmp_path: Path) -> None:
+    study, store = small_study(tmp_path), Store.default()
+    keys = LANDSCAPES.keys(study)
+    assert keys == {"benchmark": ("toy",), "table": ["landscape"]}
+    made = LANDSCAPES.make(study, store, {"benchmark": "toy", "table": "landscape"})
+    assert made.values["spread"] > 0.05
+    with pytest.raises(StudyError, match="asks for no benchmark 'wine'"):
+        LANDSCAPES.make(study, store, {"benchmark": "wine", "table": "landscape"})

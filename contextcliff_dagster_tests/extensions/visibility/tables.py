@@ -1,0 +1,26 @@
+"""Rows of the experiment `visibility` in the tables of the core's tests."""
+
+from __future__ import annotations
+
+LINES = {
+    "visibility run": "visibility run --model reference-short",
+    "visibility grid": "visibility grid toy --model reference-short",
+    "visibility prepare": "visibility prepare leaf s.csv",
+}
+NOT_RUN = {
+    "visibility prepare nomad nomad2018-predict-transparent-conductors.zip": "needs Kaggle's file; "
+    "test_prepare.py has such",
+    "visibility prepare jigsaw jigsaw-toxic-comment-classification-challenge.zip --max-samples "
+    "20000": "likewise",
+    "visibility prepare leaf leaf-classification.zip": "likewise",
+    "visibility prepare forest forest-cover-type-prediction.zip --float32": "likewise",
+    "visibility prepare housing playground-series-s3e1.zip": "likewise",
+    "profile visibility-local": "needs a model, and minutes of two cores",
+    "profile visibility-local-free": "likewise",
+}
+MORE = {
+    "visibility grid toy --model my-model": "--num-steps 1",
+    "visibility grid digits friedman --runs 144 --model my-model": "--num-steps 1 --seeds 1",
+    "visibility grid toy --levels task=hidden,placebo,shown --levels base=last,best --seeds 10 "
+    "--model my-model": "--num-steps 1 --seeds 2",
+}
