@@ -7,6 +7,7 @@ named ``EXTENSION`` is an `Extension`; any other is the experiment itself.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
@@ -45,14 +46,19 @@ class Extension:
 
 @cache
 def extensions() -> Mapping[str, Extension]:
-    """Those that are installed, by the names of their experiments."""
+    """Those that are installed, by the names of their experiments.
+
+    Of one that cannot be imported only the experiment's name is known: who asks for it is told why.
+    """
     from importlib.metadata import entry_points
 
-    points = {point.name: point for point in entry_points(group=GROUP)}
-    return {
-        name: point.load() if point.attr == _ATTRIBUTE else Extension(experiment=point.value)
-        for name, point in sorted(points.items())
-    }
+    found = {}
+    for point in sorted(entry_points(group=GROUP)):
+        found[point.name] = Extension(experiment=point.value)
+        if point.attr == _ATTRIBUTE:
+            with suppress(Exception):  # of another's package
+                found[point.name] = point.load()
+    return found
 
 
 def load_address(address: str) -> Any:

@@ -23,8 +23,12 @@ if TYPE_CHECKING:
 
 
 def all_experiments() -> tuple[Experiment, ...]:
-    """Return every experiment there is, in the order of the table."""
-    return tuple(load_experiment(name) for name in experiment_names())
+    """Return every experiment that can be loaded, in the order of the table."""
+    found = []
+    for name in experiment_names():
+        with suppress(StudyError):  # of another's package; a study that asks for it is told
+            found.append(load_experiment(name))
+    return tuple(found)
 
 
 def asked_experiments(study: Study) -> tuple[Experiment, ...]:

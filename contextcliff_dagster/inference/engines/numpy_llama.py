@@ -124,7 +124,7 @@ class LlamaModel:
         stop_ids: Collection[int],
         watch: Watch | None = None,
     ) -> Iterator[int]:
-        """Greedy continuation of a prompt, each token yielded as soon as it is known.
+        """The greedy answer to a prompt, each token yielded as soon as it is known.
 
         ``watch`` gets where the prompt's last token attends.
 
