@@ -64,7 +64,10 @@ def test_a_study_is_measured_without_them(contextcliff_home: Path) -> None:
     assert list(contextcliff_home.glob("quick/report/*/report.html"))
 
 
-@pytest.mark.skipif(not ROOMS, reason="no extension is here")
+some_rooms = pytest.mark.skipif(not ROOMS, reason="no extension is here")
+
+
+@some_rooms
 def test_one_that_cannot_be_loaded_is_named_where_it_is_asked_for(tmp_path: Path) -> None:
     name = ROOMS[0]
     study = tmp_path / "mine.yaml"
@@ -154,6 +157,7 @@ def test_an_extension_without_files_has_none(tmp_path: Path) -> None:
     assert Extension(experiment="a:b", folder=tmp_path).own("studies") is None
 
 
+@some_rooms
 def test_a_copy_without_extensions_names_none(tmp_path: Path) -> None:
     """`tools.without`; at night the copy's own tests run (`.ci/nightly`)."""
     copy = tmp_path / "copy"
