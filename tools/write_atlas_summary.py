@@ -14,7 +14,7 @@ SUMMARY = ROOT / "contextcliff_dagster" / "atlas" / "known.json"
 GATHERED = "2026-11-27"
 _KEPT = (
     "model", "source", "task", "condition", "unit", "natural", "verdict", "safe_cap", "midpoint",
-    "lengths", "n", "n_documents",
+    "baseline", "lengths", "n", "n_documents",
 )  # fmt: skip
 
 
@@ -27,6 +27,9 @@ def summary() -> str:
         "gathered": GATHERED,
         "sources": {name: [one.name, one.citation] for name, one in sources.items()},
         "aliases": {name: of for one in sources.values() for name, of in one.aliases.items()},
+        "windows": {
+            one.model(name): most for one in sources.values() for name, most in one.windows.items()
+        },
         "keys": _KEPT,
     }
     opening = json.dumps(head, ensure_ascii=False).removesuffix("}")

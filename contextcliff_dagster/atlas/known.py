@@ -22,8 +22,9 @@ def known_of(model: str) -> dict[str, Any]:
         ContextCliffError: none does.
     """
     known, series = _known()
-    found = [one for one in series if any(model.casefold() in name for name in one["names"])]
-    if not found or not model.strip():
+    asked = _bare(model.rpartition("/")[2])
+    found = [one for one in series if any(asked in _bare(name) for name in one["names"])]
+    if not found or not asked:
         names = sorted({one["model"] for one in series})
         near = ", ".join(difflib.get_close_matches(model[:60], names, 5, 0.0))
         raise ContextCliffError(
@@ -34,13 +35,13 @@ def known_of(model: str) -> dict[str, Any]:
     return {"gathered": known["gathered"], "sources": cited, "series": found}
 
 
-def sampling_range(model: str) -> str | None:
+def sampling_range(model: str, window: int | None = None) -> str | None:
     """The lengths worth sampling for a model, as a sentence; ``None`` where nothing is known.
 
     From a third of the shortest midpoint of a drop in tokens to twice the longest, of the series
-    of this model (an identifier, with a date or without).
+    of this model (an identifier, with a date or without), or to its ``window``.
     """
-    _, series = _known()
+    known, series = _known()
     name = model.rpartition("/")[2].casefold()
     places = [
         one["midpoint"][0]
@@ -52,11 +53,19 @@ def sampling_range(model: str) -> str | None:
     if not places:
         return None
     low, high = two_digits(min(places)), two_digits(max(places))
+    models = {one["model"] for one in series if name in one["names"]}
+    windows = [known["windows"][one] for one in models if one in known["windows"]]
+    longest = min([2 * high, *windows, *([window] if window else [])])
     where = f"between {low:,} and {high:,}" if low < high else f"at {low:,}"
     return (
         f"published outcomes put the midpoint of this model's drop {where} tokens, by task: sample "
-        f"documents of {two_digits(low / 3):,} to {two_digits(2 * high):,} tokens."
+        f"documents of {two_digits(low / 3):,} to {two_digits(longest):,} tokens."
     )
+
+
+def _bare(name: str) -> str:
+    """Letters and digits alone: names are spelt with blanks, dots and hyphens."""
+    return re.sub(r"[^a-z0-9]", "", name.casefold())
 
 
 def _known() -> tuple[dict[str, Any], list[dict[str, Any]]]:

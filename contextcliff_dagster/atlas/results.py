@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from contextcliff_dagster.atlas.series import LEAST_ANSWERS, LEAST_DOCUMENTS, Series
 from contextcliff_dagster.contracts import RESULT_VERSION, UNSCORED_TAGS, ContextCliffError
 from contextcliff_dagster.contracts.results import Cliffs, Comparison, from_json, to_json
+from contextcliff_dagster.contracts.results.comparison import LossShift
+from contextcliff_dagster.contracts.results.fields import nulls
 from contextcliff_dagster.store import write_atomic
 
 if TYPE_CHECKING:
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 
 
 Result = TypeVar("Result")
+_SAME_LENGTH = 0.05
 MADE_AT = "2000-01-01T00:00:00+00:00"
 """The time in every result: the same tables give the same atlas."""
 
@@ -169,17 +172,32 @@ def _compared(
     settings = AnalysisSettings(chance=a.chance, second_opinions=False)
 
     def made() -> Comparison:
+        alike = _alike(a, b)
         sides = [
-            Measured(name, one.records, results.get(one.key))
+            Measured(name, one.records, results.get(one.key) if alike else None)
             for name, one in zip(names, (a, b), strict=True)
         ]
-        return compare(sides[0], sides[1], [], settings, created_at=MADE_AT)
+        low, high = (int(of(b.records["length_tokens"])) for of in (min, max))
+        other = f"{names[1]} has texts of {low:,} to {high:,} tokens; the lengths are those of A."
+        notes = [] if alike else [f"{other[:1].upper()}{other[1:]}"]
+        found = compare(sides[0], sides[1], [], settings, notes=notes, created_at=MADE_AT)
+        return found if alike else replace(found, loss_shift=nulls(LossShift), midpoint_shift=None)
 
     comparison = kept.result(Comparison, f"{names} {a.state}{b.state}", made)
     answers = min(side.n for side in (comparison.a, comparison.b))
     documents = min(side.n_documents for side in (comparison.a, comparison.b))
     few = answers < LEAST_ANSWERS or (a.natural and documents < LEAST_DOCUMENTS)
     return None if few else comparison
+
+
+def _alike(a: Series, b: Series) -> bool:
+    """Whether what both answered has the same length in both."""
+    lengths = [
+        one.records.groupby(["document_id", "example_id"])["length_tokens"].first()
+        for one in (a, b)
+    ]
+    ratio = (lengths[0] / lengths[1]).dropna()
+    return ratio.empty or bool(abs(ratio.median() - 1) < _SAME_LENGTH)
 
 
 def _in_family(comparisons: Sequence[Comparison]) -> Iterator[Comparison]:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from contextcliff_dagster.contracts import FailureTag
+from contextcliff_dagster.contracts import ContextCliffError, FailureTag
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -27,12 +27,17 @@ if TYPE_CHECKING:
 
 LEAST_ANSWERS, LEAST_DOCUMENTS, LEAST_LENGTHS = 60, 20, 5
 """Of natural lengths so many answers on so many documents; else answers at so many lengths."""
-_MOST_TOKENS = {"words": 2.0, "chars": 2.0, "chars_zh": 2.0, "bytes": 0.5}
-"""Tokens that a unit may have at most (characters may be Chinese): a cut is converted by it, so
-that no length counts as read that may be cut. Other units are tokens and stay as they are."""
-_CONSTANT, _SAME_SHARE = 10, 0.95
-"""One reply, wrong, to so many of the longest answers, and this share of them."""
+_MOST_TOKENS = {"words": 2.0, "chars": 2.0, "chars_zh": 2.0, "bytes": 1.0}
+"""Tokens that a unit of prose may have at most (characters may be Chinese, bytes digits): a cut is
+converted by it, so that no length counts as read that may be cut. Other units are tokens and stay
+as they are. `Source.tokens_a` says it of denser texts, such as code."""
+_CONSTANT, _SAME_SHARE, _ALIKE = 10, 0.95, 0.01
+"""So many of the longest answers have one reply, or prompts read as one length within the last
+share; and the least share of them that has."""
+_WRONG = 0.1
+"""Score up to which one reply to everything is taken for a failure."""
 _UNREAD = (":not_in_prompt", ":hierarchical_chunks")
+_REPEATED = re.compile(r"^(.{1,40}?)\1+$", re.DOTALL)
 _NO_LENGTH = {"class", "tokens_task_average"}
 
 
@@ -83,10 +88,16 @@ def unit_of(text: str) -> str:
     >>> [unit_of(u) for u in ("words", "bytes_prompt", "chars_target", "tokens_model", "")]
     ['words', 'bytes', 'chars', 'tokens_model', 'tokens']
     """
-    for known in ("chars_zh", "words", "chars", "bytes"):
-        if text.startswith(known):
-            return known
-    return text or "tokens"
+    plain = text.casefold()
+    for known in ("chars_zh", "word", "char", "byte"):
+        if plain.startswith(known):
+            return known if known == "chars_zh" else f"{known}s"
+    if plain and not plain.startswith("token"):
+        raise ContextCliffError(
+            f"The unit of length {text!r} is none that is known; write words, chars, chars_zh, "
+            "bytes, or tokens and of which tokenizer (tokens_o200k)."
+        )
+    return plain or "tokens"
 
 
 def unit_words(unit: str) -> str:
@@ -105,6 +116,7 @@ def in_unit(words: str, unit: str) -> str:
 
 def series_of(name: str, source: Source, table: pd.DataFrame) -> list[Series]:
     """The series of a source's table, in order of their keys; ``name``: of the source's file."""
+    source.check(name, table)
     rows = table[~table["length_unit"].isin(_NO_LENGTH)].copy()
     rows = rows[~rows["length_unit"].str.endswith(_UNREAD) & (rows["length_tokens"] > 0)]
     rows["model"] = rows["model"].map(source.model)
@@ -132,15 +144,10 @@ def _series(name: str, source: Source, key: Sequence[str], rows: pd.DataFrame) -
 
     model, task, condition, unit = key
     natural, variants = source.is_natural(task), rows["prompt_variant"].unique()
-    cuts = [
-        at
-        for cut in source.cut
-        for variant in (*variants, condition)
-        if (at := cut.at(model, variant)) is not None
-    ]
+    cuts = source.cuts(model, (*variants, condition))
     counted = unit_words(unit)
-    of_unit = _MOST_TOKENS.get(unit, 1.0)
-    window = source.windows.get(model)
+    of_unit = source.of_task(source.tokens_a, task, _MOST_TOKENS.get(unit, 1.0))
+    window = source.window(model)
     window = None if window is None else int(window / of_unit)
     read_to = min((int(at / of_unit) for at in cuts), default=None)
     lengths = rows["length_tokens"].to_numpy(np.float64)
@@ -149,20 +156,25 @@ def _series(name: str, source: Source, key: Sequence[str], rows: pd.DataFrame) -
         beyond = lengths > (np.inf if limit is None else limit)
         if limit is not None and beyond.any():
             notes.append(
-                f"Nothing was read beyond {limit:,} {counted} (the prompt {words}): "
-                f"{int(beyond.sum()):,} of {len(lengths):,} answers on longer documents are left "
-                "out."
+                f"Nothing was read beyond {limit:,} {counted} (the prompt {words}). Left out: "
+                f"{int(beyond.sum()):,} of {len(lengths):,} answers, on longer documents."
                 if words.startswith("was")
-                else f"{int(beyond.sum()):,} of {len(lengths):,} answers on documents beyond "
-                f"{limit:,} {counted}, which {words}, are left out."
+                else f"Left out: {int(beyond.sum()):,} of {len(lengths):,} answers, on documents "
+                f"beyond {limit:,} {counted}, which {words}."
             )
             rows, lengths = rows[~beyond], lengths[~beyond]
-    failed = rows["failed"].to_numpy(bool) | rows["score"].isna().to_numpy(bool)
-    if failed.any():
-        notes.append(_failed_sentence(failed, lengths, counted))
-    for found, sentence in _silent(rows, lengths, counted):
-        failed = failed | found
-        notes.append(sentence)
+    failed = np.zeros(len(rows), bool)
+    marked = rows["failed"].to_numpy(bool)
+    scoreless = rows["score"].isna().to_numpy(bool) & ~marked
+    silent = _silent(rows, lengths, counted)
+    for found, sentence in (
+        (marked, _failed_sentence(marked, lengths, counted)),
+        (scoreless, f"{int(scoreless.sum()):,} of {len(lengths):,} answers have no score."),
+        *silent,
+    ):
+        if found.any():
+            failed = failed | found
+            notes.append(sentence)
     records = pd.DataFrame({
         "length_tokens": lengths,
         "score": rows["score"].where(~failed).to_numpy(np.float64),
@@ -172,17 +184,33 @@ def _series(name: str, source: Source, key: Sequence[str], rows: pd.DataFrame) -
         "evidence_position": pd.to_numeric(rows["position"], errors="coerce").to_numpy(np.float64),
     }).reset_index(drop=True)  # fmt: skip
     if not natural or records["document_id"].eq("").all():
-        # A made prompt stands for itself; sources name its size or its filler as the document.
-        own = [f"{condition}-{row}" for row in range(len(records))]
-        records["document_id"] = records["example_id"] if records["example_id"].is_unique else own
-    few = _too_few(records[~failed], natural)
+        records["document_id"] = _prompts(records, condition)
+    few, chance = _too_few(records[~failed], natural), source.of_task(source.chance, task, 0.0)
     return Series(
-        name, model, task, condition, unit, natural, source.guessing(task), records, read_to,
-        window, tuple(notes), few,
+        name, model, task, condition, unit, natural, chance, records, read_to, window,
+        tuple(notes), few,
     )  # fmt: skip
 
 
+def _prompts(records: pd.DataFrame, condition: str) -> Sequence[str]:
+    """What is one made prompt: a document where these are more than the lengths, else a sample.
+
+    Most sources name a size or a filler as the document of made prompts; others all needles of one.
+    """
+    documents, lengths = records["document_id"], records["length_tokens"]
+    if documents.nunique() > lengths.nunique() and (documents != "").all():
+        return list(documents)
+    names = records["example_id"]
+    if (names == "").any():
+        return [f"{condition}-{row}" for row in range(len(records))]
+    if names.is_unique:
+        return list(names)
+    return [f"{name} at {length:g}" for name, length in zip(names, lengths, strict=True)]
+
+
 def _failed_sentence(failed: Bools, lengths: Floats, unit: str) -> str:
+    if not failed.any():
+        return ""
     low, high = int(lengths[failed].min()), int(lengths[failed].max())
     where = f"at {low:,} {unit}" if low == high else f"at {low:,} to {high:,} {unit}"
     return (
@@ -201,7 +229,7 @@ def _silent(rows: pd.DataFrame, lengths: Floats, unit: str) -> Iterator[tuple[Bo
             for column in ("prompt_tokens", "completion_tokens")
             if column in rows
         }
-        empty = np.logical_and.reduce([values == 0 for values in numbers.values()])
+        empty = np.logical_or.reduce([values == 0 for values in numbers.values()])
         if empty.any():
             yield empty, _failed_sentence(empty, lengths, unit)
         read = numbers.get("prompt_tokens")
@@ -221,17 +249,25 @@ def _silent(rows: pd.DataFrame, lengths: Floats, unit: str) -> Iterator[tuple[Bo
 
 def _read_alike(read: Floats, lengths: Floats) -> float | None:
     """The length from which prompts of different lengths were read as one number of tokens."""
-    most = np.nanmax(read, initial=0.0)
-    alike = lengths[read == most]
-    if most <= 0 or len(alike) < _CONSTANT or alike.max() < 1.05 * alike.min():
+    known = np.isfinite(read)
+    longest = read[known][np.argsort(lengths[known], kind="stable")[-2 * _CONSTANT :]]
+    if not len(longest) or (usual := float(np.median(longest))) <= 0:
         return None
-    return float(alike.min())
+    alike = known & (np.abs(read - usual) <= _ALIKE * usual)
+    # The most prompts that is a plateau: shorter ones may be as long as it by themselves.
+    for start in np.unique(lengths[alike]):
+        beyond = known & (lengths >= start)
+        if beyond.sum() < _CONSTANT or lengths[beyond].max() < 1.1 * start:
+            return None
+        if alike[beyond].mean() >= _SAME_SHARE:
+            return float(start)
+    return None
 
 
 def _one_reply(rows: pd.DataFrame, lengths: Floats) -> float | None:
     """The length from which nearly all replies are one that is always wrong."""
-    wrong = rows["score"].fillna(0.0).to_numpy(np.float64) == 0
-    replies = rows["reply"].to_numpy(str)
+    wrong = rows["score"].fillna(0.0).to_numpy(np.float64) <= _WRONG
+    replies = np.array([_REPEATED.sub(r"\1", text.strip()) for text in rows["reply"]], str)
     common, times = np.unique(replies[wrong], return_counts=True)
     if not len(common) or times.max() < _CONSTANT:
         return None
@@ -244,7 +280,10 @@ def _one_reply(rows: pd.DataFrame, lengths: Floats) -> float | None:
 
 
 def _too_few(scored: pd.DataFrame, natural: bool) -> str:
-    answers, documents = len(scored), scored["document_id"].nunique()
+    documents = scored["document_id"].nunique()
+    named = natural and (scored["example_id"] != "").all()
+    examples = len(scored.drop_duplicates(["document_id", "example_id"])) if named else len(scored)
+    answers = examples if natural else documents
     lengths = scored["length_tokens"].nunique()
     if natural and (answers < LEAST_ANSWERS or documents < LEAST_DOCUMENTS):
         return (

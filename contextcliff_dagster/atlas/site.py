@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
     from contextcliff_dagster.contracts.results import Cliffs
 
 MARK = "atlas.json"
+_SPREAD = "rules on spread"
+"""Of warnings about signals that the atlas does not show."""
 _WORDS = (
     "Each entry is one model on one task in one condition, from the answers that others have "
     "published. Its cap is the longest document up to which the score stays, with the stated "
@@ -54,12 +57,16 @@ _SMALL_WIDTH, _SMALL_HEIGHT, _SMALL_FOOT = 220.0, 96.0, 86.0
 
 
 class Entry(NamedTuple):
-    """A series with its result; ``page``: its page without suffix, relative to the site."""
+    """A series with its result; ``page``: its page without suffix, relative to the site.
+
+    ``models``: all of its source.
+    """
 
     series: Series
     source: Source
     result: Cliffs
     page: str
+    models: Sequence[str]
 
     @property
     def unit(self) -> str:
@@ -89,7 +96,8 @@ def entries_of(
         while name in names:
             name += "-2"
         names.add(name)
-        found.append(Entry(one, sources[one.source], result, f"series/{name}"))
+        models = sorted({other.model for other in series if other.source == one.source})
+        found.append(Entry(one, sources[one.source], result, f"series/{name}", models))
     return sorted(found, key=lambda e: (e.series.model, e.task, e.series.condition, e.series.unit))
 
 
@@ -170,6 +178,8 @@ def machine_entry(entry: Entry) -> dict[str, Any]:
         "n_documents": result.n_documents,
         "lengths": [int(of(series.records["length_tokens"])) for of in (min, max)],
         "read_to": series.read_to,
+        "window": series.window,
+        "bins": [[row.edge_low, row.edge_high, row.n, row.mean] for row in result.bins],
         "page": f"{entry.page}.html",
     }
 
@@ -241,7 +251,8 @@ def _page(entry: Entry) -> str:
     facts = [_cap(entry), *_facts(entry)]
     head = f"<p><strong>{text('; '.join(facts))}.</strong></p>\n"
     head += f"<p>{text(in_unit(sentence(result.safe_cap_reason), entry.unit))}</p>\n"
-    notes = [*series.notes, *(in_unit(sentence(one), entry.unit) for one in result.warnings)]
+    told = (named_bins(sentence(one), result) for one in result.warnings if _SPREAD not in one)
+    notes = [*series.notes, *(in_unit(one, entry.unit) for one in told)]
     label = f"Score over document length in {entry.unit}."
     head += (
         f'<section id="picture"><h2>Score over document length</h2>\n<figure id="chart">'
@@ -249,13 +260,14 @@ def _page(entry: Entry) -> str:
         f"{drawing([result], entry.unit)}</svg></figure>\n"
         f"<p>Bars and band are {level(result.confidence)} intervals.</p></section>\n"
     )
-    own = series.unit.replace("_", " ") if entry.unit == "tokens" else entry.unit
+    own = series.unit.removeprefix("tokens_").replace("_", " ")
+    own = f"tokens ({own})" if own not in (entry.unit, "tokens") else entry.unit
     made = "" if series.natural or not source.made else f", {source.made}"
     about: list[Block] = [
         Bullets([
             f"Lengths are {entry.lengths}{made}; they are counted in {own}.",
             *notes,
-            *source.traps,
+            *own_traps(source, series.model, entry.models),
             f"{source.citation}. Licence: {source.licence or 'none found'}.",
             *([[Link(source.url, source.url)]] if source.url else []),
             ["Your own task needs its own measurement: ", Code("contextcliff init"), "."],
@@ -274,9 +286,29 @@ def _page(entry: Entry) -> str:
     return html_page(title, head + sections_html(sections), [], None)
 
 
+def named_bins(words: str, result: Cliffs) -> str:
+    """A sentence with the lengths of the bins that it names."""
+    spans = {row.bin: f"{row.edge_low:,} to {row.edge_high:,} tokens" for row in result.bins}
+    return re.sub(r"\bb\d\d\b", lambda name: spans.get(name[0], name[0]), words)
+
+
+def own_traps(source: Source, model: str, models: Sequence[str]) -> list[str]:
+    """The traps of a source, but for those that name other models of it."""
+    return [
+        trap for trap in source.traps if model in trap or not any(other in trap for other in models)
+    ]
+
+
 def _few(few: Sequence[Series]) -> list[Block]:
     rows: list[list[Cell]] = [
-        [Code(one.model), one.source, one.task, one.condition or "–", one.few] for one in few
+        [
+            Code(one.model),
+            one.source,
+            one.task,
+            one.condition or "–",
+            " ".join([one.few, *one.notes]),
+        ]
+        for one in few
     ]
     head = ["model", "source", "task", "condition", "what it has"]
     return [DataTable(head, rows, right=())] if rows else [Paragraph("None.")]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 import zlib
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -20,6 +21,8 @@ COLUMNS = (
     "source", "model", "task", "sample", "length_tokens", "length_unit", "score", "document",
     "position", "prompt_variant",
 )  # fmt: skip
+_REPLIES = ("response", "output", "prediction")
+"""Other names of the column `reply`."""
 _NEEDED = ("model", "length_tokens", "score")
 Names = tuple[str, ...]
 
@@ -52,11 +55,9 @@ class Cut(_Part):
             raise ValueError("needs one group, the number of tokens, such as max(\\d+)")
         return pattern
 
-    def at(self, model: str, condition: str) -> int | None:
-        """The cut, tokens, of this model in this condition; None where there is none."""
-        if (self.models and model not in self.models) or (
-            self.conditions and condition not in self.conditions
-        ):
+    def at(self, condition: str) -> int | None:
+        """The cut, tokens, in this condition; None where there is none."""
+        if self.conditions and condition not in self.conditions:
             return None
         if self.pattern is None:
             return self.tokens
@@ -84,8 +85,9 @@ class Source(_Part):
         natural: tasks whose documents have their own lengths: all, none, or those named.
         made: how the lengths of the others were made, half a sentence.
         chance: mean score of guessing, by task where it differs (``"*"``: the others).
-        aliases: a model's name here -> the name that it has everywhere.
-        windows: tokens that a model (by its common name) takes at most.
+        aliases: a model's name here -> the name that it has everywhere; other keys take both.
+        windows: tokens that a model takes at most.
+        tokens_a: tokens that a unit of a task has at most (``"*"``: the others), where it is dense.
         tasks: task here -> the name it is shown by; ``pool`` parts names of one task at its end.
         series: columns beside model, task and unit that part answers into series.
         conditions: values of ``prompt_variant`` -> words; with ``only``, others are left out.
@@ -104,6 +106,7 @@ class Source(_Part):
     chance: dict[str, Annotated[float, Field(ge=0, le=0.9)]] = {}
     aliases: dict[str, str] = {}
     windows: dict[str, Annotated[int, Field(ge=1)]] = {}
+    tokens_a: dict[str, Annotated[float, Field(gt=0, le=100)]] = {}
     tasks: dict[str, str] = {}
     pool: str | None = None
     series: Names = ("prompt_variant",)
@@ -143,11 +146,45 @@ class Source(_Part):
 
     def is_natural(self, task: str) -> bool:
         """Whether the documents of this task (as it is shown) have their own lengths."""
-        return self.natural if isinstance(self.natural, bool) else task in self.natural
+        if isinstance(self.natural, bool):
+            return self.natural
+        return task in map(self.task, self.natural)
 
-    def guessing(self, task: str) -> float:
-        """Mean score of guessing in this task."""
-        return self.chance.get(task, self.chance.get("*", 0.0))
+    def of_task(self, values: Mapping[str, float], task: str, otherwise: float) -> float:
+        """The value of a task (as it is shown), of keys that name tasks."""
+        shown = {self.task(name): value for name, value in values.items()}
+        return shown.get(task, values.get("*", otherwise))
+
+    def window(self, model: str) -> int | None:
+        """Tokens that a model (by its common name) takes at most."""
+        return {self.model(name): most for name, most in self.windows.items()}.get(model)
+
+    def cuts(self, model: str, conditions: Iterable[str]) -> list[int]:
+        """Where the prompts of a model (by its common name) were cut, in tokens."""
+        own = [cut for cut in self.cut if not cut.models or model in map(self.model, cut.models)]
+        found = (cut.at(condition) for cut in own for condition in conditions)
+        return [at for at in found if at is not None]
+
+    def check(self, name: str, rows: pd.DataFrame) -> None:
+        """Raise a ContextCliffError for a key that names what the source's table lacks."""
+        models, tasks = {*rows["model"]}, {*rows["task"]}
+        models |= {*map(self.model, models)}
+        tasks |= {*map(self.task, tasks), "*"}
+        values = {value for column in self.series for value in rows[column]}
+        for key, named, there in (
+            ("windows", self.windows, models),
+            ("cut.models", (one for cut in self.cut for one in cut.models), models),
+            ("natural", () if isinstance(self.natural, bool) else self.natural, tasks),
+            ("chance", self.chance, tasks),
+            ("tokens_a", self.tokens_a, tasks),
+            ("conditions", self.conditions if self.only else (), values),
+        ):
+            if unknown := sorted({*named} - there):
+                known = ", ".join(sorted(there - {"*", ""})[:12])
+                raise ContextCliffError(
+                    f"{name}.yaml: `{key}` names {unknown[0]!r}, which the table {self.table} does "
+                    f"not have; it has {known}."
+                )
 
 
 def load_sources(folder: Path) -> dict[str, Source]:
@@ -181,8 +218,12 @@ def read_table(path: Path) -> pd.DataFrame:
             if column in _NEEDED:
                 raise ContextCliffError(f"The table {path} has no column {column!r}.")
             rows[column] = ""
+    for other in _REPLIES:
+        if other in rows and "reply" not in rows:
+            rows = rows.rename(columns={other: "reply"})
     for column in ("length_tokens", "score"):
-        numbers = pd.to_numeric(rows[column], errors="coerce")
+        plain = rows[column].str.strip().replace({"True": "1", "False": "0"})
+        numbers = pd.to_numeric(plain, errors="coerce")
         rows[column] = numbers.where(numbers.abs() < math.inf)
     if outside := int((~rows["score"].dropna().between(0, 1)).sum()):
         raise ContextCliffError(

@@ -30,7 +30,7 @@ def test_an_unknown_model_is_named_with_those_that_are_known() -> None:
     for name in ("gemini-3-por", " "):
         ended = call("atlas", "show", name)
         assert ended.code == 2
-        assert f"No published outcomes of {name!r} are known; the nearest names of 40" in ended.err
+        assert f"No published outcomes of {name!r} are known; the nearest names of 39" in ended.err
     assert "gemini-3-pro" in call("atlas", "show", "gemini-3-por").err
 
 

@@ -100,7 +100,7 @@ def test_at_the_floor_there_is_no_shift_of_a_drop(before: pd.DataFrame) -> None:
     result = compare(analyzed(before, "a"), analyzed(nothing, "b"))
     comparison = result.comparison
     assert (comparison.b.verdict, comparison.loss_shift.b_tokens) == ("floor", None)
-    assert "no shift of the drop is measured, since b scores almost nothing" in comparison.sentence
+    assert "no shift of the drop is measured, since b has nothing to lose" in comparison.sentence
     assert "| not measured | not measured | nothing to drop from |" in result.report()
 
 

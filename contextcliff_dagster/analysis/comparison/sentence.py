@@ -46,8 +46,7 @@ def sentence(result: Comparison) -> str:
     floor = [side.name for side in (result.a, result.b) if side.verdict == Verdict.FLOOR.value]
     if floor:
         sentence += f"; no shift of the drop is measured, since {' and '.join(floor)} "
-        sentence += "scores" if len(floor) == 1 else "score"
-        sentence += " almost nothing at any length"
+        sentence += f"{'has' if len(floor) == 1 else 'have'} nothing to lose at any length"
     elif not shown:
         sentence += f"; neither shows {drop} within the measured lengths"
     elif len(shown) == 1:

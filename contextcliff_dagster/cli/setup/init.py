@@ -105,7 +105,7 @@ def init(
     if models_file:
         say(f"Wrote model {entry.name} into {models_file}.")
     say(f"Wrote study {study.name} into {study_file}.")
-    if (known := sampling_range(entry.model_id)) is not None:
+    if (known := sampling_range(entry.model_id, entry.window_tokens)) is not None:
         say(f"Note: {known}")
     asked = []
     if trial is not None:

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from contextcliff_dagster.cli.display.output import print_either, print_json
 from contextcliff_dagster.cli.measuring.made_study import (
     RunOptions,
     check_budget,
     measure_made_study,
     run_made_study,
+)
+from contextcliff_dagster.cli.measuring.section_options import (
+    SectionOptions,
+    digest,
+    named_study,
 )
 from contextcliff_dagster.cli.options import (
     Finite,
@@ -23,22 +32,249 @@ from contextcliff_dagster.cli.options import (
     together,
     with_answers_option,
 )
-from contextcliff_dagster.contracts import EngineError
-from contextcliff_dagster.extensions.visibility.made_study import (
-    DEFAULT_MODEL,
-    GRID_SEEDS,
-    GRID_STEPS,
-    GRIDS,
-    RUN_STEPS,
-    levels_of,
-    made_study,
-)
-from contextcliff_dagster.extensions.visibility.prepare import prepare
+from contextcliff_dagster.contracts import EngineError, StudyError
+from contextcliff_dagster.extensions.visibility.axes import AXES
+from contextcliff_dagster.extensions.visibility.section import VisibilitySection
+from contextcliff_dagster.reporting.wording.number_format import count
 from contextcliff_dagster.store import Store
 
 if TYPE_CHECKING:
     from contextcliff_dagster.extensions.visibility.runs.traces import Trace
+    from contextcliff_dagster.inference.models.models_file import ModelEntry
     from contextcliff_dagster.run.study import Profiled
+    from contextcliff_dagster.studies import Study
+
+
+DEFAULT_MODEL = "gpt-4o-mini"
+_NAMES = {
+    "benchmarks": "--benchmark",
+    "steps": "--num-steps",
+    "first_seed": "--seed",
+    "history": "--history-window",
+    "start": "--init",
+}
+"""Key of the section -> option, where that has another name."""
+
+
+def made_study(
+    keys: Mapping[str, Any], models: Sequence[str], command: str, name: str | None = None
+) -> Study:
+    """Return the study that options describe; options like these get a name of their own.
+
+    Args:
+        keys: of the section.
+        command: `run` or `grid`, for errors.
+        name: of the study; None: made of the options.
+
+    Raises:
+        StudyError: a model is unknown, an option has no such value, or ``name`` is none, or that
+            of a study with other options.
+    """
+    from contextcliff_dagster.inference.models.models_file import get_model, load_models
+
+    known = load_models()
+    entries = [get_model(model, known) for model in models]
+    _read_keys(entries)
+    levels = {axis: f"--levels {axis}=" for axis in AXES} if command == "grid" else {}
+    made = SectionOptions(
+        "visibility",
+        VisibilitySection,
+        f"contextcliff visibility {command}",
+        keys=(),
+        names={**_NAMES, **levels},
+        help={},
+    ).study(
+        keys,
+        description="Tuning hyper-parameters: what an agent is shown",
+        models=list(dict.fromkeys(models)),
+    )
+    if name is not None:
+        return named_study(made, name, "--run-id", "run")
+    section = made.sections["visibility"]
+    some = "-".join(section.benchmarks) if len(section.benchmarks) < 3 else "several"
+    return made.changed(name=f"visibility-{some}-{digest(section.model_dump(mode='json'))}")
+
+
+def _read_keys(entries: Sequence[ModelEntry]) -> None:
+    """Take the keys of these models from ``.env`` of the current folder, where the environment
+    lacks them; nothing else of that file."""
+    from dotenv import dotenv_values
+
+    file = Path(".env")
+    wanted = {entry.api_key_env for entry in entries if entry.api_key_env} - os.environ.keys()
+    if not wanted or not file.is_file():
+        return
+    try:
+        # Not interpolated: a value with a dollar sign is a key as it is.
+        given = dotenv_values(file, interpolate=False)
+    except (OSError, ValueError) as error:
+        raise StudyError(
+            f".env in {Path.cwd()} cannot be read ({type(error).__name__}); write lines such as "
+            "OPENAI_API_KEY=... in UTF-8, or set the variable."
+        ) from None
+    for name in wanted:
+        if value := given.get(name):
+            os.environ[name] = value
+
+
+_BOTH = ("hidden", "shown")
+
+GRIDS: Mapping[str, Mapping[str, Sequence[str | int]]] = {
+    "48": {
+        "task": _BOTH,
+        "metric": _BOTH,
+        "resources": _BOTH,
+        "bounds": ("hidden",),
+        "direction": ("hidden",),
+        "history": (0, 5),
+        "start": ("default",),
+    },
+    "144": {
+        "task": _BOTH,
+        "metric": _BOTH,
+        "resources": ("hidden",),
+        "bounds": _BOTH,
+        "direction": ("hidden",),
+        "history": (0, 4),
+        "start": ("low", "neutral", "high"),
+    },
+}
+"""The grids that users of context-eval know: runs of one benchmark at three seeds -> levels."""
+RUN_STEPS, GRID_SEEDS, GRID_STEPS = 3, 3, 10
+
+
+def levels_of(given: Sequence[str]) -> dict[str, list[str | int]]:
+    """Return the levels of ``AXIS=LEVEL,LEVEL`` by axis.
+
+    Raises:
+        ValueError: a sentence that says which one is none.
+    """
+    levels: dict[str, list[str | int]] = {}
+    for one in given:
+        axis, _, values = one.partition("=")
+        parts = [part.strip() for part in values.split(",") if part.strip()]
+        if axis not in AXES or not parts:
+            raise ValueError(
+                f"{one!r} is no axis with levels; write as in direction=hidden,shown, with one of "
+                f"{', '.join(AXES)}."
+            )
+        levels[axis] = [int(part) if part.isdecimal() else part for part in parts]
+    return levels
+
+
+@click.command()
+@click.argument("name")
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--float32", is_flag=True, help="Keep features in half the memory.")
+@click.option(
+    "--max-samples",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Keep N rows, the same ones each time (default: all).",
+)
+@common_options
+def prepare(name: str, file: Path, float32: bool, max_samples: int | None, as_json: bool) -> None:
+    """Prepare the benchmark NAME from FILE, without a network.
+
+    NAME is nomad, jigsaw, leaf, forest or housing. FILE is what Kaggle gives you: train.csv, a zip
+    file with it, or one with train.csv.zip in it. What was prepared before is replaced.
+
+    \b
+    Example:
+      kaggle competitions download -c leaf-classification
+      contextcliff visibility prepare leaf leaf-classification.zip
+    """
+    from contextcliff_dagster.extensions.visibility.tasks.kaggle import prepare as preparation
+
+    store = Store.default()
+    done = preparation.prepare(store, name, file, float32=float32, most_rows=max_samples)
+    folder = preparation.prepared_dir(store, name)
+    rows, features = count(done.rows, "row"), count(len(done.features), "feature")
+    print_either(
+        {**asdict(done), "folder": str(folder)},
+        f"{name}: {rows} of {features} in {folder}",
+        as_json=as_json,
+    )
+
+
+def print_run(trace: Trace, file: Path, report: Path, *, as_json: bool, steps: bool) -> None:
+    """Print the outcome of a run, its stability metrics, and where trace and report lie.
+
+    ``steps``: print every step, too.
+    """
+    if as_json:
+        run = {"run_id": trace.run.key, "trace": str(file), "report": str(report)}
+        print_json({**run, **trace.summary})
+        return
+    if steps:
+        for step in trace.steps:
+            click.echo(_step(step))
+        click.echo()
+    for line in _outcome(trace.summary):
+        click.echo(line)
+    click.echo(f"Trace   {file}")
+    click.echo(f"Report  {report}")
+
+
+def print_calls(trace: Trace) -> None:
+    """Print what the model read and wrote, step by step."""
+    for number, (prompt, step) in enumerate(zip(trace.prompts, trace.steps, strict=True), start=1):
+        for role, text in prompt:
+            click.echo(f"--- step {number}, {role}\n{text}")
+        reply = step["proposal"]["raw_reply"]
+        click.echo(f"--- step {number}, reply\n{'(none)' if reply is None else reply}\n")
+
+
+def _step(step: Mapping[str, Any]) -> str:
+    score = "failed" if step["validation"] is None else f"{step['validation']:.4f}"
+    mark = "  best" if step["best_step"] == step["step"] else ""
+    who = "" if step["source"] == "model" else "  (the reply set nothing)"
+    return f"Step {step['step']:>3}  {score}{mark}  {_config(step['config'])}{who}"
+
+
+def _outcome(summary: Mapping[str, Any]) -> list[str]:
+    better = "higher" if summary["higher_is_better"] else "lower"
+    best, stability = summary["best_validation"], summary["stability_metrics"]
+    behaviour = summary["behaviour"]
+    test = summary["reported_test"]
+    lines = [
+        f"Best    {_score(best)} {summary['score']} on validation ({better} is better), step "
+        f"{summary['best_step']} of {summary['steps']}: {_config(summary['best_config'])}",
+        f"Test    {_score(test)} of that configuration, on rows that the model never saw",
+        "Search  " + ", ".join(f"{name} {_share(behaviour[name])}" for name in _PRINTED),
+        "        " + ", ".join(f"{name} {_number(value)}" for name, value in stability.items()),
+    ]
+    lost = behaviour["fallback_share"]
+    if lost:
+        lines.append(
+            f"        {lost:.0%} of the steps set nothing ({_share(behaviour['unparsable_share'])} "
+            "of the replies could not be read)"
+        )
+    return lines
+
+
+_PRINTED = ("churn", "stagnation", "oscillation", "novelty")
+
+
+def _score(value: float | None) -> str:
+    return "none" if value is None else f"{value:.4f}"
+
+
+def _share(value: float | None) -> str:
+    return "none" if value is None else f"{value:.2f}"
+
+
+def _number(value: float) -> str:
+    return f"{value:g}" if isinstance(value, int) else f"{value:.3f}"
+
+
+def _config(config: Mapping[str, Any]) -> str:
+    return json.dumps({name: _rounded(value) for name, value in config.items()})
+
+
+def _rounded(value: Any) -> Any:
+    return float(f"{value:.4g}") if isinstance(value, float) else value
+
 
 _BENCHMARKS = (
     "toy, digits, breast-cancer, wine, diabetes, friedman; once prepared nomad, jigsaw, leaf, "
@@ -158,7 +394,6 @@ def run(
     done = run_made_study(study, replace(options, verbose=False))
     if done is None:
         return
-    from contextcliff_dagster.extensions.visibility.print_run import print_calls, print_run
 
     (trace,) = _traces(done)
     if debug_show_llm and not options.as_json:

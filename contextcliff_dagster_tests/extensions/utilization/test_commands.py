@@ -12,7 +12,7 @@ import pytest
 
 from contextcliff_dagster.cli import main
 from contextcliff_dagster.contracts import StudyError
-from contextcliff_dagster.extensions.utilization.made_study import made_study
+from contextcliff_dagster.extensions.utilization.commands import made_study
 from contextcliff_dagster.step_progress import listened
 
 SMALL = ("--benchmark", "ledger", "--scale", "1k", "--seeds", "2", "--tokenizer")

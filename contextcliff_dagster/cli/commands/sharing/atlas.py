@@ -56,7 +56,8 @@ def build(sources: Path, tables: Path | None, output: Path, as_json: bool) -> No
     entries = entries_of(series, results, known)
     few = [one for one in series if one.few]
     if not entries:
-        raise StoreError(f"No series of {sources} has enough answers for a verdict.")
+        first = f" Of the first: {few[0].few} {' '.join(few[0].notes)}".rstrip() if few else ""
+        raise StoreError(f"No series of {sources} has enough answers for a verdict.{first}")
     index = write_site(entries, pairs, few, known, output)
     models = len({entry.series.model for entry in entries})
     words = (

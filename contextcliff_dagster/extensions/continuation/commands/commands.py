@@ -23,11 +23,6 @@ from contextcliff_dagster.cli.options import (
     spending_options,
     with_answers_option,
 )
-from contextcliff_dagster.extensions.continuation.commands.compat_study import (
-    CompatOptions,
-    compat_options,
-    measure_compat,
-)
 from contextcliff_dagster.extensions.continuation.commands.endpoint import (
     ServerOptions,
     served_model,
@@ -41,8 +36,11 @@ from contextcliff_dagster.extensions.continuation.commands.finished_runs import 
 )
 from contextcliff_dagster.extensions.continuation.commands.study import (
     CONTINUATION_OPTIONS,
+    CompatOptions,
+    compat_options,
     made_study,
     max_context,
+    measure_compat,
 )
 
 if TYPE_CHECKING:
