@@ -87,7 +87,7 @@ def encoder() -> Embedder | None:
 
 def measure_coherent(text: str) -> tuple[float, float]:
     """As `measure_text`, and the coherence of the sentences."""
-    from contextcliff_dagster.extensions.continuation.prose.coherence import sentence_coherence
+    from contextcliff_dagster.extensions.continuation.prose.embedders import sentence_coherence
     from contextcliff_dagster.extensions.continuation.prose.words import read_prose
 
     embedder = encoder()

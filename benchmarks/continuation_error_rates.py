@@ -40,8 +40,8 @@ import pandas as pd
 from continuation_prose_studies import KINDS, agreement, novels, prose_study
 
 from contextcliff_dagster.analysis.records.settings import AnalysisSettings
+from contextcliff_dagster.extensions.continuation.analysis.arm import passages_needed
 from contextcliff_dagster.extensions.continuation.analysis.model import analyse_model
-from contextcliff_dagster.extensions.continuation.analysis.planning import passages_needed
 from contextcliff_dagster.extensions.continuation.results import ContinuationResult
 from contextcliff_dagster_tests.support.simulated_study import SimulatedStudy
 

@@ -19,9 +19,8 @@ import pandas as pd
 from contextcliff_dagster.contracts import Example
 from contextcliff_dagster.extensions.continuation.noise import Authors
 from contextcliff_dagster.extensions.continuation.prose.collapse import Collapse, collapse_of
-from contextcliff_dagster.extensions.continuation.prose.language import language_of
 from contextcliff_dagster.extensions.continuation.prose.metrics import ProseMetrics, metrics_of
-from contextcliff_dagster.extensions.continuation.prose.words import Prose, read_prose
+from contextcliff_dagster.extensions.continuation.prose.words import Prose, language_of, read_prose
 from contextcliff_dagster.extensions.continuation.scoring import score_rows
 from contextcliff_dagster_tests.support.simulated_study import (
     SimulatedStudy,

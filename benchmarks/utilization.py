@@ -50,9 +50,8 @@ from contextcliff_dagster.extensions.utilization.benchmarks.data import BENCHMAR
 from contextcliff_dagster.extensions.utilization.benchmarks.generate import generate
 from contextcliff_dagster.extensions.utilization.benchmarks.sizes import parameters_for
 from contextcliff_dagster.extensions.utilization.cells import Arm, Cell, cells_of
-from contextcliff_dagster.extensions.utilization.documents.kept import solver_of
+from contextcliff_dagster.extensions.utilization.documents.kept import UtilizationSamples, solver_of
 from contextcliff_dagster.extensions.utilization.documents.making import Batch, make_batch
-from contextcliff_dagster.extensions.utilization.documents.samples import UtilizationSamples
 from contextcliff_dagster.extensions.utilization.prompts import TEMPLATES
 from contextcliff_dagster.extensions.utilization.readers.engine import parse_law, plausible
 from contextcliff_dagster.extensions.utilization.rendering.formats import (
@@ -60,8 +59,8 @@ from contextcliff_dagster.extensions.utilization.rendering.formats import (
     Format,
     Verbosity,
 )
-from contextcliff_dagster.extensions.utilization.rendering.parse import parse
 from contextcliff_dagster.extensions.utilization.rendering.render import render
+from contextcliff_dagster.extensions.utilization.rendering.structured import parse
 from contextcliff_dagster.extensions.utilization.scale_labels import parse_scale
 from contextcliff_dagster.extensions.utilization.scoring import score_rows
 from contextcliff_dagster.extensions.utilization.section import UtilizationSection

@@ -48,14 +48,18 @@ from contextcliff_dagster.analysis.comparison.difference_tests import student
 from contextcliff_dagster.analysis.records.settings import AnalysisSettings
 from contextcliff_dagster.analysis.statistics.proportions import band_quantile
 from contextcliff_dagster.analysis.statistics.sign_flips import sign_flip_p_value
-from contextcliff_dagster.extensions.utilization.analysis.asked import Question, Scale
-from contextcliff_dagster.extensions.utilization.analysis.comparison import seeds_needed
-from contextcliff_dagster.extensions.utilization.analysis.differences import bootstrap_weights
-from contextcliff_dagster.extensions.utilization.analysis.divergence import locate_divergence
-from contextcliff_dagster.extensions.utilization.analysis.matching import Matched, Side
-from contextcliff_dagster.extensions.utilization.analysis.score_intervals import (
+from contextcliff_dagster.extensions.utilization.analysis.answers import (
+    Matched,
+    Question,
+    Scale,
+    Side,
+)
+from contextcliff_dagster.extensions.utilization.analysis.comparison import (
+    bootstrap_weights,
     difference_limits,
     likeness_of,
+    locate_divergence,
+    seeds_needed,
 )
 from contextcliff_dagster.extensions.utilization.analysis.wording import beyond_zero
 from contextcliff_dagster.extensions.utilization.results import Divergence

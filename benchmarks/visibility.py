@@ -47,20 +47,21 @@ from contextcliff_dagster.extensions.visibility.landscape.kept import (
     read_landscape,
     write_landscape,
 )
-from contextcliff_dagster.extensions.visibility.landscape.strata import (
-    Stratum,
-    members,
-    start_of,
-)
 from contextcliff_dagster.extensions.visibility.landscape.table import (
     POINTS,
     SPLITS,
     Landscape,
+    Stratum,
     fingerprint,
+    members,
+    start_of,
     tabulate,
 )
-from contextcliff_dagster.extensions.visibility.tasks.bundled import BUNDLED
-from contextcliff_dagster.extensions.visibility.tasks.catalogue import load_data, task_named
+from contextcliff_dagster.extensions.visibility.tasks.catalogue import (
+    BUNDLED,
+    load_data,
+    task_named,
+)
 from contextcliff_dagster.extensions.visibility.tasks.parameters import Space
 from contextcliff_dagster.store import Store
 

@@ -22,10 +22,12 @@ import numpy as np
 
 from contextcliff_dagster.analysis.records.settings import AnalysisSettings
 from contextcliff_dagster.analysis.statistics.sign_flips import sign_flip_p_value
-from contextcliff_dagster.extensions.visibility.analysis.contrasts import comparisons_of
-from contextcliff_dagster.extensions.visibility.analysis.effects import effects_of
-from contextcliff_dagster.extensions.visibility.analysis.runs import runs_of_records
-from contextcliff_dagster.extensions.visibility.analysis.studentized_flips import studentized_flips
+from contextcliff_dagster.extensions.visibility.analysis.effects import (
+    comparisons_of,
+    effects_of,
+    studentized_flips,
+)
+from contextcliff_dagster.extensions.visibility.analysis.model import runs_of_records
 from contextcliff_dagster.extensions.visibility.controls import (
     ignores_everything,
     uses_what_it_sees,

@@ -10,14 +10,12 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from contextcliff_dagster.contracts import EngineError, StoreError, StudyError
-from contextcliff_dagster.extensions.continuation.documents.source_texts import section_of
-from contextcliff_dagster.extensions.continuation.prose.coherence import (
-    Coherence,
-    coherence_of_texts,
-)
+from contextcliff_dagster.extensions.continuation.documents.making import section_of
 from contextcliff_dagster.extensions.continuation.prose.embedders import (
+    Coherence,
     EndpointEmbedder,
     StaticEmbedder,
+    coherence_of_texts,
     local_embedder,
     local_files,
 )

@@ -8,9 +8,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 from contextcliff_dagster.contracts import DataError
-from contextcliff_dagster.extensions.continuation.compat.earlier_runs import read_run
 from contextcliff_dagster.extensions.continuation.compat.metrics import METRICS
-from contextcliff_dagster.extensions.continuation.compat.runs import Run, file_name
+from contextcliff_dagster.extensions.continuation.compat.result_files import (
+    Run,
+    file_name,
+    read_run,
+)
 from contextcliff_dagster.extensions.continuation.compat.statistics import (
     convergence,
     degradation_statistics,
@@ -77,9 +80,9 @@ def _pictures(
     runs: Sequence[Run], options: CompareOptions, result: dict[str, Any]
 ) -> dict[str, bytes]:
     """PNG files by name; what the view computes is added to ``result``."""
-    from contextcliff_dagster.extensions.continuation.figures.convergence import plot_convergence
-    from contextcliff_dagster.extensions.continuation.figures.enhanced import plot_enhanced
-    from contextcliff_dagster.extensions.continuation.figures.standard import (
+    from contextcliff_dagster.extensions.continuation.figures import (
+        plot_convergence,
+        plot_enhanced,
         plot_rounds,
         plot_standard,
     )

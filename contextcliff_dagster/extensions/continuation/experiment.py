@@ -17,15 +17,16 @@ from contextcliff_dagster.experiments.common.experiment import (
 from contextcliff_dagster.experiments.common.kept_documents import tokenizer_name
 from contextcliff_dagster.experiments.common.record_checks import RECORD_CHECKS
 from contextcliff_dagster.extensions.continuation.cells import BASE, Cell, cells_of
-from contextcliff_dagster.extensions.continuation.documents.files import part_file, point_key
 from contextcliff_dagster.extensions.continuation.documents.kept import (
     DOCUMENTS,
     listed,
+    part_file,
     passages,
     plan_of,
+    point_key,
     require_texts,
 )
-from contextcliff_dagster.extensions.continuation.documents.source_texts import section_of
+from contextcliff_dagster.extensions.continuation.documents.making import section_of
 from contextcliff_dagster.extensions.continuation.prompts import instruction_of, recipe_of
 from contextcliff_dagster.extensions.continuation.section import ContinuationSection
 from contextcliff_dagster.extensions.continuation.tables import (
@@ -255,7 +256,7 @@ def _sources(
     study: Study, rows: Sequence[Mapping[str, Any]], files: Mapping[str, Path]
 ) -> list[Source]:
     """One for each temperature and number of rounds: they are asked one after the other."""
-    from contextcliff_dagster.extensions.continuation.documents.samples import ContinuationSamples
+    from contextcliff_dagster.extensions.continuation.documents.kept import ContinuationSamples
 
     section = section_of(study)
     alike: dict[tuple[float, int], list[Cell]] = {}

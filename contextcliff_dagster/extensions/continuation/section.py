@@ -13,7 +13,7 @@ from pydantic import BeforeValidator, Discriminator, Field, Tag, field_validator
 
 from contextcliff_dagster.contracts import StudyError
 from contextcliff_dagster.experiments.common.kept_documents import DEFAULT_TOKENIZER
-from contextcliff_dagster.extensions.continuation.compat.contexts import (
+from contextcliff_dagster.extensions.continuation.compat.slicing import (
     context_lengths,
     require_start,
 )

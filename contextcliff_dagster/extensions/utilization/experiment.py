@@ -15,9 +15,9 @@ from contextcliff_dagster.experiments.common.experiment import (
 from contextcliff_dagster.experiments.common.kept_documents import tokenizer_name
 from contextcliff_dagster.experiments.common.record_checks import RECORD_CHECKS
 from contextcliff_dagster.extensions.utilization.cells import Cell, cells_of
-from contextcliff_dagster.extensions.utilization.documents.files import batch_file
 from contextcliff_dagster.extensions.utilization.documents.kept import (
     DOCUMENTS,
+    batch_file,
     batches_of,
     listed,
     section_of,
@@ -97,7 +97,7 @@ class Utilization(Experiment):
     def expected_sources(self, run: StudyRun) -> Sequence[Source]:
         if DOCUMENTS.frozen(run.study, run.store) is not None:
             return super().expected_sources(run)
-        from contextcliff_dagster.extensions.utilization.documents.expected import expected_rows
+        from contextcliff_dagster.extensions.utilization.documents.kept import expected_rows
 
         tokenizer = tokenizer_name(run.study, "utilization")
         rows = [row for batch in batches_of(run.study) for row in expected_rows(batch, tokenizer)]
@@ -204,7 +204,7 @@ def _sources(
     study: Study, documents: Iterable[Mapping[str, Any]], files: Mapping[str, Path]
 ) -> list[Source]:
     """One for each recipe: the arms of prompts are asked one after the other."""
-    from contextcliff_dagster.extensions.utilization.documents.samples import UtilizationSamples
+    from contextcliff_dagster.extensions.utilization.documents.kept import UtilizationSamples
 
     by_recipe: dict[tuple[str, str], list[Cell]] = {}
     for cell in cells_of(section_of(study)):

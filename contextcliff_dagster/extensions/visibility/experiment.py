@@ -65,7 +65,7 @@ class Visibility(Experiment):
 
     def recipe(self, study: Study) -> Recipe:
         """Return the recipe of the first source."""
-        from contextcliff_dagster.extensions.visibility.runs.sources import recipe_of
+        from contextcliff_dagster.extensions.visibility.runs.tuning import recipe_of
 
         section = section_of(study)
         seed = section.first_seed if section.temperature > 0 else None
@@ -74,20 +74,19 @@ class Visibility(Experiment):
         )
 
     def sources(self, run: StudyRun) -> Sequence[Source]:
-        from contextcliff_dagster.extensions.visibility.runs.sources import sources_of
+        from contextcliff_dagster.extensions.visibility.runs.tuning import sources_of
 
         return sources_of(run.study, _benches(run))
 
     def expected_sources(self, run: StudyRun) -> Sequence[Source]:
-        from contextcliff_dagster.extensions.visibility.runs.sources import sources_of
-        from contextcliff_dagster.extensions.visibility.runs.tuning import Benches
+        from contextcliff_dagster.extensions.visibility.runs.tuning import Benches, sources_of
 
         if LANDSCAPES.frozen(run.study, run.store) is not None:
             return super().expected_sources(run)
         return sources_of(run.study, Benches(run.store, {}))
 
     def score(self, run: StudyRun, source: Source, rows: Rows) -> Rows:
-        from contextcliff_dagster.extensions.visibility.runs.scoring import score_rows
+        from contextcliff_dagster.extensions.visibility.runs.traces import score_rows
 
         steps = section_of(run.study).steps
         return score_rows(rows, _runs(run), _benches(run), steps) if rows else []
@@ -103,7 +102,7 @@ class Visibility(Experiment):
     ) -> Analysis:
         from contextcliff_dagster.experiments.common.study_run import context_of, in_order
         from contextcliff_dagster.extensions.visibility.analysis.model import analyse_model
-        from contextcliff_dagster.extensions.visibility.runs.searches import search_curves
+        from contextcliff_dagster.extensions.visibility.runs.tuning import search_curves
 
         study, section = run.study, section_of(run.study)
         searches = search_curves(_runs(run), _benches(run), section.steps)
@@ -150,7 +149,7 @@ class Visibility(Experiment):
         return write_visibility_report(run, results, self.read_records(run), others)
 
     def depends_on(self, study: Study, step: Step) -> Mapping[str, Any]:
-        from contextcliff_dagster.extensions.visibility.runs.scoring import SCORING_VERSION
+        from contextcliff_dagster.extensions.visibility.runs.traces import SCORING_VERSION
 
         section = section_of(study)
         if step == "predictions":

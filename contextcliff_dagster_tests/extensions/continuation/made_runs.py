@@ -7,8 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from contextcliff_dagster.extensions.continuation.compat.metrics import text_metrics
-from contextcliff_dagster.extensions.continuation.compat.result_files import write_run
-from contextcliff_dagster.extensions.continuation.compat.runs import ContextResult, Run
+from contextcliff_dagster.extensions.continuation.compat.result_files import (
+    ContextResult,
+    Run,
+    write_run,
+)
 
 AT = "2026-11-23T12:00:00"
 FAMILIAR = frozenset("a and boat came down he lay light on out river she the to was went".split())

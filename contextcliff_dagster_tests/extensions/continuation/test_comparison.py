@@ -17,7 +17,7 @@ from contextcliff_dagster.extensions.continuation.comparison import (
     View,
     compare_results,
 )
-from contextcliff_dagster.extensions.continuation.figures.collapse_axis import (
+from contextcliff_dagster.extensions.continuation.figures import (
     UsualRange,
     collapse_axis,
 )

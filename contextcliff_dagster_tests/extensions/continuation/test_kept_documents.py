@@ -15,7 +15,7 @@ from contextcliff_dagster.archive.kept_documents import pack, unpack
 from contextcliff_dagster.cli import main
 from contextcliff_dagster.contracts import StoreError, StudyError
 from contextcliff_dagster.experiments.archived_documents import kept_lists, restore
-from contextcliff_dagster.extensions.continuation.documents import source_texts
+from contextcliff_dagster.extensions.continuation.documents import making
 from contextcliff_dagster.extensions.continuation.documents.kept import DOCUMENTS
 from contextcliff_dagster.run.study import profile_study, rebuild_report
 from contextcliff_dagster.store import Store
@@ -32,9 +32,9 @@ Capsys = pytest.CaptureFixture[str]
 
 def forget() -> None:
     """As another process: nothing of a text is remembered."""
-    for kept in (source_texts._read, source_texts._extracted, source_texts._text_digest):
+    for kept in (making._read, making._extracted, making._text_digest):
         kept.cache_clear()
-    source_texts._file_digest.cache_clear()
+    making._file_digest.cache_clear()
 
 
 def test_a_finished_study_is_reported_and_goes_on_without_its_texts(folder: Path) -> None:
@@ -58,7 +58,7 @@ def test_a_finished_study_is_reported_and_goes_on_without_its_texts(folder: Path
 def test_a_text_that_is_as_it_was_is_not_extracted_again(folder: Path) -> None:
     forget()
     DOCUMENTS.freeze(small(folder), Store.default())
-    assert source_texts._extracted.cache_info().misses == 0
+    assert making._extracted.cache_info().misses == 0
 
 
 def test_a_changed_text_makes_documents_anew(folder: Path) -> None:
@@ -78,14 +78,14 @@ def test_each_text_is_read_once_however_many_there_are(texts: Path) -> None:
     study = small(texts, texts=names, passages=1)
     forget()
     DOCUMENTS.freeze(study, Store.default())
-    assert source_texts._read.cache_info().misses == len(names)
+    assert making._read.cache_info().misses == len(names)
 
 
 def test_without_leave_a_finished_study_is_reported_from_what_is_kept(folder: Path) -> None:
     forget()
     foreign = small(folder).with_leave(Leave(folder / "of-another"))
     with pytest.raises(StudyError, match=r"outside of its folder"):
-        source_texts.read_source(foreign, 0)
+        making.read_source(foreign, 0)
     rebuild_report(foreign)
 
 

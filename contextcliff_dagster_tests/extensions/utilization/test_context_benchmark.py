@@ -14,7 +14,7 @@ from contextcliff_dagster.extensions.utilization import (
     ContextBenchmark,
     run_benchmark,
 )
-from contextcliff_dagster.extensions.utilization.rendering.parse import parse
+from contextcliff_dagster.extensions.utilization.rendering.structured import parse
 
 
 class Scripted:

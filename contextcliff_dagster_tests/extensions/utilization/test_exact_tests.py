@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 from scipy import optimize, stats
 
 from contextcliff_dagster.analysis.statistics.proportions import newcombe_limits
-from contextcliff_dagster.extensions.utilization.analysis.differences import (
+from contextcliff_dagster.extensions.utilization.analysis.comparison import (
     binomial_p_value,
     bootstrap_weights,
     paired_t_test,
+    tango_z,
 )
-from contextcliff_dagster.extensions.utilization.analysis.score_intervals import tango_z
 
 whole = st.lists(st.integers(-4, 4), max_size=10).map(np.array)
 

@@ -9,8 +9,8 @@ import pytest
 from contextcliff_dagster.analysis.profile.context import ProfileContext
 from contextcliff_dagster.analysis.records.settings import AnalysisSettings
 from contextcliff_dagster.analysis.statistics.proportions import score_correlation
+from contextcliff_dagster.extensions.utilization.analysis.comparison import mean_limits
 from contextcliff_dagster.extensions.utilization.analysis.model import analyse_model
-from contextcliff_dagster.extensions.utilization.analysis.score_intervals import mean_limits
 from contextcliff_dagster.reporting.wording.number_format import difference
 from contextcliff_dagster_tests.extensions.utilization.planted_records import planted_records
 

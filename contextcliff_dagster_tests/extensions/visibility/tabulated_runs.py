@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from contextcliff_dagster.extensions.visibility.agent.prompts import TEMPLATE
-from contextcliff_dagster.extensions.visibility.agent.state import Usage
+from contextcliff_dagster.extensions.visibility.agent import TEMPLATE, Usage
 from contextcliff_dagster.extensions.visibility.axes import PlannedRun, runs_of
 from contextcliff_dagster.extensions.visibility.baselines.search import Trial, reported_scores
 from contextcliff_dagster.extensions.visibility.behaviour import as_json, columns_of

@@ -1,23 +1,30 @@
-"""One arm: its tests with one adjustment over all of them, the verdict, where a loss lies."""
+"""One arm over context sizes: declines, where the loss lies, equivalence, plan."""
 
 from __future__ import annotations
 
+import math
+from bisect import bisect_left
 from dataclasses import dataclass, replace
+from statistics import NormalDist
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from contextcliff_dagster.analysis.statistics.sign_flips import holm
-from contextcliff_dagster.extensions.continuation.analysis.decline import (
-    PERMUTATIONS,
-    size_outcomes,
+from contextcliff_dagster.analysis.comparison.difference_tests import difference_interval
+from contextcliff_dagster.analysis.curves.falling_paths import draw_curves
+from contextcliff_dagster.analysis.curves.falling_process import falling_posterior
+from contextcliff_dagster.analysis.statistics.length_at_loss import resample_weights
+from contextcliff_dagster.analysis.statistics.proportions import (
+    band_quantile,
+    design_effect,
+    newcombe_limits,
+    score_correlation,
+    wilson_limits,
 )
-from contextcliff_dagster.extensions.continuation.analysis.intervals import ClusterBootstrap
-from contextcliff_dagster.extensions.continuation.analysis.location import locate_loss
-from contextcliff_dagster.extensions.continuation.analysis.planning import (
-    components_of,
-    plan_study,
-)
+from contextcliff_dagster.analysis.statistics.sign_flips import holm, sign_flip_p_value
+from contextcliff_dagster.contracts.results.fields import nulls
+from contextcliff_dagster.experiments.common.crossing import crossing_of
+from contextcliff_dagster.extensions.continuation.analysis.outcomes import mean_known
 from contextcliff_dagster.extensions.continuation.analysis.wording import (
     declines,
     first_significant,
@@ -29,10 +36,14 @@ from contextcliff_dagster.extensions.continuation.analysis.wording import (
 )
 from contextcliff_dagster.extensions.continuation.results import (
     ArmResult,
+    Components,
     ContinuationVerdict,
+    Decline,
     Endpoint,
     EndpointName,
     LossLocation,
+    Plan,
+    SizeOutcome,
     Trend,
 )
 
@@ -40,6 +51,432 @@ if TYPE_CHECKING:
     from contextcliff_dagster.analysis.records.settings import AnalysisSettings
     from contextcliff_dagster.contracts.arrays import Floats, Ints
     from contextcliff_dagster.extensions.continuation.analysis.outcomes import ArmOutcomes
+
+
+LEAST_CLUSTERS = 2
+
+
+class ClusterBootstrap:
+    """Resamples of clusters, the same ones for every size and endpoint.
+
+    Args:
+        clusters: of each passage (P).
+        key: names the random stream, together with the seed of ``settings``.
+    """
+
+    def __init__(self, clusters: Ints, settings: AnalysisSettings, *key: int) -> None:
+        _, self._cluster = np.unique(clusters, return_inverse=True)
+        self._confidence = settings.confidence
+        rng = np.random.default_rng((settings.seed, 19, *key))
+        self._weights = resample_weights(int(self._cluster.max()) + 1, settings.resamples, rng)
+
+    def interval(self, values: Floats) -> tuple[float, float] | tuple[None, None]:
+        """Interval of the mean of what passages have (P, NaN: nothing), within -1..1.
+
+        Percentiles, widened by Student's t where clusters are few; nulls with fewer than two.
+        """
+        n, s = self.sums(values)
+        there = n > 0
+        if there.sum() < LEAST_CLUSTERS:
+            return None, None
+        weights = self._weights[there]
+        nothing, these = np.array([n[there], 0.0 * s[there]]), np.array([n[there], s[there]])
+        low, high = difference_interval(nothing, these, (weights, weights), self._confidence)
+        mean = float(s.sum() / n.sum())
+        return min(low, mean), max(high, mean)
+
+    def sums(self, values: Floats) -> tuple[Floats, Floats]:
+        """Passages with a value, and the sum of their values, by cluster (C)."""
+        known = ~np.isnan(values)
+        count = self._weights.shape[0]
+        n = np.bincount(self._cluster[known], minlength=count).astype(np.float64)
+        s = np.bincount(self._cluster[known], weights=values[known], minlength=count)
+        return n, s.astype(np.float64)
+
+
+PERMUTATIONS = 4_999
+MOST_ROUNDS = 20
+"""Rounds of which the result keeps the means, for pictures."""
+
+
+@dataclass(frozen=True, slots=True)
+class SizeTests:
+    """One endpoint of one arm by size (S), and the least p-value that each test can have (S)."""
+
+    sizes: list[SizeOutcome]
+    least: list[float | None]
+
+
+def size_outcomes(
+    arm: ArmOutcomes, endpoint: EndpointName, drawn: ClusterBootstrap, settings: AnalysisSettings
+) -> SizeTests:
+    """Means and declines of ``endpoint``, p-values not yet adjusted.
+
+    Under no effect of the size a passage's difference is as likely to have the other sign; passages
+    that lack an outcome at either size are left out of that pair.
+    """
+    means = arm.means(endpoint)
+    base = baseline_size(means)
+    sizes: list[SizeOutcome] = []
+    least: list[float | None] = []
+    for size, tokens in enumerate(arm.sizes):
+        known = ~np.isnan(means[:, size])
+        if endpoint == "score":
+            low, high = drawn.interval(means[:, size])
+        else:
+            low, high = share_limits(arm.intact[:, size], band_quantile(settings.confidence, 1))
+        found: tuple[Decline, float | None] | None = None
+        if base is not None and size > base:
+            found = _decline(arm, endpoint, (base, size), drawn, settings)
+        sizes.append(
+            SizeOutcome(
+                context_tokens=int(tokens),
+                n=int((~np.isnan(arm.outcomes(endpoint)[:, size])).sum()),
+                n_passages=int(known.sum()),
+                mean=float(means[known, size].mean()) if known.any() else None,
+                ci_low=None if low is None else max(low, 0.0),
+                ci_high=None if high is None else min(high, 1.0),
+                decline=None if found is None else found[0],
+                rounds=round_means(arm.outcomes(endpoint)[:, size]),
+            )
+        )
+        least.append(None if found is None else found[1])
+    return SizeTests(sizes, least)
+
+
+def round_means(values: Floats) -> list[float | None]:
+    """Means over passages (P, R) of the first `MOST_ROUNDS` rounds, None without any."""
+    means = mean_known(values[:, :MOST_ROUNDS].T)
+    return [None if np.isnan(mean) else float(mean) for mean in means]
+
+
+def baseline_size(means: Floats) -> int | None:
+    """The smallest size that has outcomes (index); None without any."""
+    known = np.flatnonzero((~np.isnan(means)).any(axis=0))
+    return int(known[0]) if len(known) else None
+
+
+def _decline(
+    arm: ArmOutcomes,
+    endpoint: EndpointName,
+    pair: tuple[int, int],
+    drawn: ClusterBootstrap,
+    settings: AnalysisSettings,
+) -> tuple[Decline, float | None]:
+    base, size = pair
+    means = arm.means(endpoint)
+    change = lost(means, base, size)
+    known = change[~np.isnan(change)]
+    if not len(known):
+        reason = (
+            f"No passage has outcomes at {arm.sizes[base]:,} and at {arm.sizes[size]:,} tokens."
+        )
+        empty = nulls(Decline, n_passages=0, p_exact=False, not_tested=reason)
+        return empty, None
+    rng = np.random.default_rng((settings.seed, 20, size, int(endpoint == "intact")))
+    p_value, exact = sign_flip_p_value(known, PERMUTATIONS, rng, one_sided=True)
+    low, high = drawn.interval(change)
+    n, s = drawn.sums(change)
+    if endpoint == "score":
+        at_base = float(means[~np.isnan(change), base].mean())
+        upper = score_upper(n, s, at_base, settings.confidence)
+    else:
+        sides = arm.intact[:, base], arm.intact[:, size]
+        upper = intact_upper(*sides, settings.confidence)
+        if not np.ptp(known):
+            # Resampled passages that agree would have the width of single outcomes.
+            limits = intact_limits(*sides, band_quantile(settings.confidence, 1))
+            low, high = limits or (low, high)
+    decline = Decline(
+        n_passages=len(known),
+        decline=float(known.mean()),
+        ci_low=low,
+        ci_high=high,
+        p_value=p_value,
+        p_exact=exact,
+        p_holm=None,
+        upper=upper,
+    )
+    return decline, 0.5 ** int((known != 0.0).sum())
+
+
+def lost(means: Floats, base: int, size: int) -> Floats:
+    """Each passage's mean at ``base`` less that at ``size`` (P); differences of rounding are 0."""
+    change = means[:, base] - means[:, size]
+    return np.where(np.abs(change) < 1e-12, 0.0, change)
+
+
+_DRAWS = 4_000
+TAIL = 0.5
+"""Of the error rate, beyond each end of the interval (benchmarks/continuation.py)."""
+_LEAST_LOSS = 0.03
+"""Share of the baseline below which a drawn curve has no loss to place."""
+_BORROWED = 8.0
+"""Passages' worth of the mean variance that each size borrows."""
+_LEAST, _MOST = 0.01, 0.99
+_MOST_WORTH = 10.0
+"""A generation's score is worth as many 0/1 outcomes at most: the least dispersion is .1."""
+
+
+def locate_loss(
+    arm: ArmOutcomes,
+    endpoint: EndpointName,
+    shown_at: int | None,
+    settings: AnalysisSettings,
+) -> LossLocation | None:
+    """Where half of the loss at the largest size has happened; None where curves show no loss.
+
+    Args:
+        shown_at: first size in tokens whose decline is significant.
+    """
+    means = arm.means(endpoint)
+    base = baseline_size(means)
+    if base is None:
+        return None
+    paired = [s for s in range(base + 1, len(arm.sizes)) if (~np.isnan(lost(means, base, s))).any()]
+    if not paired:
+        return None
+    places = [base, *paired]
+    sizes = [int(arm.sizes[s]) for s in places]
+    level, worth = _levels(arm, endpoint, places)
+    count = len(places)
+    posterior = falling_posterior(
+        worth, worth * level, np.ones(count), 1, np.full(count, 1.0 / count)
+    )
+    rng = np.random.default_rng((settings.seed, 21, int(endpoint == "intact")))
+    mean, kept = draw_curves(posterior, _DRAWS, rng)
+    losing = kept[:, -1] < 1.0 - _LEAST_LOSS
+    if not losing.any():
+        return None
+    fall = 1.0 - np.concatenate([np.ones((int(losing.sum()), 1)), kept[losing]], axis=1)
+    crossing = crossing_of(fall, sizes, 0.5 * fall[:, -1], TAIL * (1.0 - settings.confidence))
+    return LossLocation(
+        tokens=crossing.tokens,
+        low_tokens=crossing.low or sizes[0],
+        high_tokens=crossing.high or sizes[-1],
+        shown_at_tokens=shown_at,
+        loss=float((mean[losing] * fall[:, -1]).mean()),
+    )
+
+
+def _levels(arm: ArmOutcomes, endpoint: EndpointName, places: list[int]) -> tuple[Floats, Floats]:
+    """Mean at each of ``places``, by paired declines, and how many 0/1 outcomes it is worth."""
+    means = arm.means(endpoint)
+    base = places[0]
+    changes = [lost(means, base, s) for s in places[1:]]
+    known = [change[~np.isnan(change)] for change in changes]
+    level = np.full(len(places), float(np.nanmean(means[:, base])))
+    level[1:] -= [change.mean() for change in known]
+    level = level.clip(_LEAST, _MOST)
+    generations = np.array([(~np.isnan(arm.outcomes(endpoint)[:, s])).sum() for s in places])
+    if endpoint == "intact":
+        return level, generations / _likeness(arm, places)
+    spread = np.array([change.var(ddof=1) if len(change) > 1 else np.nan for change in known])
+    pooled = float(np.nanmean(spread)) if not np.isnan(spread).all() else 0.25
+    pairs = np.array([len(change) for change in known], np.float64)
+    spread = (pairs * np.nan_to_num(spread, nan=pooled) + _BORROWED * pooled) / (pairs + _BORROWED)
+    # Half of a difference's variance is the other size's, half the baseline's.
+    variance = np.concatenate([[0.5 * spread.mean() / pairs.mean()], 0.5 * spread / pairs])
+    worth = level * (1.0 - level) / np.maximum(variance, 1e-9)
+    return level, np.minimum(worth, _MOST_WORTH * generations)
+
+
+def _likeness(arm: ArmOutcomes, places: list[int]) -> Floats:
+    """Design effect of rounds of one passage, by size."""
+    outcomes = arm.intact[:, places]
+    known = ~np.isnan(outcomes)
+    passage, size, _ = np.nonzero(known)
+    correlation = score_correlation(passage * len(places) + size, outcomes[known], size)[0]
+    rounds = known.sum(axis=2)
+    return np.array([design_effect(rounds[:, i], correlation) for i in range(len(places))])
+
+
+def score_upper(n: Floats, s: Floats, base: float, confidence: float) -> float | None:
+    """The mean decline that is exceeded with a chance of 1 - ``confidence`` at most.
+
+    Student's limit over clusters. The variance holds half a cluster more that lost all its score,
+    so that clusters that agree are not certain, and a rare loss of everything is not ruled out by
+    its absence alone.
+
+    Args:
+        n, s: passages and summed declines of each cluster (C).
+        base: mean score at the smallest size.
+
+    Returns:
+        None with fewer than two clusters.
+
+    >>> round(score_upper(np.ones(20), np.zeros(20), 0.5, 0.95), 3)
+    0.031
+    """
+    from scipy.special import stdtrit
+
+    there = n > 0
+    n, s = n[there], s[there]
+    count = len(n)
+    if count < 2:
+        return None
+    mean = float(s.sum() / n.sum())
+    variance = float(((s - mean * n) ** 2).sum()) / float(n.sum()) ** 2 * count / (count - 1)
+    variance += 0.5 * base**2 / count**2
+    limit = mean + float(stdtrit(count - 1, confidence)) * math.sqrt(variance)
+    return min(limit, 1.0)
+
+
+def intact_upper(first: Floats, other: Floats, confidence: float) -> float | None:
+    """The same for the share without collapse, by `intact_limits`.
+
+    >>> whole = np.ones((20, 5))
+    >>> round(intact_upper(whole, whole, 0.95), 3)
+    0.046
+    """
+    limits = intact_limits(first, other, NormalDist().inv_cdf(confidence))
+    return None if limits is None else float(limits[1])
+
+
+def intact_limits(first: Floats, other: Floats, z: float) -> tuple[float, float] | None:
+    """Limits of a difference of shares that have a width where none collapsed.
+
+    Newcombe's, over the design effect of rounds of one passage. That both sizes have the same
+    passages is not used, which is cautious.
+
+    Args:
+        first, other: 1 or 0 by passage and round, at the smallest size and at another (P, R); NaN
+            where there is none. Passages that lack either are left out.
+        z: normal quantile of either end.
+    """
+    paired = (~np.isnan(first)).any(axis=1) & (~np.isnan(other)).any(axis=1)
+    if not paired.any():
+        return None
+    one, two = _effective_shares([first[paired], other[paired]])
+    return newcombe_limits(one, two, z)
+
+
+def share_limits(outcomes: Floats, z: float) -> tuple[float, float] | tuple[None, None]:
+    """Wilson's limits of the share without collapse (P, R), over the same design effect."""
+    if np.isnan(outcomes).all():
+        return None, None
+    low, high = wilson_limits(*_effective_shares([outcomes])[0], z)
+    return max(low, 0.0), min(high, 1.0)
+
+
+def _effective_shares(sides: list[Floats]) -> list[tuple[float, float]]:
+    """Share and effective number of outcomes of each side; one correlation for all."""
+    known = [~np.isnan(side) for side in sides]
+    cell = np.concatenate([np.nonzero(one)[0] + i * len(one) for i, one in enumerate(known)])
+    outcome = np.concatenate([side[one] for side, one in zip(sides, known, strict=True)])
+    stratum = np.repeat(np.arange(len(sides)), [int(one.sum()) for one in known])
+    correlation = score_correlation(cell, outcome, stratum)[0]
+    return [
+        (float(side[one].mean()), one.sum() / design_effect(one.sum(axis=1), correlation))
+        for side, one in zip(sides, known, strict=True)
+    ]
+
+
+POWERS = (0.8, 0.9)
+MOST_PASSAGES = 2_000
+
+
+def components_of(arm: ArmOutcomes) -> Components | None:
+    """Components of variance of the scores; None where fewer than two passages are paired.
+
+    Rounds: pooled within passage and size. What sizes do to passages differently: half the variance
+    of the passages' differences to the smallest size, less what rounds contribute. With a single
+    round the two are one, and ``round`` is null.
+    """
+    means = arm.means("score")
+    base = baseline_size(means)
+    if base is None:
+        return None
+    known = ~np.isnan(arm.score)
+    rounds = known.sum(axis=2)
+    degrees = int((rounds - 1).clip(0).sum())
+    of_round = None
+    if degrees:
+        off = np.where(known, arm.score - np.nan_to_num(means)[:, :, None], 0.0)
+        of_round = float((off**2).sum()) / degrees
+    spreads, from_rounds = [], []
+    for size in range(base + 1, means.shape[1]):
+        change = lost(means, base, size)
+        there = ~np.isnan(change)
+        if there.sum() > 1:
+            spreads.append(float(change[there].var(ddof=1)))
+            share = 1.0 / rounds[there, base] + 1.0 / rounds[there, size]
+            from_rounds.append(float(share.mean()) * (of_round or 0.0))
+    if not spreads:
+        return None
+    within = max(0.5 * float(np.mean(spreads) - np.mean(from_rounds)), 0.0)
+    sized = ~np.isnan(means)
+    of_passage = np.nanmean(means[sized.any(axis=1)], axis=1)
+    mean_rounds = float(rounds[rounds > 0].mean())
+    noise = (within + (of_round or 0.0) / mean_rounds) / sized.any(axis=0).sum()
+    between = float(of_passage.var(ddof=1)) if len(of_passage) > 1 else 0.0
+    return Components(
+        passage=float(max(between - noise, 0.0) ** 0.5),
+        size_within_passage=within**0.5,
+        round=None if of_round is None else of_round**0.5,
+        rounds=mean_rounds,
+    )
+
+
+def plan_study(
+    components: Components, base: float, margin: float, tests: int, confidence: float
+) -> list[Plan]:
+    """Passages that show a decline of ``margin``, and of twice as much, with each of `POWERS`.
+
+    At the rounds of the study, and where the rounds' variance is known at half and twice as many.
+
+    Args:
+        base: mean score at the smallest size.
+        tests: in the family of Holm's adjustment, whose first step counts.
+    """
+    level = (1.0 - confidence) / tests
+    now = max(round(components.rounds), 1)
+    rounds = [now] if components.round is None else sorted({max(now // 2, 1), now, 2 * now})
+    return [
+        Plan(
+            decline=decline,
+            power=power,
+            rounds=each,
+            n_passages=passages_needed(components, base, decline, power, each, level),
+        )
+        for decline in (margin, min(2.0 * margin, 1.0))
+        for power in POWERS
+        for each in rounds
+    ]
+
+
+def passages_needed(
+    components: Components, base: float, decline: float, power: float, rounds: int, level: float
+) -> int | None:
+    """Passages that show ``decline`` at one size with ``power``, tested one-sided at ``level``.
+
+    By the noncentral t distribution, to which the power of sign flips is close; and at least as
+    many as can give so small a p-value at all, 2^-P. A decline may be a share of generations that
+    lose their whole score: the variance of rounds is the larger of the two cases' (a mixture of 0
+    and the baseline's scores). None where more than 2,000 are needed, or ``base`` has no such
+    decline.
+    """
+    from scipy.special import nctdtr, stdtrit
+
+    if decline > base:
+        return None
+    round_variance = (components.round or 0.0) ** 2
+    hit = decline / base
+    mixed = (1.0 - hit) * round_variance + hit * (1.0 - hit) * base**2
+    variance = 2.0 * components.size_within_passage**2
+    variance += (round_variance + max(round_variance, mixed)) / rounds
+
+    def enough(passages: int) -> bool:
+        critical = stdtrit(passages - 1.0, 1.0 - level)
+        # Beyond a shift of 37 the distribution function is not computed, and the power is 1.
+        shift = min(decline * math.sqrt(passages / max(variance, 1e-9)), 37.0)
+        reached = 1.0 - float(nctdtr(passages - 1.0, shift, critical))
+        return reached >= power and 0.5**passages <= level
+
+    if not enough(MOST_PASSAGES):
+        return None
+    return 2 + bisect_left(range(2, MOST_PASSAGES), True, key=enough)
+
 
 ROOM = 2.0
 """Margins that the smallest size must score at least, or the absence of a decline says little."""

@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING, get_args
 import numpy as np
 
 from contextcliff_dagster.analysis.statistics.sign_flips import holm, sign_flip_p_value
-from contextcliff_dagster.extensions.continuation.analysis.decline import PERMUTATIONS
-from contextcliff_dagster.extensions.continuation.analysis.equivalence import intact_upper
-from contextcliff_dagster.extensions.continuation.analysis.intervals import ClusterBootstrap
+from contextcliff_dagster.extensions.continuation.analysis.arm import (
+    PERMUTATIONS,
+    ClusterBootstrap,
+    intact_upper,
+)
 from contextcliff_dagster.extensions.continuation.analysis.outcomes import mean_known
 from contextcliff_dagster.extensions.continuation.analysis.wording import arm_sentence
 from contextcliff_dagster.extensions.continuation.results import (

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from contextcliff_dagster.extensions.continuation.analysis.decline import round_means
-from contextcliff_dagster.extensions.continuation.analysis.intervals import ClusterBootstrap
+from contextcliff_dagster.extensions.continuation.analysis.arm import ClusterBootstrap, round_means
 from contextcliff_dagster.extensions.continuation.analysis.outcomes import (
     clean_outcomes,
     mean_known,

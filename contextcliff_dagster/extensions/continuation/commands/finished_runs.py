@@ -19,8 +19,8 @@ from contextcliff_dagster.extensions.continuation.commands.endpoint import (
 )
 
 if TYPE_CHECKING:
-    from contextcliff_dagster.extensions.continuation.compat_runs.again import Written
-    from contextcliff_dagster.extensions.continuation.compat_runs.embedding import Embedding
+    from contextcliff_dagster.extensions.continuation.compat_runs.folder import Written
+    from contextcliff_dagster.extensions.continuation.compat_runs.generations import Embedding
 
 _SHOWN = (*("vocabulary_diversity", "cloze_score", "adjacent_coherence", "bigram_repetition_rate"),)
 
@@ -73,8 +73,8 @@ def analyse_finished(
     Raises:
         ContextCliffError: the run or the word list cannot be read, or files cannot be written.
     """
-    from contextcliff_dagster.extensions.continuation.compat.words import read_word_list
-    from contextcliff_dagster.extensions.continuation.compat_runs.again import (
+    from contextcliff_dagster.extensions.continuation.compat.metrics import read_word_list
+    from contextcliff_dagster.extensions.continuation.compat_runs.folder import (
         analyse_again,
         measure_again,
     )
@@ -102,7 +102,7 @@ def analyse_finished(
 
 @contextmanager
 def _embedding(server: ServerOptions) -> Iterator[Embedding]:
-    from contextcliff_dagster.extensions.continuation.compat_runs.embedding import embedding_of
+    from contextcliff_dagster.extensions.continuation.compat_runs.generations import embedding_of
 
     if server.api_url is None:
         yield embedding_of(None)

@@ -167,7 +167,7 @@ class CompatOptions:
             return dict(keys)
         own: dict[str, Any] = {"compat": self.compat}
         if self.word_list is not None:
-            from contextcliff_dagster.extensions.continuation.compat.words import read_word_list
+            from contextcliff_dagster.extensions.continuation.compat.metrics import read_word_list
 
             read_word_list(self.word_list)
             own["word_list"] = str(self.word_list.expanduser().absolute())
@@ -192,14 +192,14 @@ def measure_compat(
     """
     from contextcliff_dagster.cli.commands.report import print_profiled
     from contextcliff_dagster.experiments.common.study_run import StudyRun
-    from contextcliff_dagster.extensions.continuation.compat_runs.documents import slices_of
-    from contextcliff_dagster.extensions.continuation.compat_runs.embedding import embedding_of
     from contextcliff_dagster.extensions.continuation.compat_runs.folder import (
         metadata_of,
         new_folder,
+        slices_of,
         write_folder,
     )
     from contextcliff_dagster.extensions.continuation.compat_runs.generations import (
+        embedding_of,
         generations_of,
         with_further_rounds,
     )

@@ -1,29 +1,190 @@
-"""The 27 figures of a text, rounded as Context-Tester rounds them.
-
-Two of the names mislead, and are kept for its files: `cloze_score` is the readability formula of
-Chall and Dale (Readability Revisited, 1995), not a cloze test, and `vocabulary_diversity` is the
-plain type-token ratio, which falls with the length of a text.
-"""
+"""The figures of one generation as Context-Tester computes them: words, metrics, coherence."""
 
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
+from html.entities import html5
+from html.parser import HTMLParser
 from itertools import pairwise
+from pathlib import Path
+from typing import Any
 
-from contextcliff_dagster.extensions.continuation.compat.coherence import (
-    COHERENCE_KEYS,
-    Embed,
-    coherence,
+import numpy as np
+from numpy.typing import NDArray
+
+from contextcliff_dagster.contracts import StudyError
+from contextcliff_dagster.user_files import read_file
+
+COHERENCE_KEYS = (
+    *("adjacent_coherence", "global_coherence", "local_coherence_3sent", "coherence_variance"),
 )
-from contextcliff_dagster.extensions.continuation.compat.words import (
-    FUNCTION_WORDS,
-    is_familiar,
-    sentences_of,
-    syllables,
-    words_of,
+_SINGLE = (1.0, 1.0, 1.0, 0.0)
+_UNKNOWN = (0.0, 0.0, 0.0, 0.0)
+
+
+def coherence(sentences: Sequence[str], embed: Embed | None) -> dict[str, float]:
+    """Return the four figures by `COHERENCE_KEYS`, unrounded.
+
+    Mean cosine of neighbours, mean cosine to the centroid, mean over windows of three sentences of
+    the mean pairwise cosine, and the sample variance of the neighbours' cosines. Fewer than two
+    sentences: 1, 1, 1, 0. Without vectors, or with a wrong number of them: 0, as the reference has
+    it, although nothing was measured then.
+    """
+    return dict(zip(COHERENCE_KEYS, _figures(sentences, embed), strict=True))
+
+
+def _figures(sentences: Sequence[str], embed: Embed | None) -> tuple[float, float, float, float]:
+    if embed is None:
+        return _UNKNOWN
+    kept = [bare for one in sentences if (bare := one.strip())]
+    if len(kept) < 2:
+        return _SINGLE
+    vectors = embed(kept)
+    if vectors is None or len(vectors) != len(kept):
+        return _UNKNOWN
+    if len({len(vector) for vector in vectors}) > 1:
+        return _UNKNOWN
+    rows = np.asarray(vectors, dtype=float)
+    near = _cosines(rows[:-1], rows[1:])
+    centre = _cosines(rows, np.broadcast_to(rows.mean(axis=0), rows.shape))
+    adjacent = float(near.mean())
+    if len(kept) == 2:
+        return adjacent, float(centre.mean()), adjacent, 0.0
+    windows = (near[:-1] + near[1:] + _cosines(rows[:-2], rows[2:])) / 3
+    variance = float(near.var(ddof=1))
+    return adjacent, float(centre.mean()), float(windows.mean()), variance
+
+
+def _cosines(left: NDArray[Any], right: NDArray[Any]) -> NDArray[Any]:
+    """Row by row; 0 where a row is zero."""
+    norms = np.linalg.norm(left, axis=1) * np.linalg.norm(right, axis=1)
+    products = (left * right).sum(axis=1)
+    out: NDArray[Any] = np.zeros(len(norms))
+    np.divide(products, norms, out=out, where=norms > 0)
+    return out
+
+
+_SENTENCE = re.compile(r"\b[^.!?]+[.!?]*")
+_VOWELS = re.compile("[aeiouy]+")
+_STRIPPED = ".(),\"'"
+_WITHOUT_TEXT = frozenset({"script", "style", "template", "rt", "rp"})
+
+FUNCTION_WORDS = frozenset(
+    """
+    the to of and a in that have i it for not on with he as you do at this but his by from they or
+    an will my one all would there their what so up out if about who get which go me when make can
+    like time no just him know take people into year your good some could them see other than then
+    now look only come its over think also back after use two how our work first well way even new
+    want because any these give day most us she
+    """.split()
 )
+"""The 100 most frequent lemmas of the Oxford English Corpus without be, we, say and her."""
+
+
+def without_tags(text: str) -> str:
+    """Return the text of ``text`` read as HTML: tags, comments and scripts dropped."""
+    if "<" not in text and "&" not in text:
+        return text
+    reader = _TextOfHtml()
+    reader.feed(text)
+    reader.close()
+    return "".join(reader.parts)
+
+
+def words_of(text: str) -> list[str]:
+    """Pieces between white space in lower case, without ``.(),"'`` at both ends; some are empty."""
+    return [piece.strip(_STRIPPED) for piece in without_tags(text).lower().split()]
+
+
+def sentences_of(text: str) -> list[str]:
+    """Runs of characters up to and with ``.``, ``!`` or ``?``; line breaks count as spaces."""
+    return _SENTENCE.findall(text.replace("\n", " ").strip())
+
+
+@lru_cache(maxsize=65_536)
+def syllables(word: str) -> int:
+    """Groups of vowels, one less for a final e, at least one; one for up to three letters."""
+    if len(word) <= 3:
+        return 1
+    return max(1, len(_VOWELS.findall(word)) - word.endswith("e"))
+
+
+def familiar_words(content: str) -> frozenset[str]:
+    """The words of a list with one on each line, in lower case."""
+    return frozenset(word for line in content.splitlines() if (word := line.strip().lower()))
+
+
+def read_word_list(path: Path) -> frozenset[str]:
+    """Return the familiar words, one on each line of a file of the user, in lower case.
+
+    Raises:
+        StudyError: it cannot be read, or holds no words.
+    """
+    try:
+        words = familiar_words(read_file(path).decode("utf-8-sig"))
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is no UTF-8 text"
+        raise StudyError(f"Word list {path} cannot be read: {reason}.") from error
+    if not words:
+        raise StudyError(f"Word list {path} is empty; give a file with one word on each line.")
+    return words
+
+
+def is_familiar(word: str, familiar: frozenset[str]) -> bool:
+    """Whether ``word`` is a number or, without ``'s`` and ``s'``, exactly in the list."""
+    bare = word.replace("'s", "").replace("s'", "")
+    return bare.isdigit() or bare in familiar
+
+
+class _TextOfHtml(HTMLParser):
+    """Collects text; an unknown entity stays as it is, and a script's content is no text."""
+
+    def __init__(self) -> None:
+        super().__init__(convert_charrefs=False)
+        self.parts: list[str] = []
+        self._hidden: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: object) -> None:
+        if tag in _WITHOUT_TEXT:
+            self._hidden.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: object) -> None:
+        """No content follows."""
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag in self._hidden:
+            del self._hidden[self._hidden.index(tag) :]
+
+    def handle_data(self, data: str) -> None:
+        if not self._hidden:
+            self.parts.append(data)
+
+    def handle_entityref(self, name: str) -> None:
+        self.handle_data(html5.get(f"{name};", f"&{name}"))
+
+    def handle_charref(self, name: str) -> None:
+        number = re.match("[xX]([0-9a-fA-F]+)|([0-9]+)", name)
+        if number is None:
+            self.handle_data(name)
+            return
+        code = int(number[1], 16) if number[1] else int(number[2])
+        self.handle_data(_character(code) + name[number.end() :])
+
+    def unknown_decl(self, data: str) -> None:
+        if data.upper().startswith("CDATA["):
+            self.handle_data(data[len("CDATA[") :])
+
+
+def _character(code: int) -> str:
+    """The character; pages in windows-1252 number theirs as bytes."""
+    if 0x80 <= code <= 0x9F:
+        return bytes([code]).decode("cp1252", "replace")
+    return chr(code) if 0 < code < 0x110000 else "\ufffd"
+
 
 Figures = dict[str, float | int | str]
 
@@ -178,3 +339,7 @@ def _entropy(items: Iterable[str]) -> float:
     counts = Counter(items)
     total = counts.total()
     return -math.fsum(k / total * math.log2(k / total) for k in counts.values()) + 0.0
+
+
+Embed = Callable[[Sequence[str]], Sequence[Sequence[float]] | None]
+"""Sentences to vectors, in order; None where they cannot be had."""

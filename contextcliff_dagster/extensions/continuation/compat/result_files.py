@@ -1,18 +1,256 @@
-"""Write the files of a run, under Context-Tester's names and with its keys."""
+"""Result files of Context-Tester, of all its versions: runs read, folders written."""
 
 from __future__ import annotations
 
 import csv
 import io
 import json
-from collections.abc import Mapping
-from pathlib import Path
-from typing import Any
+import math
+import os
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path, PureWindowsPath
+from typing import Any, NoReturn
 
-from contextcliff_dagster.contracts import StudyError
-from contextcliff_dagster.extensions.continuation.compat.runs import ContextResult, Run
-from contextcliff_dagster.extensions.continuation.compat.statistics import trend_analysis
+from contextcliff_dagster.contracts import ScoreFileError, StudyError
+from contextcliff_dagster.extensions.continuation.compat.metrics import METRICS
+from contextcliff_dagster.extensions.continuation.compat.statistics import (
+    Round,
+    averaged,
+    trend_analysis,
+)
 from contextcliff_dagster.store import write_atomic
+from contextcliff_dagster.user_files import loads, read_file
+
+
+@dataclass(frozen=True)
+class ContextResult:
+    """What was generated at one context size.
+
+    ``info``: the context and the author's continuation, as `context_info` of the files. Without
+    ``rounds`` only the averages of a CSV file are known, and are ``known_average``.
+    """
+
+    context_tokens: int
+    rounds: tuple[Round, ...] = ()
+    info: Mapping[str, Any] = field(default_factory=dict)
+    known_average: Round | None = None
+
+    @cached_property
+    def average(self) -> Round:
+        """The averages of the rounds; those of the file where it has some."""
+        return averaged(self.rounds) if self.known_average is None else self.known_average
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run: ``metadata`` of the experiment, the author's figures, and a result a context size."""
+
+    metadata: Mapping[str, Any]
+    contexts: Mapping[int, ContextResult]
+    author: Round = field(default_factory=dict)
+    context_lengths: tuple[int, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """Model and id, for a legend."""
+        parts = (self.metadata.get("model_name"), self.metadata.get("model_id"))
+        return " ".join(str(part) for part in parts if part not in (None, "")) or "unnamed"
+
+    @property
+    def averages(self) -> dict[int, Round]:
+        """Averages by context size, ascending."""
+        return {size: self.contexts[size].average for size in sorted(self.contexts)}
+
+    @property
+    def rounds(self) -> dict[int, tuple[Round, ...]]:
+        """Rounds by context size, ascending; without sizes of which only averages are known."""
+        return {size: one.rounds for size, one in sorted(self.contexts.items()) if one.rounds}
+
+    @property
+    def folder_name(self) -> str:
+        """`model-text-id`, without what a path cannot have."""
+        stem = PureWindowsPath(str(self.metadata.get("source_text_name", "text"))).stem
+        return file_name(self.metadata.get("model_name"), stem, self.metadata.get("model_id"))
+
+    @property
+    def file_stem(self) -> str:
+        """The same with the text's whole name, for the CSV file, the texts and the picture."""
+        text = self.metadata.get("source_text_name", "text")
+        return file_name(self.metadata.get("model_name"), text, self.metadata.get("model_id"))
+
+
+def file_name(*parts: object) -> str:
+    """Join names by hyphens: ``/ \\ :`` become hyphens, spaces ``_``; ``<>"|?*`` are dropped."""
+    joined = "-".join(str(part) for part in parts)
+    return joined.translate(str.maketrans("/\\: ", "---_", '<>"|?*'))
+
+
+_CONTEXT_FILE = re.compile(r"context_(\d+)_results\.json")
+_TEXT_COLUMNS = {
+    *("model_name", "text_name", "model_id", "timestamp", "continuation_text", "reading_level"),
+}
+_NUMERIC = tuple(metric for metric in METRICS if metric != "reading_level")
+_EARLIER_SETTINGS = ("max_tokens", "temperature", "top_k", "top_p", "min_p", "rep_pen")
+_MOST_CHARACTERS = 1 << 24
+
+
+def read_run(path: Path) -> Run:
+    """Return the run whose folder or CSV file is at ``path``.
+
+    Of a folder the files of the context sizes are read; where it has none, the averages of its
+    `degradation_analysis.json`, or of its only CSV file. Figures that are no finite numbers are
+    missing.
+
+    Raises:
+        ScoreFileError: there is no run, or a file of it is damaged.
+    """
+    if not path.is_dir():
+        return _of_csv(path)
+    files = {
+        int(found[1]): file
+        for file in sorted(path.iterdir())
+        if (found := _CONTEXT_FILE.fullmatch(file.name))
+    }
+    if files:
+        return _of_context_files(path, files)
+    if (path / "degradation_analysis.json").exists():
+        return _of_analysis(path / "degradation_analysis.json")
+    tables = sorted(path.glob("*.csv"))
+    if len(tables) == 1:
+        return _of_csv(tables[0])
+    what = f"{len(tables)} CSV files" if tables else "neither context_N_results.json nor CSV files"
+    raise ScoreFileError(f"{path} is no run: it has {what}; name the folder of a run or one file.")
+
+
+def _of_context_files(folder: Path, files: Mapping[int, Path]) -> Run:
+    contexts = {}
+    for size, file in sorted(files.items()):
+        content = _object(file)
+        rounds = tuple(_figures(one) for one in _objects(content, "individual_rounds", file))
+        average = content.get("averaged_stats")
+        known = _figures(average) if isinstance(average, dict) and average else None
+        if not rounds and known is None:
+            _refuse(file, "it has neither individual_rounds nor averaged_stats")
+        info = content.get("context_info")
+        contexts[size] = ContextResult(size, rounds, info if isinstance(info, dict) else {}, known)
+    metadata = folder / "metadata.json"
+    return _with_metadata(
+        _object(metadata) if os.path.lexists(metadata) else {}, contexts, folder.name
+    )
+
+
+def _of_analysis(file: Path) -> Run:
+    content = _object(file)
+    rows = [_figures(row) for row in _objects(content, "results", file)]
+    metadata = content.get("metadata")
+    return _with_metadata(
+        metadata if isinstance(metadata, dict) else {}, _averages(rows, file), file.parent.name
+    )
+
+
+def _of_csv(file: Path) -> Run:
+    try:
+        content = read_file(file).decode("utf-8-sig")
+        csv.field_size_limit(_MOST_CHARACTERS)
+        rows = [_row(row) for row in csv.DictReader(io.StringIO(content, newline=""))]
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise ScoreFileError(f"{file} cannot be read: {reason}.") from error
+    names = {(row.get("model_name"), row.get("model_id")) for row in rows}
+    if len(names) > 1:
+        _refuse(file, f"it holds {len(names)} runs; give each a file of its own")
+    contexts = _averages(rows, file)
+    first = rows[0]
+    metadata = {
+        "model_name": first.get("model_name"),
+        "model_id": first.get("model_id"),
+        "source_text_name": first.get("text_name"),
+        "num_rounds": first.get("num_rounds"),
+        "generation_params": {key: first[key] for key in _EARLIER_SETTINGS if key in first},
+    }
+    return _with_metadata({"experiment_metadata": metadata}, contexts, file.stem)
+
+
+def _with_metadata(
+    content: Mapping[str, Any], contexts: Mapping[int, ContextResult], name: str
+) -> Run:
+    """The run, under ``name`` where its files have none."""
+    given, author = content.get("experiment_metadata"), content.get("ground_truth_analysis")
+    metadata = dict(given) if isinstance(given, dict) else {}
+    if not metadata.get("model_name"):
+        metadata["model_name"] = name
+    lengths = content.get("context_lengths")
+    planned = tuple(x for x in lengths if isinstance(x, int)) if isinstance(lengths, list) else ()
+    known = _figures(author) if isinstance(author, dict) else {}
+    return Run(metadata, contexts, known, planned)
+
+
+def _averages(rows: Iterable[Mapping[str, Any]], file: Path) -> dict[int, ContextResult]:
+    contexts: dict[int, ContextResult] = {}
+    for row in rows:
+        size = row.get("context_length")
+        if not isinstance(size, int | float) or size < 1 or size != int(size):
+            _refuse(file, "a row has no context_length, a number of tokens from 1 on")
+        if int(size) in contexts:
+            _refuse(file, f"it has context length {int(size):,} twice; keep one row of each")
+        figures = {key: value for key, value in row.items() if key != "context_length"}
+        contexts[int(size)] = ContextResult(int(size), known_average=figures)
+    if not contexts:
+        _refuse(file, "it has no rows")
+    if not any(metric in one.average for one in contexts.values() for metric in _NUMERIC):
+        _refuse(file, f"it has none of the figures {', '.join(_NUMERIC[:3])}, ...")
+    return contexts
+
+
+def _figures(given: Mapping[str, Any]) -> dict[str, Any]:
+    """``given`` without figures that are no finite numbers."""
+    return {key: v for key, v in given.items() if key not in _NUMERIC or _is_finite(v)}
+
+
+def _is_finite(value: object) -> bool:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return number and math.isfinite(value)  # type: ignore[arg-type]
+
+
+def _row(row: Mapping[str | None, Any]) -> dict[str, Any]:
+    """Cells, numbers as numbers; without empty ones and those beyond the header."""
+    cells = {key: cell for key, cell in row.items() if key is not None and cell not in (None, "")}
+    return _figures({k: v if k in _TEXT_COLUMNS else _number(v) for k, v in cells.items()})
+
+
+def _number(cell: str) -> float | int | str:
+    for kind in (int, float):
+        try:
+            return kind(cell)
+        except ValueError:
+            continue
+    return cell
+
+
+def _object(file: Path) -> dict[str, Any]:
+    try:
+        content = loads(read_file(file))
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or f"it is no JSON ({error})"
+        raise ScoreFileError(f"{file} cannot be read: {reason}.") from error
+    if not isinstance(content, dict):
+        _refuse(file, "its content is no JSON object")
+    return content
+
+
+def _objects(content: Mapping[str, Any], key: str, file: Path) -> list[dict[str, Any]]:
+    given = content.get(key, [])
+    if not isinstance(given, list) or not all(isinstance(one, dict) for one in given):
+        _refuse(file, f"its {key} is no list of objects")
+    return given
+
+
+def _refuse(file: Path, what: str) -> NoReturn:
+    raise ScoreFileError(f"{file} is no file of a run: {what}.")
+
 
 _SETTINGS = ("max_tokens", "temperature", "top_k", "top_p")
 _AUTHOR_SHOWN = (

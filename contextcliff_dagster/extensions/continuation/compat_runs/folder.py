@@ -1,34 +1,143 @@
-"""The result folder of a compat study: a rendering of generations that the ledger has."""
+"""The folder of a `--compat` run: its documents, its files, and a finished one measured again."""
 
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
+from functools import lru_cache
 from pathlib import Path, PurePath
 from tempfile import mkdtemp
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from contextcliff_dagster.contracts import StoreError, StudyError
-from contextcliff_dagster.experiments.common.kept_documents import tokenizer_name
+from contextcliff_dagster.contracts import DataError, ScoreFileError, StoreError, StudyError
+from contextcliff_dagster.experiments.common.kept_documents import (
+    opened_tokenizer,
+    tokenizer_name,
+    tokenizer_of,
+)
+from contextcliff_dagster.extensions.continuation.compat.metrics import (
+    COHERENCE_KEYS,
+    Embed,
+    Figures,
+    text_metrics,
+)
 from contextcliff_dagster.extensions.continuation.compat.result_files import (
+    ContextResult,
+    Run,
+    read_run,
     start_folder,
+    write_analysis,
     write_run,
 )
-from contextcliff_dagster.extensions.continuation.compat.runs import Run
-from contextcliff_dagster.extensions.continuation.compat_runs.again import Written, write_picture
-from contextcliff_dagster.extensions.continuation.compat_runs.batches import ATTEMPTS
-from contextcliff_dagster.extensions.continuation.compat_runs.generations import run_of
-from contextcliff_dagster.extensions.continuation.documents.source_texts import section_of
+from contextcliff_dagster.extensions.continuation.compat.slicing import (
+    Slices,
+    needed_tokens,
+    sliced,
+    source_text,
+    trimmed,
+)
+from contextcliff_dagster.extensions.continuation.compat_runs.generations import (
+    ATTEMPTS,
+    Embedding,
+    run_of,
+)
+from contextcliff_dagster.extensions.continuation.documents.kept import (
+    part_file,
+    point_key,
+    read_part,
+)
+from contextcliff_dagster.extensions.continuation.documents.making import (
+    document_row,
+    read_source,
+    section_of,
+)
+from contextcliff_dagster.extensions.continuation.prompts import instruction_of
+from contextcliff_dagster.store import write_atomic
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from contextcliff_dagster.extensions.continuation.compat.coherence import Embed
+    from contextcliff_dagster.extensions.continuation.compat.metrics import Embed
     from contextcliff_dagster.extensions.continuation.compat_runs.generations import Generations
     from contextcliff_dagster.inference.models.models_file import ModelEntry
+    from contextcliff_dagster.store import Store
     from contextcliff_dagster.studies import Study
+
+
+_TEMPLATE_TOKENS = 108
+"""Left free of the largest window for a chat template, next to the reference's 20: a prompt that
+might not fit is not sent."""
+
+
+def slices_of(study: Study) -> Slices:
+    """Cut the text of a compat study.
+
+    Raises:
+        StudyError: it cannot be read.
+        DataError: it is empty.
+    """
+    section = section_of(study)
+    text = read_source(study, 0)
+    most, length = section.max_context, section.max_tokens
+    tokenizer_of(study, "continuation")  # refused without leave
+    return _cut(
+        text.text, tokenizer_name(study, "continuation"), most, length, instruction_of(section)
+    )
+
+
+@lru_cache(maxsize=2)
+def _cut(text: str, tokenizer: str, max_context: int, max_tokens: int, instruction: str) -> Slices:
+    counts = opened_tokenizer(tokenizer)
+    return sliced(source_text(text), counts, max_context, max_tokens, instruction)
+
+
+def compat_rows(study: Study, name: str) -> Iterator[dict[str, Any]]:
+    """Yield the contexts of ``study``, the smallest first, what the author wrote after them, and
+    the length of the text.
+
+    The first size that the text does not reach, and all larger ones, have none.
+
+    Raises:
+        StudyError: the text reaches no size at all.
+    """
+    section, tokenizer = section_of(study), tokenizer_of(study, "continuation")
+    slices, passage = slices_of(study), f"{name}-00"
+    largest = section.max_context - _TEMPLATE_TOKENS
+    for size in section.sizes:
+        if not slices.has(min(size, largest)):
+            if size == section.sizes[0]:
+                raise StudyError(
+                    f"Text {name!r} does not fill the smallest window of study {study.name!r}, "
+                    f"{size:,} tokens; raise `continuation.start_context` or lower "
+                    "`continuation.max_tokens`."
+                )
+            break
+        context = trimmed(slices.context(min(size, largest)))
+        yield document_row("context", name, passage, size, context, tokenizer)
+    yield document_row("author", name, passage, 0, slices.ground_truth, tokenizer)
+    whole = document_row("source", name, passage, 0, "", tokenizer)
+    yield {**whole, "length_tokens": slices.source_tokens}
+
+
+def was_repeated(study: Study, store: Store) -> bool | None:
+    """Whether the kept contexts are of a text that was repeated, as it was too short.
+
+    None where they were made before that was kept, and the text is gone.
+    """
+    section = section_of(study)
+    part = part_file(store, study.name, section.text_names[0], point_key(0))
+    for row in read_part(part) or ():
+        if row["kind"] == "source":
+            needed = needed_tokens(section.max_context, section.max_tokens)
+            return bool(row["length_tokens"] < needed)
+    with suppress(StudyError):
+        return slices_of(study).repeated
+    return None
+
 
 _LONGEST_ID = 80
 
@@ -136,3 +245,98 @@ def _address(entry: ModelEntry) -> str | None:
         return None
     parts = urlsplit(entry.resolved_base_url())
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+
+
+DPI = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A run and the files that were written of it."""
+
+    run: Run
+    files: tuple[Path, ...]
+
+
+def analyse_again(folder: Path) -> Written:
+    """Write trends, CSV, texts and picture of the run in ``folder`` there; its rounds stay.
+
+    Raises:
+        ScoreFileError: there is no run, or it is damaged.
+        StoreError: the files cannot be written.
+    """
+    run = _read(folder)
+    return Written(run, (*write_analysis(folder, run, _now()), write_picture(folder, run)))
+
+
+def measure_again(
+    folder: Path, out: Path, familiar: frozenset[str] | None, embedding: Embedding
+) -> Written:
+    """Measure the texts of the run in ``folder`` again, and write the new run to ``out``.
+
+    The author's figures stay those of the run. Without a list of familiar words, or without an
+    embedder, the figures that need them stay, too.
+
+    Raises:
+        ScoreFileError: there is no run, or it is damaged.
+        DataError: its texts were not kept, or ``out`` exists.
+        StoreError: the files cannot be written.
+    """
+    if out.exists():
+        raise DataError(f"{out} exists; name a new folder with --out, or delete it.")
+    run, at = _read(folder), _now()
+    made = reanalysed(run, familiar, embedding.embed)
+    kept = {"reanalysed_from": str(folder), "reanalysed_at": at}
+    named = {"reanalysis_embedding_model": embedding.name} if embedding.name else {}
+    metadata = {**made.metadata, "reanalysis_metadata": {**kept, **named}}
+    made = Run(metadata, made.contexts, made.author, made.context_lengths)
+    return Written(made, (*write_run(out, made, at), write_picture(out, made)))
+
+
+def write_picture(folder: Path, run: Run) -> Path:
+    """Draw the averages of ``run`` into ``folder``; raises StoreError."""
+    from contextcliff_dagster.extensions.continuation.figures import plot_standard
+
+    path = folder / f"{run.file_stem}.png"
+    write_atomic(path, plot_standard([run], DPI))
+    return path
+
+
+def _read(folder: Path) -> Run:
+    if not folder.is_dir():
+        raise ScoreFileError(f"There is no folder {folder}; name the folder of a finished run.")
+    return read_run(folder)
+
+
+def _now() -> str:
+    return datetime.now().astimezone().isoformat(timespec="seconds")
+
+
+def reanalysed(run: Run, familiar: frozenset[str] | None = None, embed: Embed | None = None) -> Run:
+    """Return ``run`` with new figures of its kept texts, and averages of those.
+
+    The author's figures stay as they are, as in the reference. So do those of coherence without
+    ``embed``, and those of familiar words without ``familiar`` (both as in `text_metrics`).
+
+    Raises:
+        DataError: a text was not kept.
+    """
+    contexts = {}
+    for size, context in run.contexts.items():
+        texts = [one.get("continuation_text") for one in context.rounds]
+        if not texts or not all(isinstance(text, str) for text in texts):
+            raise DataError(
+                f"The run {run.name} has no texts of context size {size:,}; name a folder whose "
+                "context_N_results.json files have continuation_text in every round."
+            )
+        rounds = tuple(
+            {**one, **_figures(str(text), familiar, embed)}
+            for one, text in zip(context.rounds, texts, strict=True)
+        )
+        contexts[size] = ContextResult(size, rounds, context.info)
+    return Run(run.metadata, contexts, run.author, run.context_lengths)
+
+
+def _figures(text: str, familiar: frozenset[str] | None, embed: Embed | None) -> Figures:
+    kept = COHERENCE_KEYS if embed is None else ()
+    return {k: v for k, v in text_metrics(text, familiar, embed).items() if k not in kept}

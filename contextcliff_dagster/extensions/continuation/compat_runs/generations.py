@@ -1,4 +1,4 @@
-"""A run of Context-Tester's kind from what the ledger has, and the further rounds that it asks."""
+"""Generations of a `--compat` run: batches, retries, replacements, their embedding."""
 
 from __future__ import annotations
 
@@ -6,26 +6,149 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
+from contextcliff_dagster.contracts import EngineError
 from contextcliff_dagster.experiments.common.kept_documents import tokenizer_of
 from contextcliff_dagster.experiments.common.study_run import StudyRun
 from contextcliff_dagster.extensions.continuation.cells import cells_of
-from contextcliff_dagster.extensions.continuation.compat.coherence import Embed, coherence
-from contextcliff_dagster.extensions.continuation.compat.metrics import Figures, text_metrics
-from contextcliff_dagster.extensions.continuation.compat.runs import ContextResult, Run
-from contextcliff_dagster.extensions.continuation.compat.statistics import is_long_enough
-from contextcliff_dagster.extensions.continuation.compat.words import read_word_list, sentences_of
-from contextcliff_dagster.extensions.continuation.compat_runs.batches import Batch, chosen_rounds
-from contextcliff_dagster.extensions.continuation.documents.files import part_file, read_texts
-from contextcliff_dagster.extensions.continuation.documents.kept import DOCUMENTS
-from contextcliff_dagster.extensions.continuation.documents.source_texts import section_of
+from contextcliff_dagster.extensions.continuation.compat.metrics import (
+    Embed,
+    Figures,
+    coherence,
+    read_word_list,
+    sentences_of,
+    text_metrics,
+)
+from contextcliff_dagster.extensions.continuation.compat.result_files import ContextResult, Run
+from contextcliff_dagster.extensions.continuation.compat.statistics import (
+    Round,
+    is_long_enough,
+    replacement,
+)
+from contextcliff_dagster.extensions.continuation.documents.kept import (
+    DOCUMENTS,
+    part_file,
+    read_texts,
+)
+from contextcliff_dagster.extensions.continuation.documents.making import section_of
+from contextcliff_dagster.extensions.continuation.prose.embedders import (
+    EndpointEmbedder,
+    local_embedder,
+)
 
 if TYPE_CHECKING:
     from contextcliff_dagster.experiments.common.experiment import Experiment
+    from contextcliff_dagster.extensions.continuation.compat.metrics import Embed
     from contextcliff_dagster.extensions.continuation.compat.statistics import Round
+    from contextcliff_dagster.extensions.continuation.prose.embedders import Embedder
+    from contextcliff_dagster.inference.models.models_file import ModelEntry
     from contextcliff_dagster.store import Store
     from contextcliff_dagster.studies import Study
+
+
+_PROBE = ("Is there an embedder?",)
+
+
+@dataclass(frozen=True, slots=True)
+class Embedding:
+    """``name`` of the embedder, for results; both None where there is none."""
+
+    name: str | None = None
+    embed: Embed | None = None
+
+
+def embedding_of(entry: ModelEntry | None) -> Embedding:
+    """Return the first that answers: the ``/embeddings`` of the model's server, a local embedder.
+
+    Sentences that the server does not embed later have no vectors, as in the reference.
+    """
+    found = _of_server(entry) if entry is not None and entry.spec.remote else None
+    embedder: Embedder | None = found or local_embedder()
+    if embedder is None:
+        return Embedding()
+    return Embedding(embedder.name, _tolerant(embedder))
+
+
+def _of_server(entry: ModelEntry) -> EndpointEmbedder | None:
+    from contextcliff_dagster.inference.models.base_url import request_headers
+
+    try:
+        headers = request_headers(entry, f"Model {entry.name!r}", EngineError)
+        key = headers.get("Authorization", "").removeprefix("Bearer ") or None
+        address = entry.resolved_base_url()
+        found = EndpointEmbedder(address, entry.model_id or entry.name, key)
+        found.embed(_PROBE)
+    except EngineError:
+        return None
+    return found
+
+
+def _tolerant(embedder: Embedder) -> Embed:
+    def embed(sentences: Sequence[str]) -> Sequence[Sequence[float]] | None:
+        try:
+            rows: Sequence[Sequence[float]] = embedder.embed(sentences).tolist()
+        except EngineError:
+            return None
+        return rows
+
+    return embed
+
+
+ATTEMPTS = 3
+"""A batch and its retries."""
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """What a context size has.
+
+    Attributes:
+        state: `open` while rounds are to be asked, `done`, or `failed` after all attempts.
+        needed: rounds to ask in all; at most those asked unless `open`.
+        chosen: numbers of the rounds that count, by their places in the batch.
+        replaced: numbers of those that were outliers, and no longer count.
+    """
+
+    state: Literal["open", "done", "failed"]
+    needed: int
+    chosen: tuple[int, ...] = ()
+    replaced: tuple[int, ...] = ()
+
+
+def chosen_rounds(rounds: Sequence[Round | None], size: int, *, drawn: bool = True) -> Batch:
+    """Return the batch of ``size`` rounds that counts, or what is still to be asked.
+
+    A batch with a round that has no figures fails as a whole, and the next rounds are another try.
+    The outliers of a full batch are replaced once, in their places, by further rounds; where one of
+    those has no figures, the batch stays as it was (the reference breaks off there).
+
+    Args:
+        rounds: all that are answered, in order; None: failed, or too short.
+        size: rounds of a batch.
+        drawn: whether another round can differ; else one batch is all.
+    """
+    attempts = ATTEMPTS if drawn else 1
+    for start in range(0, attempts * size, size):
+        batch = rounds[start : start + size]
+        if len(batch) < size:
+            return Batch("open", start + size)
+        full = [one for one in batch if one is not None]
+        if len(full) < size:
+            continue
+        chosen = list(range(start, start + size))
+        _, places = replacement(full)
+        further = rounds[start + size : start + size + len(places)]
+        if len(further) < len(places):
+            return Batch("open", start + size + len(places))
+        if None in further:
+            places = []
+        for number, place in enumerate(places):
+            chosen[place] = start + size + number
+        replaced = tuple(start + place for place in places)
+        return Batch("done", len(rounds), tuple(chosen), replaced)
+    return Batch("failed", len(rounds))
+
 
 _PREVIEW = 500
 

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from contextcliff_dagster.extensions.continuation.compat.coherence import COHERENCE_KEYS
-from contextcliff_dagster.extensions.continuation.compat.metrics import METRICS
+from contextcliff_dagster.extensions.continuation.compat.metrics import COHERENCE_KEYS, METRICS
 from contextcliff_dagster.extensions.continuation.compat.statistics import trend_analysis
-from contextcliff_dagster.extensions.continuation.compat_runs.documents import was_repeated
+from contextcliff_dagster.extensions.continuation.compat_runs.folder import was_repeated
 from contextcliff_dagster.extensions.continuation.compat_runs.generations import (
     generations_of,
     run_of,
 )
-from contextcliff_dagster.extensions.continuation.documents.source_texts import section_of
+from contextcliff_dagster.extensions.continuation.documents.making import section_of
 from contextcliff_dagster.reporting.sections import (
     Block,
     Bullets,

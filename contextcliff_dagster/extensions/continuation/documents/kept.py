@@ -1,14 +1,20 @@
-"""Which contexts and passages a study asks for, and their way into the store."""
+"""The contexts of a study in the store: files, assets, samples, and what an archive takes along."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import lru_cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from contextcliff_dagster.contracts import StudyError
+from contextcliff_dagster.archive.container import damaged, malformed
+from contextcliff_dagster.archive.kept_documents import KEPT_MEMBERS, KeptList
+from contextcliff_dagster.contracts import Example, StoreError, StudyError, conform
 from contextcliff_dagster.experiments.common.kept_documents import (
     KeptDocuments,
     MadeDocuments,
@@ -20,15 +26,18 @@ from contextcliff_dagster.experiments.common.lists.document_list import (
     read_list,
     write_list,
 )
-from contextcliff_dagster.extensions.continuation.documents import files
-from contextcliff_dagster.extensions.continuation.documents.source_texts import (
+from contextcliff_dagster.extensions.continuation.cells import Cell
+from contextcliff_dagster.extensions.continuation.documents.making import (
     SourceDigests,
     read_source,
     section_of,
     source_digests,
 )
 from contextcliff_dagster.extensions.continuation.prompts import TEMPLATE_TOKENS, instruction_of
+from contextcliff_dagster.extensions.continuation.tables import CONTINUATION_DOCUMENTS
+from contextcliff_dagster.sampling.sample_source import PlannedExample
 from contextcliff_dagster.step_progress import report_step
+from contextcliff_dagster.store import Store, read_table, write_table
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -37,6 +46,145 @@ if TYPE_CHECKING:
     from contextcliff_dagster.extensions.continuation.documents.making import Plan
     from contextcliff_dagster.store import Store
     from contextcliff_dagster.studies import Study
+
+
+LISTED = ("document_id", "kind", "source", "passage", "context_tokens", "length_tokens")
+"""Columns of the documents that the list has, too: all that asking needs."""
+HUMAN = "human"
+"""Partition of the human passages, next to those of the points."""
+
+
+def documents_dir(store: Store, study: str) -> Path:
+    """Folder of the documents and of their list."""
+    return store.study_dir(study) / "continuation_documents"
+
+
+def part_file(store: Store, study: str, text: str, part: str) -> Path:
+    """The file of a partition: ``part`` is `point_key` of a point, or `HUMAN`."""
+    return documents_dir(store, study) / text / f"{part}.parquet"
+
+
+def point_key(number: int) -> str:
+    """Return a point's number as partition key; keys sort as points do.
+
+    >>> point_key(7)
+    'p007'
+    """
+    return f"p{number:03d}"
+
+
+def write_part(path: Path, rows: Iterable[Mapping[str, Any]], made_by: str) -> None:
+    """Write the documents of a partition, all or none.
+
+    Raises:
+        StoreError: the file cannot be written.
+    """
+    write_table(path, [{**row, "made_by": made_by} for row in rows], CONTINUATION_DOCUMENTS)
+
+
+def read_part(path: Path, made_by: str | None = None) -> list[dict[str, Any]] | None:
+    """Return the `LISTED` columns of a partition; None unless there is one made by this."""
+    with suppress(StoreError):
+        table = read_table(path, CONTINUATION_DOCUMENTS, {"made_by", *LISTED})
+        rows: list[dict[str, Any]] = table.to_pylist()
+        makers = {row.pop("made_by") for row in rows}
+        if rows and (made_by is None or makers == {made_by}):
+            return rows
+    return None
+
+
+def read_texts(path: Path) -> list[dict[str, Any]]:
+    """Return the documents of a partition with their texts.
+
+    Raises:
+        StoreError: the file cannot be read, or a text is not the one that was made.
+    """
+    rows: list[dict[str, Any]] = read_table(path, CONTINUATION_DOCUMENTS).to_pylist()
+    for row in rows:
+        if hashlib.sha256(row["text"].encode()).hexdigest() != row["document_id"]:
+            raise StoreError(
+                f"{path}: document {row['document_id'][:12]} is not the text that was made; delete "
+                "the file and prepare the study again."
+            )
+    return rows
+
+
+def summary(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return what to show of documents."""
+    contexts = [row["length_tokens"] for row in rows if row["kind"] == "context"]
+    return {
+        "contexts": len(contexts),
+        "tokens": sum(contexts),
+        "longest_tokens": max(contexts, default=0),
+        "human_passages": sum(row["kind"] == "human" for row in rows),
+    }
+
+
+TASK = "continuation"
+Row = Mapping[str, Any]
+
+
+class ContinuationSamples:
+    """A `SampleSource` over contexts (`LISTED`) in cells that one recipe asks.
+
+    ``asked``: the instruction. ``file_of``: a context's id -> its file in the store.
+    """
+
+    def __init__(
+        self,
+        cells: Sequence[Cell],
+        documents: Sequence[Row],
+        asked: str,
+        file_of: Mapping[str, Path],
+    ) -> None:
+        self._cells = {cell.key: cell for cell in cells}
+        self._contexts = [row for row in documents if row["kind"] == "context"]
+        self._asked, self._file_of = asked, file_of
+
+    def planned(self, bin: str, n: int) -> Sequence[PlannedExample]:
+        """Return the first ``n`` points of a cell: the first of each text, then the second."""
+        if (cell := self._cells.get(bin)) is None:
+            return []
+        rows = [row for row in self._contexts if row["context_tokens"] == cell.tokens]
+        rows.sort(key=lambda row: (row["passage"].rpartition("-")[2], row["source"]))
+        return [
+            PlannedExample(self._example(cell, row), int(row["length_tokens"]), bin, rank)
+            for rank, row in enumerate(rows[:n])
+        ]
+
+    def document_text(self, document_id: str) -> str:
+        """Return a context's text.
+
+        Raises:
+            StoreError: the store does not have it.
+        """
+        if document_id not in self._file_of:
+            raise StoreError(f"There is no context {document_id[:12]}; prepare the study again.")
+        file = self._file_of[document_id]
+        texts = _texts(file, file.stat().st_mtime_ns if file.exists() else 0)
+        if document_id not in texts:
+            raise StoreError(f"{file} was made anew; run the same command again.")
+        return texts[document_id]
+
+    def _example(self, cell: Cell, row: Row) -> Example:
+        return Example(
+            f"{cell.key}-{row['passage']}",
+            row["document_id"],
+            self._asked,
+            (),
+            TASK,
+            {
+                "text": row["source"],
+                "passage": row["passage"],
+                "context_tokens": cell.tokens,
+                "arm": cell.arm,
+            },
+        )
+
+
+@lru_cache(maxsize=4)
+def _texts(file: Path, changed: int) -> dict[str, str]:
+    return {row["document_id"]: row["text"] for row in read_texts(file)}
 
 
 class ContinuationDocuments(KeptDocuments):
@@ -50,8 +198,8 @@ class ContinuationDocuments(KeptDocuments):
 
     def keys(self, study: Study) -> Mapping[str, Sequence[str]]:
         section = section_of(study)
-        points = [files.point_key(number) for number in range(section.passages)]
-        human = [] if section.compat else [files.HUMAN]
+        points = [point_key(number) for number in range(section.passages)]
+        human = [] if section.compat else [HUMAN]
         return {"document": section.text_names, "part": [*human, *points]}
 
     def make(self, study: Study, store: Store, partition: Mapping[str, str]) -> MadeDocuments:
@@ -64,7 +212,7 @@ class ContinuationDocuments(KeptDocuments):
             )
         rows = _ensure_part(study, store, keys["document"].index(text), part)
         ids = json.dumps([row["document_id"] for row in rows])
-        return MadeDocuments(hashlib.sha256(ids.encode()).hexdigest(), files.summary(rows))
+        return MadeDocuments(hashlib.sha256(ids.encode()).hexdigest(), summary(rows))
 
     def freeze(self, study: Study, store: Store) -> MadeDocuments:
         from contextcliff_dagster.extensions.continuation.documents.making import (
@@ -84,7 +232,7 @@ class ContinuationDocuments(KeptDocuments):
                 counts = {text: human[text] for text in keys["document"]}
                 require_noise_floor(counts, plan_of(study).words)
             store.mark()
-            folder = files.documents_dir(store, study.name)
+            folder = documents_dir(store, study.name)
             sources = {name: list(one) for name, one in _digests(study, store).items()}
             write_list(folder, _spec_hash(study, store), rows, sources)
         made = self.frozen(study, store)
@@ -95,11 +243,11 @@ class ContinuationDocuments(KeptDocuments):
         kept = _list(study, store)
         keys = self.keys(study)
         there = kept is not None and all(
-            files.part_file(store, study.name, text, part).exists()
+            part_file(store, study.name, text, part).exists()
             for text in keys["document"]
             for part in keys["part"]
         )
-        return MadeDocuments(kept.sha256, files.summary(kept.documents)) if kept and there else None
+        return MadeDocuments(kept.sha256, summary(kept.documents)) if kept and there else None
 
     def depends_on(self, study: Study) -> Mapping[str, Any]:
         section = section_of(study)
@@ -114,12 +262,10 @@ class ContinuationDocuments(KeptDocuments):
         }
 
     def archived(self, study: Study, store: Store) -> KeptList | None:
-        from contextcliff_dagster.extensions.continuation.documents.archived import archived
 
         return archived(study, store, self.keys(study)) if self.frozen(study, store) else None
 
     def restore(self, study: Study, store: Store, kept: KeptList, file: Path) -> Callable[[], None]:
-        from contextcliff_dagster.extensions.continuation.documents.archived import restore
 
         return restore(study, store, kept, file)
 
@@ -150,7 +296,7 @@ def plan_of(study: Study) -> Plan:
 
 
 def listed(study: Study, store: Store) -> list[dict[str, Any]]:
-    """Return the documents of a study (`files.LISTED`), made where they are missing."""
+    """Return the documents of a study (`LISTED`), made where they are missing."""
     DOCUMENTS.freeze(study, store)
     kept = _list(study, store)
     assert kept is not None
@@ -167,7 +313,7 @@ def passages(study: Study, store: Store) -> Iterator[dict[str, Any]]:
     keys = DOCUMENTS.keys(study)
     for text in keys["document"]:
         for part in keys["part"]:
-            for row in files.read_texts(files.part_file(store, study.name, text, part)):
+            for row in read_texts(part_file(store, study.name, text, part)):
                 if row["kind"] != "context":
                     yield row
 
@@ -192,14 +338,14 @@ def require_texts(study: Study) -> None:
 
 def _list(study: Study, store: Store) -> DocumentList | None:
     """The list in the store where it is that of ``study``."""
-    folder = files.documents_dir(store, study.name)
+    folder = documents_dir(store, study.name)
     # Where there is none at all, no text need be read to know that.
     return read_list(folder, _spec_hash(study, store)) if read_list(folder) else None
 
 
 def _digests(study: Study, store: Store) -> dict[str, SourceDigests]:
     """The digests of the study's texts by name; of those that are gone, as the list has them."""
-    known = read_list(files.documents_dir(store, study.name))
+    known = read_list(documents_dir(store, study.name))
     kept = known.sources if known else {}
     names = section_of(study).text_names
     return {name: source_digests(study, number, kept) for number, name in enumerate(names)}
@@ -221,7 +367,7 @@ def _spec_hash(study: Study, store: Store) -> str:
 
 def _ensure_part(study: Study, store: Store, number: int, part: str) -> list[dict[str, Any]]:
     """The documents of a partition, made unless the store has them."""
-    from contextcliff_dagster.extensions.continuation.compat_runs.documents import compat_rows
+    from contextcliff_dagster.extensions.continuation.compat_runs.folder import compat_rows
     from contextcliff_dagster.extensions.continuation.documents.making import (
         human_rows,
         passage_rows,
@@ -231,17 +377,83 @@ def _ensure_part(study: Study, store: Store, number: int, part: str) -> list[dic
     name = section_of(study).text_names[number]
     digest = _digests(study, store)[name].text
     maker = _maker(study, plan, digest, tokenizer.fingerprint)
-    path = files.part_file(store, study.name, name, part)
-    kept = files.read_part(path, maker)
+    path = part_file(store, study.name, name, part)
+    kept = read_part(path, maker)
     if kept is None:
         text = read_source(study, number)
         if section_of(study).compat:
             rows = compat_rows(study, name)
-        elif part == files.HUMAN:
+        elif part == HUMAN:
             rows = human_rows(plan, text, tokenizer)
         else:
             point = plan.points(text)[int(part.removeprefix("p"))]
             rows = passage_rows(plan, point, tokenizer)
-        files.write_part(path, rows, maker)
-        kept = files.read_part(path, maker) or []
+        write_part(path, rows, maker)
+        kept = read_part(path, maker) or []
     return kept
+
+
+_NUMBER = re.compile(r"\d{1,3}")
+
+
+def archived(study: Study, store: Store, parts: Mapping[str, Any]) -> KeptList | None:
+    """Return the documents in ``store``; None where there is no list with the texts' digests.
+
+    ``parts``: the keys of both dimensions, in the order of the list.
+    """
+    kept = read_list(documents_dir(store, study.name))
+    if kept is None or not kept.sources:
+        return None
+    rows = [
+        row
+        for text in parts["document"]
+        for part in parts["part"]
+        for row in read_texts(part_file(store, study.name, text, part))
+    ]
+    return KeptList(kept.made_by, kept.sources, rows)
+
+
+def restore(study: Study, store: Store, kept: KeptList, file: Path) -> Callable[[], None]:
+    """As `KeptDocuments.restore`; a list that the store has already stays as it is."""
+    folder, names = documents_dir(store, study.name), section_of(study).text_names
+    with malformed(file, KEPT_MEMBERS[0]):
+        sources = {name: list(SourceDigests(*map(str, of))) for name, of in kept.sources.items()}
+    by_part: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    with malformed(file, KEPT_MEMBERS[1]):
+        for row in kept.rows:
+            by_part.setdefault((row["source"], _part(row)), []).append(dict(row))
+    if {text for text, _ in by_part} != set(names) or set(sources) != set(names):
+        raise damaged(file, "its documents are not those of its study's texts")
+    makers = {}
+    for place, rows in by_part.items():
+        with malformed(file, KEPT_MEMBERS[1]):
+            try:
+                conform(rows, CONTINUATION_DOCUMENTS)
+            except StoreError as error:
+                raise ValueError("columns") from error
+            (makers[place],) = {str(row.pop("made_by")) for row in rows}
+    if read_list(folder, kept.made_by) is not None:
+        return lambda: None
+    if read_list(folder) is not None:
+        raise StoreError(
+            f"{file} holds other documents of study {study.name!r} than {folder}; import it into a "
+            "store of its own with --store DIR."
+        )
+    listed = [{name: row[name] for name in LISTED} for rows in by_part.values() for row in rows]
+
+    def write() -> None:
+        for (text, part), rows in by_part.items():
+            write_part(part_file(store, study.name, text, part), rows, makers[text, part])
+        write_list(folder, kept.made_by, listed, sources)
+
+    return write
+
+
+def _part(row: Mapping[str, Any]) -> str:
+    """The partition of a document; raises ValueError where its passage is no number."""
+    if row["kind"] == HUMAN:
+        return HUMAN
+    number = str(row["passage"]).rpartition("-")[2]
+    if not _NUMBER.fullmatch(number):
+        raise ValueError("passage")
+    return point_key(int(number))

@@ -18,20 +18,22 @@ from typing import Literal
 
 import numpy as np
 
-from contextcliff_dagster.extensions.continuation.prose.diversity import (
+from contextcliff_dagster.extensions.continuation.prose.metrics import (
     Ids,
     last_seen,
     ngram_ids,
     windowed_diversity,
     word_ids,
 )
-from contextcliff_dagster.extensions.continuation.prose.language import (
+from contextcliff_dagster.extensions.continuation.prose.words import (
+    WIDE,
+    Prose,
     function_words,
     language_of,
     languages_of,
+    read_prose,
     script_shares,
 )
-from contextcliff_dagster.extensions.continuation.prose.words import WIDE, Prose, read_prose
 
 Collapse = Literal[
     "", "empty", "garbage", "loop", "repetition", "language_switch", "salad", "runaway", "chatter",

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from contextcliff_dagster.contracts.results import to_json
-from contextcliff_dagster.extensions.continuation.documents.source_texts import section_of
+from contextcliff_dagster.extensions.continuation.documents.making import section_of
 from contextcliff_dagster.extensions.continuation.report import tables
 from contextcliff_dagster.extensions.continuation.report.figures import plot_arms, plot_sizes
 from contextcliff_dagster.extensions.continuation.report.metric_figures import (

@@ -8,11 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from contextcliff_dagster.extensions.continuation.compat.coherence import COHERENCE_KEYS
-from contextcliff_dagster.extensions.continuation.compat.metrics import LEVELS, METRICS
-from contextcliff_dagster.extensions.continuation.compat.runs import ContextResult, Run
+from contextcliff_dagster.extensions.continuation.compat.metrics import (
+    COHERENCE_KEYS,
+    LEVELS,
+    METRICS,
+)
+from contextcliff_dagster.extensions.continuation.compat.result_files import ContextResult, Run
 from contextcliff_dagster.extensions.continuation.compat.statistics import Round, values_of
-from contextcliff_dagster.extensions.continuation.figures.standard import (
+from contextcliff_dagster.extensions.continuation.figures import (
     PANELS,
     plot_standard,
     value_of,

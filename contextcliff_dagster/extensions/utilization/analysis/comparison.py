@@ -1,41 +1,482 @@
-"""A pair of formats on one benchmark or on all: differences by scale, band, divergence, verdict."""
+"""Two formats: differences with intervals and a band, where they part, the verdict."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from statistics import NormalDist
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from contextcliff_dagster.analysis.statistics.proportions import band_quantile
-from contextcliff_dagster.analysis.statistics.sign_flips import holm
-from contextcliff_dagster.extensions.utilization.analysis.differences import (
-    difference_test,
-    estimate_difference,
+from contextcliff_dagster.analysis.comparison.difference_tests import difference_interval
+from contextcliff_dagster.analysis.curves.falling_paths import draw_curves
+from contextcliff_dagster.analysis.curves.falling_process import falling_posterior
+from contextcliff_dagster.analysis.statistics.proportions import (
+    band_quantile,
+    design_effect,
+    newcombe_limits,
+    score_correlation,
+    shrunk_correlation,
+    wilson_limits,
 )
-from contextcliff_dagster.extensions.utilization.analysis.divergence import locate_divergence
-from contextcliff_dagster.extensions.utilization.analysis.score_intervals import likeness_of
+from contextcliff_dagster.analysis.statistics.sign_flips import holm, sign_flip_p_value
+from contextcliff_dagster.contracts.results.fields import nulls
+from contextcliff_dagster.experiments.common.crossing import Crossing, crossing_of
 from contextcliff_dagster.extensions.utilization.analysis.wording import (
+    divergence_sentence,
     format_name,
     shown_direction,
 )
-from contextcliff_dagster.extensions.utilization.rendering.formats import Format
+from contextcliff_dagster.extensions.utilization.rendering.formats import FORMATS, Format
 from contextcliff_dagster.extensions.utilization.results import (
     DifferenceTest,
+    Divergence,
+    DivergenceStatus,
     FormatVerdict,
     KindDifference,
+    McNemar,
+    PairedT,
     ScaleDifference,
     ScopeComparison,
     SeedsNeeded,
 )
 
 if TYPE_CHECKING:
-    from contextcliff_dagster.extensions.utilization.analysis.asked import Question
-    from contextcliff_dagster.extensions.utilization.analysis.matching import Matched, Side
-    from contextcliff_dagster.extensions.utilization.analysis.score_intervals import Likeness
+    from contextcliff_dagster.analysis.records.settings import AnalysisSettings
+    from contextcliff_dagster.contracts.arrays import Floats, Ints
+    from contextcliff_dagster.extensions.utilization.analysis.answers import Matched, Question, Side
+
+
+_HALVINGS = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Likeness:
+    """Correlation of two questions on one document; ``assumed`` where it was not estimated.
+
+    ``difference`` is that of their differences, ``a`` and ``b`` that of either side's scores.
+    """
+
+    difference: float
+    a: float
+    b: float
+    assumed: bool
+
+
+def likeness_of(matched: Matched) -> Likeness:
+    """The correlations of ``matched``, pooled over its strata."""
+    sides = matched.a, matched.b
+    a, b = (score_correlation(side.document, side.score, side.stratum) for side in sides)
+    if matched.paired:
+        change = matched.a.score - matched.b.score
+        differ = float(np.abs(change).sum())
+        pooled = shrunk_correlation(matched.a.document, change, matched.a.stratum, differ)
+    else:
+        pooled = max(a[0], b[0]), a[1] or b[1]
+    return Likeness(pooled[0], a[0], b[0], assumed=pooled[1])
+
+
+def mean_limits(score: Floats, n: Ints, correlation: float, z: float) -> tuple[float, float]:
+    """Limits of a mean score: Wilson's (1927), of the effective number of questions.
+
+    Args:
+        score: of each question (N), at least one.
+        n: questions of each document (D).
+
+    >>> low, high = mean_limits(np.ones(40), np.full(10, 4), 0.2, 1.96)
+    >>> round(low, 2), round(high, 2)
+    (0.87, 1.0)
+    """
+    low, high = wilson_limits(float(score.mean()), len(score) / design_effect(n, correlation), z)
+    return max(low, 0.0), min(high, 1.0)
+
+
+def difference_limits(matched: Matched, likeness: Likeness, z: float) -> tuple[float, float]:
+    """The differences that are less than ``z`` standard errors away: lower and upper limit.
+
+    Those of an observed difference lie around it. (-1, 1) without an answer. Paired by Tango's
+    score statistic (1998, Statistics in Medicine 17, 891-908), unpaired by Newcombe's
+    square-and-add of Wilson intervals (1998, Statistics in Medicine 17, 873-890).
+    """
+    if not len(matched.a.score) or not len(matched.b.score):
+        return -1.0, 1.0
+    if not matched.paired:
+        of_a, of_b = _effective(matched, likeness)
+        return newcombe_limits(of_a, of_b, z)
+    only_a, only_b, n = _discordant(matched, likeness)
+    observed = (only_a - only_b) / n
+
+    def limit(end: float) -> float:
+        inside, outside = observed, end
+        for _ in range(_HALVINGS):
+            middle = 0.5 * (inside + outside)
+            if abs(tango_z(only_a, only_b, n, middle)) < z:
+                inside = middle
+            else:
+                outside = middle
+        return outside
+
+    return limit(-1.0), limit(1.0)
+
+
+def tango_z(only_a: float, only_b: float, n: float, difference: float) -> float:
+    """Tango's statistic of ``n`` pairs, ``only_a`` and ``only_b`` of which one side got right.
+
+    >>> round(tango_z(0.0, 0.0, 40.0, 0.1), 3)
+    -2.108
+    """
+    linear = -only_a - only_b + (2.0 * n - only_a + only_b) * difference
+    root = math.sqrt(max(linear**2 + 8.0 * n * only_b * difference * (1.0 - difference), 0.0))
+    of_b = (root - linear) / (4.0 * n)
+    variance = n * (2.0 * of_b + difference * (1.0 - difference))
+    excess = only_a - only_b - n * difference
+    return 0.0 if abs(excess) < 1e-9 else excess / math.sqrt(max(variance, 1e-12))
+
+
+def _discordant(matched: Matched, likeness: Likeness) -> tuple[float, float, float]:
+    """Pairs right on one side alone, a and b, and all pairs, over the design effect."""
+    change = matched.a.score - matched.b.score
+    worth = design_effect(np.bincount(matched.a.document), likeness.difference)
+    only_a, only_b = float(change.clip(0).sum()), float((-change).clip(0).sum())
+    return only_a / worth, only_b / worth, len(change) / worth
+
+
+def _effective(matched: Matched, likeness: Likeness) -> list[tuple[float, float]]:
+    """Share right and effective number of questions of either side."""
+    sides: list[tuple[Side, float]] = [(matched.a, likeness.a), (matched.b, likeness.b)]
+    return [
+        (
+            float(side.score.mean()),
+            len(side.score) / design_effect(np.bincount(side.document), correlation),
+        )
+        for side, correlation in sides
+    ]
+
+
+RESAMPLES = 1_000
+PERMUTATIONS = 4_999
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """Means, their difference with a score interval and a bootstrap, and a permutation test."""
+
+    mean_a: float
+    mean_b: float
+    ci_low: float
+    ci_high: float
+    bootstrap: tuple[float, float] | None
+    p_value: float | None
+    p_exact: bool
+
+    @property
+    def difference(self) -> float:
+        """``mean_a`` less ``mean_b``."""
+        return self.mean_a - self.mean_b
+
+
+def estimate_difference(
+    matched: Matched, likeness: Likeness, settings: AnalysisSettings, *key: int
+) -> Estimate | None:
+    """The difference over all questions of ``matched``; None where a side has no answer.
+
+    Each question counts alike; documents are resampled and permuted whole, within their strata.
+    The interval is that of `difference_limits`; the bootstrap's (`difference_interval`) is None
+    where no document has another difference than the rest.
+
+    Args:
+        likeness: pooled over all scales that the question is about.
+        key: names the random stream, together with the seed of ``settings``; where paired it is
+            the same whichever side is named first.
+    """
+    a, b = matched.a, matched.b
+    if not len(a.score) or not len(b.score):
+        return None
+    rng = np.random.default_rng((settings.seed, 18, *key))
+    sides = a.by_document(), b.by_document()
+    first = bootstrap_weights(sides[0][2], RESAMPLES, rng)
+    p_value: float | None
+    if matched.paired:
+        second = first
+        p_value, exact = sign_flip_p_value(sides[0][1] - sides[1][1], PERMUTATIONS, rng)
+    else:
+        second = bootstrap_weights(sides[1][2], RESAMPLES, rng)
+        p_value, exact = exchange_p_value(a, b, PERMUTATIONS, rng), False
+    mean_a, mean_b = float(a.score.mean()), float(b.score.mean())
+    difference = mean_a - mean_b
+    low, high = difference_limits(matched, likeness, band_quantile(settings.confidence, 1))
+    return Estimate(
+        mean_a,
+        mean_b,
+        min(low, difference),
+        max(high, difference),
+        _bootstrap(sides[0], sides[1], (first, second), settings.confidence, matched.paired),
+        p_value,
+        exact,
+    )
+
+
+def _bootstrap(
+    a: tuple[Floats, Floats, Ints],
+    b: tuple[Floats, Floats, Ints],
+    weights: tuple[Floats, Floats],
+    confidence: float,
+    paired: bool,
+) -> tuple[float, float] | None:
+    of_a, of_b = a[1] / a[0], b[1] / b[0]
+    apart = [of_a - of_b] if paired else [of_a, of_b]
+    if all(np.ptp(one) < 1e-12 for one in apart):
+        return None
+    return difference_interval(np.array(b[:2]), np.array(a[:2]), weights[::-1], confidence)
+
+
+def difference_test(
+    matched: Matched,
+    likeness: Likeness,
+    z: float,
+    dropped: int,
+    settings: AnalysisSettings,
+    *key: int,
+) -> DifferenceTest:
+    """The difference over all questions of ``matched``, with all of its tests.
+
+    Args:
+        z: quantile of the simultaneous band (`score_intervals.band_quantile`).
+        dropped: questions that were left out.
+        key: as in `estimate_difference`.
+    """
+    found = estimate_difference(matched, likeness, settings, *key)
+    if found is None:
+        return nulls(DifferenceTest, n=0, n_documents=0, dropped=dropped, p_exact=False)
+    a, b, paired = matched.a, matched.b, matched.paired
+    difference = found.difference
+    low, high = difference_limits(matched, likeness, z)
+    documents = min(int(side.document.max()) + 1 for side in (a, b))
+    binary = paired and bool(np.isin([a.score, b.score], (0.0, 1.0)).all())
+    n_a, s_a, _ = a.by_document()
+    resampled = found.bootstrap or (None, None)
+    return DifferenceTest(
+        n=min(len(a.score), len(b.score)),
+        n_documents=documents,
+        dropped=dropped,
+        mean_a=found.mean_a,
+        mean_b=found.mean_b,
+        difference=difference,
+        ci_low=found.ci_low,
+        ci_high=found.ci_high,
+        band_low=min(low, difference),
+        band_high=max(high, difference),
+        bootstrap_low=resampled[0],
+        bootstrap_high=resampled[1],
+        only_a=int((a.score > b.score).sum()) if binary else None,
+        only_b=int((b.score > a.score).sum()) if binary else None,
+        p_value=found.p_value,
+        p_exact=found.p_exact,
+        p_holm=None,
+        mcnemar=mcnemar_test(matched) if paired else None,
+        t_test=paired_t_test((s_a - b.by_document()[1]) / n_a) if paired else None,
+    )
+
+
+ASSUMES = (
+    "Means of documents' differences are normal with one variance; with 0/1 answers and few "
+    "documents that holds only roughly, so the exact tests decide."
+)
+
+
+def exchange_p_value(
+    one: Side, other: Side, permutations: int, rng: np.random.Generator
+) -> float | None:
+    """Two-sided p-value of the difference in means where documents change sides in their stratum.
+
+    The statistic is the sum over strata of what the first side's documents score above the
+    stratum's mean; by ``permutations`` drawn exchanges and the observed one. None where no stratum
+    has documents of both.
+    """
+    (n_a, s_a, of_a), (n_b, s_b, of_b) = one.by_document(), other.by_document()
+    observed, drawn = 0.0, np.zeros(permutations)
+    shared = np.intersect1d(of_a, of_b)
+    for stratum in shared:
+        in_a, in_b = of_a == stratum, of_b == stratum
+        n = np.concatenate([n_a[in_a], n_b[in_b]])
+        s = np.concatenate([s_a[in_a], s_b[in_b]])
+        excess = s - n * (s.sum() / n.sum())
+        count = int(in_a.sum())
+        observed += float(excess[:count].sum())
+        places = rng.permuted(np.tile(np.arange(len(n)), (permutations, 1)), axis=1)[:, :count]
+        drawn += excess[places].sum(axis=1)
+    if not len(shared):
+        return None
+    reached = int((np.abs(drawn) >= abs(observed) - 1e-9).sum())
+    return (1.0 + reached) / (1.0 + permutations)
+
+
+def mcnemar_test(matched: Matched) -> McNemar | None:
+    """The exact test on one question a document; None where a score of it is not 0 or 1.
+
+    The question is number seed modulo the questions of the document that both sides answered, in
+    the order of their numbers, so that kinds of question take turns and no outcome decides.
+    """
+    a, b = matched.a, matched.b
+    order = np.lexsort((a.question, a.document))
+    document = a.document[order]
+    first = np.flatnonzero(np.diff(document, prepend=-1))
+    count = np.diff(first, append=len(document))
+    chosen = order[first + a.seed[order][first] % count]
+    right_a, right_b = a.score[chosen], b.score[chosen]
+    if not len(chosen) or not np.isin([right_a, right_b], (0.0, 1.0)).all():
+        return None
+    only_a, only_b = int((right_a > right_b).sum()), int((right_b > right_a).sum())
+    return McNemar(
+        n=len(chosen), only_a=only_a, only_b=only_b, p_value=binomial_p_value(only_a, only_b)
+    )
+
+
+def binomial_p_value(one: int, other: int) -> float:
+    """Twice the smaller tail of ``one`` and ``other`` at even chances, at most 1.
+
+    >>> binomial_p_value(0, 5)
+    0.0625
+    """
+    from scipy.special import bdtr
+
+    return min(2.0 * float(bdtr(min(one, other), one + other, 0.5)), 1.0)
+
+
+def paired_t_test(change: Floats) -> PairedT | None:
+    """Student's test of documents' mean differences (D); None for a single document."""
+    from scipy.special import stdtr
+
+    if len(change) < 2:
+        return None
+    degrees, spread = len(change) - 1, float(change.std(ddof=1))
+    if spread < 1e-12:
+        return PairedT(t=None, degrees=degrees, p_value=None, assumes=ASSUMES)
+    t = float(change.mean()) / (spread / len(change) ** 0.5)
+    p_value = min(2.0 * float(stdtr(degrees, -abs(t))), 1.0)
+    return PairedT(t=t, degrees=degrees, p_value=p_value, assumes=ASSUMES)
+
+
+def bootstrap_weights(strata: Ints, resamples: int, rng: np.random.Generator) -> Floats:
+    """How often each document is in each resample, drawn within strata; first the sample itself
+    (D, 1 + resamples).
+
+    Of several strata each draws one document less than it has, weighted up to as many: else those
+    of few documents would scatter too little (Rao and Wu 1988, JASA 83, 231-241). Those of a single
+    document are one stratum.
+    """
+    _, place, size = np.unique(strata, return_inverse=True, return_counts=True)
+    place = np.where(size[place] == 1, -1, place)
+    groups = np.unique(place)
+    weights = np.ones((len(strata), 1 + resamples))
+    for group in groups:
+        inside = np.flatnonzero(place == group)
+        count = len(inside)
+        draws = count if len(groups) == 1 else max(count - 1, 1)
+        drawn = rng.multinomial(draws, np.full(count, 1.0 / count), size=resamples).T
+        weights[inside, 1:] = drawn * (count / draws)
+    return weights
+
+
+_DRAWS = 2_000
+TAIL = 1.0
+"""Of the error rate, beyond each end of the interval, which is rounded outwards to scales: so
+intervals of planted readers held the truth in .955 to 1.000 of data sets."""
+
+
+def first_crossing(
+    matched: Matched,
+    likeness: Likeness,
+    scales: Sequence[int],
+    margin: float,
+    confidence: float,
+    seeds: tuple[int, int],
+) -> Crossing:
+    """The first length at which ``a`` scores more than ``margin`` above ``b``.
+
+    Args:
+        scales: tokens of the scales, ascending, at each of which both have answers; at least two.
+        seeds: of the draws of ``a`` and of ``b``, different.
+    """
+    drawn = _draws(matched.a, likeness.a, len(scales), seeds[0])
+    drawn -= _draws(matched.b, likeness.b, len(scales), seeds[1])
+    return crossing_of(drawn, scales, margin, TAIL * (1.0 - confidence))
+
+
+def _draws(side: Side, correlation: float, scales: int, seed: int) -> Floats:
+    """Mean scores at each scale (draws, scales), from the posterior."""
+    n = np.bincount(side.scale, minlength=scales).astype(np.float64)
+    s: Floats = np.bincount(side.scale, weights=side.score, minlength=scales).astype(np.float64)
+    worth = np.ones(scales)
+    for i in range(scales):
+        of_document = np.unique(side.document[side.scale == i], return_counts=True)[1]
+        worth[i] = design_effect(of_document, correlation)
+    # Scales weigh alike, so that what is likely does not depend on how many answers each has.
+    posterior = falling_posterior(n, s, worth, 1, np.full(scales, 1.0 / scales))
+    base, kept = draw_curves(posterior, _DRAWS, np.random.default_rng(seed))
+    curves: Floats = base[:, None] * np.concatenate([np.ones((_DRAWS, 1)), kept], axis=1)
+    return curves
+
+
+def locate_divergence(
+    matched: Matched,
+    likeness: Likeness,
+    bands: Sequence[tuple[float | None, float | None]],
+    answered: Sequence[int],
+    asked: Question,
+) -> Divergence:
+    """Where the two formats of ``asked`` part, if their band says that they do.
+
+    Args:
+        bands: limits of the simultaneous band at each scale of ``asked``.
+        answered: scales at which both have answers; ``matched`` has no other.
+    """
+    margin = asked.margin
+    place = np.full(len(asked.scales), -1)
+    place[list(answered)] = np.arange(len(answered))
+    sides = [replace(side, scale=place[side.scale]) for side in (matched.a, matched.b)]
+    scales = [asked.scales[i].tokens for i in answered]
+    seeds = [asked.settings.seed * len(FORMATS) + FORMATS.index(f) for f in (asked.a, asked.b)]
+
+    def crossing(first: int) -> Crossing:
+        if len(scales) < 2:
+            return Crossing(None, None, None)
+        second = 1 - first
+        turned = replace(matched, a=sides[first], b=sides[second])
+        same = replace(likeness, a=likeness.b, b=likeness.a) if first else likeness
+        ends = seeds[first], seeds[second]
+        return first_crossing(turned, same, scales, margin, asked.settings.confidence, ends)
+
+    status: DivergenceStatus = "not_parted"
+    better, shown_at = None, None
+    for i in answered:
+        low, high = bands[i]
+        if (low is not None and low > margin) or (high is not None and high < -margin):
+            better = asked.a if low is not None and low > margin else asked.b
+            shown_at = asked.scales[i].tokens
+            break
+    if better is None:
+        # Either format may part from the other later: the earlier limit holds for both.
+        lows = [crossing(first).low for first in (0, 1)]
+        earliest = None if None in lows else min(one for one in lows if one is not None)
+        found = Crossing(None, earliest, None)
+    elif shown_at == scales[0]:
+        status, found = "at_smallest", Crossing(None, None, shown_at)
+    else:
+        status, found = "parted", crossing(0 if better == asked.a else 1)
+    result = Divergence(
+        status=status,
+        better=better,
+        tokens=found.tokens,
+        low_tokens=found.low,
+        high_tokens=found.high,
+        shown_at_tokens=shown_at,
+        sentence="",
+    )
+    largest = scales[-1] if scales else None
+    return replace(result, sentence=divergence_sentence(result, asked.a, asked.b, margin, largest))
 
 
 def compare_scope(matched: Matched, asked: Question) -> ScopeComparison:

@@ -18,7 +18,7 @@ from contextcliff_dagster.analysis.statistics.proportions import band_quantile, 
 from contextcliff_dagster.contracts.results.fields import MeanScore
 from contextcliff_dagster.contracts.values import Verdict
 from contextcliff_dagster.extensions.utilization.analysis.answers import missing_of
-from contextcliff_dagster.extensions.utilization.analysis.score_intervals import mean_limits
+from contextcliff_dagster.extensions.utilization.analysis.comparison import mean_limits
 from contextcliff_dagster.extensions.utilization.benchmarks.data import BenchmarkName
 from contextcliff_dagster.extensions.utilization.curve_results import (
     Axis,
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from contextcliff_dagster.analysis.records.settings import AnalysisSettings
-    from contextcliff_dagster.extensions.utilization.analysis.asked import Scale
+    from contextcliff_dagster.extensions.utilization.analysis.answers import Scale
 
 REPORTED_TOLERANCES = (0.10, 0.20, 0.30)
 

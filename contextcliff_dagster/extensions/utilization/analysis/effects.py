@@ -13,14 +13,15 @@ import numpy as np
 
 from contextcliff_dagster.analysis.statistics.sign_flips import holm
 from contextcliff_dagster.contracts.results.fields import nulls
-from contextcliff_dagster.extensions.utilization.analysis.answers import BASE
+from contextcliff_dagster.extensions.utilization.analysis.answers import BASE, Matched, match_rows
+from contextcliff_dagster.extensions.utilization.analysis.comparison import (
+    estimate_difference,
+    likeness_of,
+)
 from contextcliff_dagster.extensions.utilization.analysis.curves import (
     correlation_of,
     mean_over_documents,
 )
-from contextcliff_dagster.extensions.utilization.analysis.differences import estimate_difference
-from contextcliff_dagster.extensions.utilization.analysis.matching import Matched, match_rows
-from contextcliff_dagster.extensions.utilization.analysis.score_intervals import likeness_of
 from contextcliff_dagster.extensions.utilization.benchmarks.data import BENCHMARKS
 from contextcliff_dagster.extensions.utilization.curve_results import (
     PositionScore,

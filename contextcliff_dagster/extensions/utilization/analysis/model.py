@@ -12,10 +12,12 @@ from contextcliff_dagster.analysis.records.settings import AnalysisSettings
 from contextcliff_dagster.contracts import ContextCliffError
 from contextcliff_dagster.extensions.utilization.analysis.answers import (
     BASE,
+    Question,
+    Scale,
     clean_answers,
+    match_rows,
     missing_of,
 )
-from contextcliff_dagster.extensions.utilization.analysis.asked import Question, Scale
 from contextcliff_dagster.extensions.utilization.analysis.comparison import (
     compare_scope,
     verdict_of,
@@ -26,7 +28,6 @@ from contextcliff_dagster.extensions.utilization.analysis.effects import (
     position_scores,
     tokens_per_record,
 )
-from contextcliff_dagster.extensions.utilization.analysis.matching import match_rows
 from contextcliff_dagster.extensions.utilization.analysis.wording import (
     cap_sentence,
     comparison_sentences,

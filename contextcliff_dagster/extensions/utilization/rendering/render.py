@@ -20,8 +20,8 @@ from contextcliff_dagster.extensions.utilization.rendering.formats import (
     Rendering,
     Verbosity,
 )
-from contextcliff_dagster.extensions.utilization.rendering.shapes import shape_of
-from contextcliff_dagster.extensions.utilization.rendering.templates import templates
+from contextcliff_dagster.extensions.utilization.rendering.sentences import templates
+from contextcliff_dagster.extensions.utilization.rendering.structured import shape_of
 
 
 def render(

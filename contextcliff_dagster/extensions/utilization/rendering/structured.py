@@ -1,7 +1,4 @@
-"""Records as JSON lines, CSV and Markdown tables, and back.
-
-Verbosity changes the keys alone: values, times in Unix seconds included, are the same in all.
-"""
+"""Records as JSON lines, CSV and Markdown tables, and records read back from them."""
 
 from __future__ import annotations
 
@@ -11,12 +8,127 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from itertools import pairwise
-from typing import Any, get_args
+from typing import Any, NamedTuple, get_args
 
 from contextcliff_dagster.extensions.utilization.benchmarks.data import BenchmarkName, Record
-from contextcliff_dagster.extensions.utilization.benchmarks.schema import SCHEMAS, FieldKind
-from contextcliff_dagster.extensions.utilization.rendering.formats import Verbosity
-from contextcliff_dagster.extensions.utilization.rendering.shapes import shape_of, written_key
+from contextcliff_dagster.extensions.utilization.benchmarks.schema import (
+    DOMAINS,
+    SCHEMAS,
+    FieldKind,
+    FieldSpec,
+)
+from contextcliff_dagster.extensions.utilization.rendering import structured
+from contextcliff_dagster.extensions.utilization.rendering.formats import (
+    FORMATS,
+    Format,
+    Verbosity,
+)
+from contextcliff_dagster.extensions.utilization.rendering.sentences import (
+    LAST_SECOND,
+    sentence_reader,
+)
+
+_LARGEST = 2**53  # whole numbers beyond are not all told apart as floating point
+_PREFIXES: Mapping[FieldKind, str] = {"warehouse": "WH", "sku": "SKU", "entity": "E", "node": "N"}
+
+
+class Shape(NamedTuple):
+    """One type of record.
+
+    ``tests``: what the value of each key must be; ``values``: pairs of keys, of an attribute and
+    of its value.
+    """
+
+    name: str
+    keys: tuple[str, ...]
+    kinds: tuple[FieldKind, ...]
+    tests: tuple[tuple[str, Callable[[Any], bool]], ...]
+    values: tuple[tuple[str, str], ...]
+
+
+def written_key(field: FieldSpec, verbosity: Verbosity) -> str:
+    """Return the key of ``field`` in the structured formats."""
+    match verbosity:
+        case "standard":
+            return field.key
+        case "terse":
+            return field.terse
+        case "descriptive":
+            return field.descriptive
+
+
+def _identifies(prefix: str) -> Callable[[Any], bool]:
+    identifier = re.compile(rf"{prefix}-(?:\d{{4}}|[1-9]\d{{4,}})")
+
+    @lru_cache(65_536)
+    def test(text: object) -> bool:
+        return isinstance(text, str) and identifier.fullmatch(text) is not None
+
+    return test
+
+
+def _is_integer(value: object) -> bool:
+    return type(value) is int
+
+
+def _is_time(value: object) -> bool:
+    return type(value) is int and 0 <= value <= LAST_SECOND
+
+
+def _is_number(value: object) -> bool:
+    return type(value) in (int, float) and -_LARGEST <= value <= _LARGEST  # type: ignore[operator]
+
+
+_TESTS: Mapping[FieldKind, Callable[[Any], bool]] = {
+    "time": _is_time,
+    "integer": _is_integer,
+    "number": _is_number,
+    "attribute": DOMAINS.__contains__,
+    **{kind: _identifies(prefix) for kind, prefix in _PREFIXES.items()},
+}
+
+
+@lru_cache(8)
+def shapes(benchmark: BenchmarkName) -> Mapping[tuple[str | None, str | None], Shape]:
+    """Return the types of record by their ``type`` and ``action``."""
+    found = {}
+    for spec in SCHEMAS[benchmark]:
+        fields = spec.fields
+        shape = Shape(
+            spec.name,
+            tuple(one.key for one in fields),
+            tuple(one.kind for one in fields),
+            tuple((one.key, _TESTS[one.kind]) for one in fields if one.kind in _TESTS),
+            tuple(
+                (attribute.key, value.key)
+                for attribute, value in pairwise(fields)
+                if value.kind == "value"
+            ),
+        )
+        found[spec.fixed.get("type"), spec.fixed.get("action")] = shape
+    return found
+
+
+def shape_of(benchmark: BenchmarkName, record: Record) -> Shape:
+    """Return the type of a valid ``record``.
+
+    Raises:
+        ValueError: it is of none, a field is missing or unknown, or holds an impossible value.
+    """
+    shape = shapes(benchmark).get((record.get("type"), record.get("action")))
+    if shape is None:
+        raise ValueError(f"no record of the {benchmark} benchmark is of this type")
+    if len(record) != len(shape.keys) or not all(key in record for key in shape.keys):
+        raise ValueError(f"the fields of a record of type {shape.name} are {', '.join(shape.keys)}")
+    for key, test in shape.tests:
+        if not test(record[key]):
+            raise ValueError(f"{key} cannot be {record[key]!r}")
+    for attribute, value in shape.values:
+        domain, found = DOMAINS[record[attribute]], record[value]
+        if found not in domain or type(found) is not type(domain[0]):
+            raise ValueError(f"{record[attribute]} cannot be {found!r}")
+    return shape
+
 
 _TO_JSON = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
 _BAR = re.compile(r"(?<!\\)(?:\\\\)*\|")  # without a backslash of its own
@@ -197,3 +309,72 @@ _FROM_TEXT: Mapping[FieldKind, Callable[[str], Any]] = {
 def object_reader(benchmark: BenchmarkName) -> ObjectReader:
     """Return the reader of ``benchmark``, indexed once."""
     return ObjectReader(benchmark)
+
+
+_SHOWN = 100
+
+
+def parse(text: str, benchmark: BenchmarkName, format: Format | None = None) -> list[Record]:
+    """Return the records of a document, in the order of its lines.
+
+    Args:
+        text: as `render.render` writes it, in any verbosity; empty lines are passed over.
+        benchmark: whose records these are.
+        format: None: detected by the first line.
+
+    Raises:
+        ValueError: unknown format, or a line that is no record of the benchmark; it is named.
+    """
+    if format is not None and format not in FORMATS:
+        raise ValueError(f"unknown format {format!r}: it is one of {', '.join(FORMATS)}")
+    lines = [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
+    if not lines:
+        return []
+    format = format or detect(lines[0][1], benchmark)
+    read, first = _line_reader(benchmark, format, [line for _, line in lines[:2]])
+    records: list[Record] = []
+    for number, line in lines[first:]:
+        try:
+            record = read(line.rstrip("\r"))
+            shape_of(benchmark, record)
+        except ValueError as error:
+            shown = line if len(line) <= _SHOWN else f"{line[:_SHOWN]}..."
+            raise ValueError(
+                f"line {number} is no record of the {benchmark} benchmark in {format}, {error}: "
+                f"{shown}"
+            ) from None
+        records.append(record)
+    return records
+
+
+def detect(first_line: str, benchmark: BenchmarkName) -> Format:
+    """Return the format of the document that begins with ``first_line``."""
+    if first_line.startswith("{"):
+        return "jsonl"
+    if first_line.startswith("|"):
+        return "markdown"
+    if tuple(first_line.strip().split(",")) in _headers(benchmark):
+        return "csv"
+    return "prose"
+
+
+def _headers(benchmark: BenchmarkName) -> Iterable[tuple[str, ...]]:
+    return [structured.columns(benchmark, verbosity) for verbosity in get_args(Verbosity)]
+
+
+def _line_reader(
+    benchmark: BenchmarkName, format: Format, lines: list[str]
+) -> tuple[Callable[[str], dict[str, Any]], int]:
+    """Return what reads a line, and how many lines come before the first record."""
+    if format == "prose":
+        return sentence_reader(benchmark).read, 0
+    objects = structured.object_reader(benchmark)
+    if format == "jsonl":
+        return lambda line: objects.read(structured.json_object(line)), 0
+    cells = structured.csv_cells if format == "csv" else structured.markdown_cells
+    header = tuple(cells(lines[0]))
+    if header not in _headers(benchmark):
+        raise ValueError(
+            f"line 1 is no header of the {benchmark} benchmark in {format}: {lines[0][:_SHOWN]}"
+        )
+    return lambda line: objects.read_cells(header, cells(line)), 1 if format == "csv" else 2

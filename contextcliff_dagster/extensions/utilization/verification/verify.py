@@ -65,7 +65,7 @@ class Verifier:
         self, text: str, questions: Sequence[Question], format: Format | None = None
     ) -> list[Verdict]:
         """Return the verdict on each question; see `verify`."""
-        from contextcliff_dagster.extensions.utilization.rendering.parse import parse
+        from contextcliff_dagster.extensions.utilization.rendering.structured import parse
 
         try:
             records = parse(text, self.benchmark, format)

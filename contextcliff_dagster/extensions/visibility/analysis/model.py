@@ -1,57 +1,503 @@
-"""The records of one model to its result."""
+"""What the records of one model say of what it was shown.
+
+Runs of the records, curves of regret, the seeds that a study needs, and the sentences.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+import math
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import combinations
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from contextcliff_dagster.analysis.profile.context import ProfileContext
 from contextcliff_dagster.analysis.records.settings import AnalysisSettings
 from contextcliff_dagster.analysis.statistics.sign_flips import holm
-from contextcliff_dagster.extensions.visibility.analysis.contrasts import (
-    VISIBLE,
-    Comparison,
-    comparisons_of,
-    fours_of,
-    ordered_levels,
-    pairs_of,
-    widest_comparisons,
-)
-from contextcliff_dagster.extensions.visibility.analysis.curves import (
-    BaselineCurves,
-    cells_of,
-    curves_of,
-    searches_of,
-)
+from contextcliff_dagster.contracts import UNSCORED_TAGS, ContextCliffError
 from contextcliff_dagster.extensions.visibility.analysis.effects import (
     FLIPS,
     PERFORMANCE,
+    SHARES,
+    VISIBLE,
     Changes,
+    ClusterMeans,
+    Comparison,
+    changes_of,
+    comparisons_of,
     effects_of,
+    fours_of,
+    ordered_levels,
+    pairs_of,
+    studentized_flips,
+    widest_comparisons,
 )
-from contextcliff_dagster.extensions.visibility.analysis.planning import plan_of
-from contextcliff_dagster.extensions.visibility.analysis.runs import Runs, runs_of_records
-from contextcliff_dagster.extensions.visibility.analysis.studentized_flips import studentized_flips
-from contextcliff_dagster.extensions.visibility.analysis.wording import (
-    effect_sentence,
-    plan_sentence,
-    search_sentence,
+from contextcliff_dagster.extensions.visibility.axes import AXES, PlannedRun, runs_of
+from contextcliff_dagster.extensions.visibility.baselines.search import area_under_curve
+from contextcliff_dagster.extensions.visibility.behaviour import (
+    STEP_COLUMNS,
+    behaviour_of,
+    start_of,
+    step_of,
 )
 from contextcliff_dagster.extensions.visibility.results import (
+    OUTCOMES,
     AxisEffect,
+    Cell,
+    Curve,
+    CurvePoint,
     Interaction,
+    MissingRun,
+    OutcomeName,
+    Plan,
+    SearchComparison,
     VisibilityResult,
     VisibilityVerdict,
 )
+from contextcliff_dagster.extensions.visibility.tasks.catalogue import task_named
+from contextcliff_dagster.reporting.wording.number_format import difference, score
 
 if TYPE_CHECKING:
     import pandas as pd
+    from numpy.typing import ArrayLike
 
+    from contextcliff_dagster.analysis.records.settings import AnalysisSettings
+    from contextcliff_dagster.contracts.arrays import Bools, Floats, Ints
+    from contextcliff_dagster.extensions.visibility.analysis.effects import Comparison
+    from contextcliff_dagster.extensions.visibility.results import (
+        AxisEffect,
+        OutcomeName,
+        Plan,
+        SearchComparison,
+    )
     from contextcliff_dagster.extensions.visibility.section import VisibilitySection
+    from contextcliff_dagster.extensions.visibility.tasks.parameters import Space
+
+
+@dataclass(frozen=True, eq=False)
+class Runs:
+    """Whole runs, in the order of the plan.
+
+    Attributes:
+        planned: benchmark, seed and axes of each run (N).
+        outcomes: `results.OUTCOMES` of each run (N, O), nan where it has none.
+        curves: regret after each step, the start first (N, 1 + steps).
+        paths: the configurations of each run as text, for telling equal ones (N).
+        missing: planned runs of which a step has no answer.
+        unplanned: runs with records that the section does not ask for.
+    """
+
+    planned: tuple[PlannedRun, ...]
+    outcomes: Floats
+    curves: Floats
+    paths: tuple[str, ...]
+    missing: tuple[MissingRun, ...]
+    unplanned: int
+
+    @cached_property
+    def levels(self) -> Mapping[str, np.ndarray]:
+        """Level of each run as text (N), by axis."""
+        return {
+            axis: np.array([str(getattr(run.axes, axis)) for run in self.planned], dtype=str)
+            for axis in AXES
+        }
+
+    @cached_property
+    def benchmark(self) -> np.ndarray:
+        """Benchmark of each run (N)."""
+        return np.array([run.benchmark for run in self.planned], dtype=str)
+
+    @cached_property
+    def cluster(self) -> Ints:
+        """Number of each run's benchmark-seed (N), in the order of the plan."""
+        return _numbered([(run.benchmark, run.seed) for run in self.planned])
+
+    @cached_property
+    def benchmark_of_cluster(self) -> Ints:
+        """Number of each benchmark-seed's benchmark (C)."""
+        number = _numbered([run.benchmark for run in self.planned])
+        of_cluster = np.zeros(self.cluster.max(initial=-1) + 1, np.int64)
+        of_cluster[self.cluster] = number
+        return of_cluster
+
+    def outcome(self, name: OutcomeName) -> Floats:
+        """One outcome of each run (N)."""
+        column: Floats = self.outcomes[:, OUTCOMES.index(name)]
+        return column
+
+
+def runs_of_records(records: pd.DataFrame, section: VisibilitySection) -> Runs:
+    """Return the runs of `tables.VISIBILITY_RECORDS` of one model. No row order matters.
+
+    A run is whole if each of its steps is there once with an answer; only whole runs are kept.
+
+    Raises:
+        ContextCliffError: a step of a run has two records.
+    """
+    by_run = _rows_by_run(records)
+    whole, outcomes, curves, paths, missing = [], [], [], [], []
+    spaces = {name: task_named(name).space for name in section.benchmarks}
+    plan = runs_of(section)
+    for run in plan:
+        rows = [one for one in by_run.pop(run.key, []) if _answered(one)]
+        if [one["step"] for one in rows] != list(range(1, section.steps + 1)):
+            missing.append(MissingRun(run=run.key, steps=len(rows)))
+            continue
+        curve = np.array([rows[0]["start_regret"], *(one["regret"] for one in rows)], float)
+        whole.append(run)
+        curves.append(curve)
+        paths.append("\n".join([rows[0]["start_config"], *(one["config"] for one in rows)]))
+        outcomes.append([curve[-1], area_under_curve(curve), *_behaviour(spaces, run, rows)])
+    return Runs(
+        planned=tuple(whole),
+        outcomes=np.array(outcomes, float).reshape(len(whole), len(OUTCOMES)),
+        curves=np.array(curves, float).reshape(len(whole), section.steps + 1),
+        paths=tuple(paths),
+        missing=tuple(missing),
+        unplanned=len(by_run),
+    )
+
+
+_COLUMNS = (*("step", "failure", *STEP_COLUMNS, "regret", "start_config", "start_regret"),)
+
+
+def _rows_by_run(records: pd.DataFrame) -> dict[str, list[dict[str, Any]]]:
+    by_run: dict[str, list[dict[str, Any]]] = {}
+    ordered = records.sort_values(["run", "step"], kind="stable")
+    names = ordered["run"].tolist()
+    columns = zip(*(ordered[name].tolist() for name in _COLUMNS), strict=True)
+    for name, row in zip(names, columns, strict=True):
+        rows = by_run.setdefault(name, [])
+        rows.append(dict(zip(_COLUMNS, row, strict=True)))
+        if len(rows) > 1 and rows[-2]["step"] == rows[-1]["step"]:
+            raise ContextCliffError(f"Step {row[0]} of run {name} has two records; score again.")
+    return by_run
+
+
+def _answered(row: Mapping[str, Any]) -> bool:
+    lost = row["failure"] in {str(tag) for tag in UNSCORED_TAGS}
+    return not lost and _known(row["regret"]) and _known(row["start_regret"])
+
+
+def _known(value: Any) -> bool:
+    return value is not None and bool(value == value)
+
+
+def _behaviour(
+    spaces: Mapping[str, Space], run: PlannedRun, rows: Sequence[Mapping[str, Any]]
+) -> list[float | None]:
+    """The outcomes after regret and area."""
+    steps = [start_of(rows[0]), *map(step_of, rows)]
+    measured = behaviour_of(spaces[run.benchmark], steps)
+    return [getattr(measured, name) for name in OUTCOMES[2:]]
+
+
+def _numbered(keys: Sequence[Any]) -> Ints:
+    places = {key: place for place, key in enumerate(dict.fromkeys(keys))}
+    return np.array([places[key] for key in keys], np.int64)
+
+
+BaselineCurves: TypeAlias = "Mapping[str, Mapping[tuple[str, int], ArrayLike]]"
+"""Search -> (benchmark, seed) -> regret by step, the start first; or several such rows."""
+
+
+def curves_of(
+    runs: Runs, levels: Mapping[str, Sequence[str]], settings: AnalysisSettings
+) -> list[Curve]:
+    """Return the curve of all runs, then of each level of each axis that varies."""
+    groups: list[tuple[str | None, str, Bools]] = [(None, "all", np.ones(len(runs.planned), bool))]
+    groups += [
+        (axis, level, runs.levels[axis] == level)
+        for axis, given in levels.items()
+        for level in given
+        if len(given) > 1
+    ]
+    return [
+        _curve(axis, level, runs.curves[inside], runs.cluster[inside], runs, settings)
+        for axis, level, inside in groups
+        if inside.any()
+    ]
+
+
+def _curve(
+    axis: str | None,
+    level: str,
+    curves: Floats,
+    cluster: Ints,
+    runs: Runs,
+    settings: AnalysisSettings,
+) -> Curve:
+    clusters, place = np.unique(cluster, return_inverse=True)
+    stratum = runs.benchmark_of_cluster[clusters]
+    n = np.bincount(place)
+    points = []
+    for step in range(curves.shape[1]):
+        means = ClusterMeans(np.bincount(place, weights=curves[:, step]) / n, stratum)
+        low, high = means.interval(settings.confidence)
+        points.append(
+            CurvePoint(
+                step=step,
+                regret=means.mean,
+                ci_low=None if low is None else max(low, 0.0),
+                ci_high=None if high is None else max(high, 0.0),
+            )
+        )
+    return Curve(
+        axis=axis, level=level, n_runs=len(curves), n_clusters=len(clusters), points=points
+    )
+
+
+def searches_of(
+    runs: Runs, baselines: BaselineCurves, settings: AnalysisSettings
+) -> list[SearchComparison]:
+    """Return each search next to the model, over the benchmark-seeds that both have.
+
+    Raises:
+        ContextCliffError: a curve has another number of steps than the runs.
+    """
+    clusters = list(dict.fromkeys((run.benchmark, run.seed) for run in runs.planned))
+    n = np.bincount(runs.cluster, minlength=len(clusters))
+    of_model = np.bincount(runs.cluster, weights=runs.outcome("regret"), minlength=len(clusters))
+    made = []
+    for name, given in baselines.items():
+        shared = np.array([place for place, key in enumerate(clusters) if key in given], np.int64)
+        if not len(shared):
+            continue
+        curves = [np.atleast_2d(np.asarray(given[clusters[k]], float)) for k in shared]
+        if any(one.shape[1] != runs.curves.shape[1] for one in curves):
+            raise ContextCliffError(
+                f"The search {name} has curves of another length than {runs.curves.shape[1] - 1} "
+                "steps; search again with the steps of the study."
+            )
+        mean_curves = np.array([one.mean(axis=0) for one in curves])
+        apart = of_model[shared] / n[shared] - mean_curves[:, -1]
+        means = ClusterMeans(apart, runs.benchmark_of_cluster[shared])
+        low, high = means.interval(settings.confidence)
+        made.append(
+            SearchComparison(
+                name=name,
+                n_clusters=len(shared),
+                regret=float(mean_curves[:, -1].mean()),
+                area=float(np.mean([area_under_curve(one) for one in mean_curves])),
+                difference=means.mean,
+                ci_low=low,
+                ci_high=high,
+                curve=_curve(None, name, mean_curves, shared, runs, settings),
+            )
+        )
+    return made
+
+
+def cells_of(runs: Runs) -> list[Cell]:
+    """Return each combination of levels, in the order of the plan."""
+    signatures = np.array([run.axes.signature for run in runs.planned], dtype=str)
+    made = []
+    for signature in dict.fromkeys(signatures.tolist()):
+        rows = np.flatnonzero(signatures == signature)
+        made.append(
+            Cell(
+                signature=signature,
+                levels={axis: str(column[rows[0]]) for axis, column in runs.levels.items()},
+                n_runs=len(rows),
+                means={name: _mean(runs.outcome(name)[rows]) for name in OUTCOMES},
+            )
+        )
+    return made
+
+
+def _mean(values: Floats) -> float | None:
+    known = values[~np.isnan(values)]
+    return float(known.mean()) if len(known) else None
+
+
+EFFECT, POWER = 0.2, 0.8
+MOST_SEEDS = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Components:
+    """SDs of the difference of a pair: between benchmark-seeds, and between pairs of one."""
+
+    seed: float
+    pair: float | None
+    pairs: float
+    """Mean pairs of a benchmark-seed."""
+
+    @property
+    def variance(self) -> float:
+        """Of the mean difference of one benchmark-seed."""
+        return self.seed**2 + (self.pair or 0.0) ** 2 / self.pairs
+
+
+def components_of(changes: Changes) -> Components | None:
+    """Return the components by the analysis of variance; None with fewer than two clusters.
+
+    With single pairs the two are one, and ``pair`` is None.
+    """
+    change, clusters = changes.change, len(changes.stratum)
+    if clusters < 2:
+        return None
+    means = changes.means(change)
+    pairs = len(change) / clusters
+    of_mean = means.standard_error**2 * clusters
+    degrees = len(change) - clusters
+    if not degrees:
+        return Components(math.sqrt(of_mean), None, pairs)
+    within = float(((change - means.values[changes.cluster]) ** 2).sum()) / degrees
+    return Components(math.sqrt(max(of_mean - within / pairs, 0.0)), math.sqrt(within), pairs)
+
+
+def plan_of(
+    runs: Runs, comparisons: Sequence[Comparison], settings: AnalysisSettings
+) -> list[Plan]:
+    """Return the seeds that each tested effect on the regret needs; none where nothing varies."""
+    tested = [one for one in comparisons if not one.is_start]
+    level = SHARES["regret"] * (1.0 - settings.confidence) / max(len(tested), 1)
+    made = []
+    for one in tested:
+        changes = changes_of(runs, one, "regret")
+        components = components_of(changes) if changes else None
+        if changes is None or components is None or not changes.run_sd():
+            continue
+        spread = changes.run_sd()
+        benchmarks = len(np.unique(changes.stratum))
+        made.append(
+            Plan(
+                axis=one.axis,
+                level=one.level,
+                reference=one.reference,
+                effect=EFFECT,
+                power=POWER,
+                significance=level,
+                run_sd=spread,
+                seed_sd=components.seed,
+                pair_sd=components.pair,
+                pairs_per_seed=components.pairs,
+                seeds=-(-len(changes.stratum) // benchmarks),
+                seeds_needed=seeds_needed(components, EFFECT * spread, benchmarks, level),
+            )
+        )
+    return made
+
+
+def seeds_needed(
+    components: Components, effect: float, benchmarks: int, level: float
+) -> int | None:
+    """Return the seeds a benchmark that show ``effect`` with power .8, tested two-sided.
+
+    By the noncentral t distribution with benchmarks x (seeds - 1) degrees of freedom, to which the
+    power of studentised flips is close. None where more than 10,000 are needed.
+    """
+    from scipy.special import nctdtr, stdtrit
+
+    variance = max(components.variance, 1e-12)
+
+    def enough(seeds: int) -> bool:
+        degrees = float(benchmarks * (seeds - 1))
+        critical = stdtrit(degrees, 1.0 - 0.5 * level)
+        # Beyond a shift of 37 the distribution function is not computed, and the power is 1.
+        shift = min(effect * math.sqrt(benchmarks * seeds / variance), 37.0)
+        return 1.0 - float(nctdtr(degrees, shift, critical)) >= POWER
+
+    if not enough(MOST_SEEDS):
+        return None
+    return 2 + bisect_left(range(2, MOST_SEEDS), True, key=enough)
+
+
+_OUTCOMES: dict[OutcomeName, str] = {
+    "regret": "regret",
+    "area": "area under the curve of regret",
+    "churn": "distance from step to step",
+    "stagnation": "share of steps that repeat the step before",
+    "oscillation": "share of steps that return to an earlier configuration",
+    "novelty": "share of steps with a new configuration",
+    "clamped_changes": "share of changes that met a bound",
+    "unparsable_share": "share of replies that cannot be parsed",
+    "fallback_share": "share of steps whose reply set nothing",
+}
+_AXES = {
+    "task": "the text about the task",
+    "metric": "the text about the metric",
+    "resources": "the resources",
+    "bounds": "the bounds",
+    "direction": "the direction of the score",
+}
+
+
+def change_in_words(effect: AxisEffect) -> str:
+    """What differs within a pair, as the subject of a sentence."""
+    if effect.axis == "history":
+        earlier = "no" if effect.reference == "0" else effect.reference
+        return f"Listing {effect.level} earlier steps instead of {earlier}"
+    if effect.axis == "base":
+        return f"Going on from the {effect.level} configuration instead of the {effect.reference}"
+    if effect.axis == "start":
+        return f"Beginning with a {effect.level} start instead of a {effect.reference} one"
+    what = _AXES[effect.axis]
+    if effect.contrast == "length":
+        return f"Another text as long as {what} instead of none"
+    if effect.contrast == "content":
+        return f"Showing {what} instead of another text as long"
+    return f"Showing {what}"
+
+
+def effect_sentence(effect: AxisEffect, margin: float) -> str:
+    """The effect on regret or area with its verdict; of behaviour only what is significant."""
+    subject, name = change_in_words(effect), _OUTCOMES[effect.outcome]
+    if effect.difference is None:
+        return f"{subject}: no two runs could be compared."
+    by = f"{difference(effect.difference)} [{_interval(effect)}]"
+    if effect.verdict in ("better", "worse", "higher", "lower"):
+        less = effect.verdict in ("better", "lower")
+        tested = f"p {effect.p_holm:.3f} after Holm" if effect.p_holm is not None else ""
+        return f"{subject} {'lowers' if less else 'raises'} the {name}: {by}, {tested}."
+    if effect.verdict == "no_benefit":
+        return (
+            f"{subject} does not help: a benefit of {margin:g} or more is excluded ({name} {by}, "
+            f"limit of the benefit {score(effect.excluded)})."
+        )
+    return (
+        f"{subject}: undecided; neither an effect on the {name} nor the absence of a benefit of "
+        f"{margin:g} is shown ({by})."
+    )
+
+
+def plan_sentence(plan: Sequence[Plan], undecided: Sequence[AxisEffect]) -> str | None:
+    """Seeds that would show every undecided effect of .2 SD; None where nothing is undecided."""
+    open_ones = {(one.axis, one.level, one.reference) for one in undecided}
+    rows = [one for one in plan if (one.axis, one.level, one.reference) in open_ones]
+    if not rows:
+        return None
+    first = rows[0]
+    what = f"an effect of {first.effect:g} SD of the regret with power {first.power:g}"
+    if any(one.seeds_needed is None for one in rows):
+        return f"To show {what} where it is undecided, more than 10,000 seeds would be needed."
+    most = max(one.seeds_needed or 0 for one in rows)
+    return (
+        f"To show {what} where it is undecided, up to {most:,} seeds a benchmark are needed; this "
+        f"study has {first.seeds:,}."
+    )
+
+
+def search_sentence(regret: float, searches: Sequence[SearchComparison]) -> str | None:
+    """The model next to searches without one."""
+    if not searches:
+        return None
+    others = ", ".join(f"{one.name.replace('_', ' ')} {score(one.regret)}" for one in searches)
+    return (
+        f"Over all runs the model leaves a regret of {score(regret)}; searches without a model on "
+        f"the same splits, starts and steps: {others}."
+    )
+
+
+def _interval(effect: AxisEffect) -> str:
+    if effect.ci_low is None:
+        return "no interval"
+    return f"{difference(effect.ci_low)}, {difference(effect.ci_high)}"
 
 
 def analyse_model(

@@ -27,7 +27,7 @@ from contextcliff_dagster.extensions.visibility.landscape.grounds import (
     write_grounds,
 )
 from contextcliff_dagster.extensions.visibility.landscape.table import Landscape
-from contextcliff_dagster.extensions.visibility.runs.trainings import Trainings
+from contextcliff_dagster.extensions.visibility.runs.tuning import Trainings
 from contextcliff_dagster.extensions.visibility.tasks.catalogue import task_named
 from contextcliff_dagster.store import Store, slug, write_json
 

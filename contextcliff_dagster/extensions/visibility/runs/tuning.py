@@ -1,30 +1,215 @@
-"""The conversation of a run: a reply is read, trained, and the next prompt rests on it."""
+"""Runs to be made: which there are, their searches and trainings, and the benchmarks they tune."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import hashlib
+import json
+import os
+import sqlite3
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
-from contextcliff_dagster.extensions.visibility.agent.prompts import prompt_of
-from contextcliff_dagster.extensions.visibility.agent.replies import parse_reply
-from contextcliff_dagster.extensions.visibility.agent.state import RunState, ShownTrial, Usage
-from contextcliff_dagster.extensions.visibility.axes import PlannedRun
+import numpy as np
+
+from contextcliff_dagster.contracts import DataError, StoreError, StudyError
+from contextcliff_dagster.experiments.common.experiment import Source
+from contextcliff_dagster.experiments.common.generated import GeneratedSamples, Made
+from contextcliff_dagster.experiments.common.kept_documents import DEFAULT_TOKENIZER
+from contextcliff_dagster.extensions.visibility.agent import (
+    TEMPLATE,
+    RunState,
+    ShownTrial,
+    Usage,
+    parse_reply,
+    prompt_of,
+    reply_schema,
+    system_text,
+)
+from contextcliff_dagster.extensions.visibility.axes import PlannedRun, runs_of
+from contextcliff_dagster.extensions.visibility.baselines.search import (
+    HillClimb,
+    RandomSearch,
+    Search,
+    SobolSearch,
+    regret_curve,
+    run_search,
+)
+from contextcliff_dagster.extensions.visibility.baselines.tpe import TPESearch
 from contextcliff_dagster.extensions.visibility.behaviour import Step
-from contextcliff_dagster.extensions.visibility.landscape.strata import start_of
-from contextcliff_dagster.extensions.visibility.runs.trainings import Trainings
+from contextcliff_dagster.extensions.visibility.landscape.grounds import section_of
+from contextcliff_dagster.extensions.visibility.landscape.table import start_of
 from contextcliff_dagster.extensions.visibility.tasks.catalogue import task_named
 from contextcliff_dagster.extensions.visibility.tasks.clamping import clamp
 from contextcliff_dagster.extensions.visibility.tasks.task import Evaluation
+from contextcliff_dagster.inference.requests.call_plan import PlannedCall, follow_up
+from contextcliff_dagster.inference.requests.sampling import Sampling
+from contextcliff_dagster.private_files import make_folder
 from contextcliff_dagster.scoring.parse import parse_answer
+from contextcliff_dagster.step_progress import report_step
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from contextcliff_dagster.extensions.visibility.axes import PlannedRun
     from contextcliff_dagster.extensions.visibility.landscape.grounds import Ground
     from contextcliff_dagster.extensions.visibility.landscape.table import Landscape
-    from contextcliff_dagster.extensions.visibility.tasks.parameters import Config
-    from contextcliff_dagster.extensions.visibility.tasks.task import Task
+    from contextcliff_dagster.extensions.visibility.tasks.parameters import Config, Floats
+    from contextcliff_dagster.extensions.visibility.tasks.task import Data, Evaluation, Split, Task
+    from contextcliff_dagster.inference.requests.outcome import Outcome
+    from contextcliff_dagster.inference.requests.recipe import Recipe
     from contextcliff_dagster.store import Store
+    from contextcliff_dagster.studies import Study
+
+
+_BUSY_S = 60.0
+_ADVICE = {
+    sqlite3.SQLITE_FULL: "make room on the disk, and run the same command again",
+    sqlite3.SQLITE_BUSY: "another process holds it: end that, and run the same command again",
+    sqlite3.SQLITE_READONLY: "let it be written, and run the same command again",
+    sqlite3.SQLITE_CANTOPEN: "let its folder be written, and run the same command again",
+}
+_TABLE = """
+CREATE TABLE IF NOT EXISTS trainings (
+    data TEXT, split INTEGER, config TEXT, validation REAL, test REAL,
+    PRIMARY KEY (data, split, config)
+) WITHOUT ROWID
+"""
+
+
+def trainings_file(store: Store) -> Path:
+    """Return where trainings are remembered; deleted, they are made again."""
+    return store.root / "_visibility" / "trainings.db"
+
+
+@dataclass(frozen=True)
+class Trainings:
+    """The trainings of one task on the same data, in the store.
+
+    Attributes:
+        task: what is trained.
+        store: where data and trainings lie.
+        data_sha256: of the data that the runs of a study began with.
+    """
+
+    task: Task
+    store: Store
+    data_sha256: str
+    _known: dict[tuple[int, str], Evaluation] = field(default_factory=dict, repr=False)
+    _splits: dict[int, Split] = field(default_factory=dict, repr=False)
+    _lock: threading.RLock = field(default_factory=threading.RLock, repr=False, compare=False)
+
+    def evaluation(self, config: Config, split: int) -> Evaluation:
+        """Return the scores of a configuration on the split of a seed, nan where training failed.
+
+        Raises:
+            DataError: it is to be trained, and the data have not been prepared, are too few, or are
+                not those that the study began with.
+            StoreError: the file cannot be read or written.
+        """
+        key = split, json.dumps(dict(config), sort_keys=True)
+        with self._lock:  # another thread may be training the same one
+            if key not in self._known:
+                kept = self._kept(*key)
+                if kept is None:
+                    kept = self._trained(config, split)
+                    self.keep([(*key, *kept)])
+                self._known[key] = kept
+            return self._known[key]
+
+    def of_splits(self, splits: Sequence[int]) -> list[tuple[int, str, float | None, float | None]]:
+        """Return what is remembered of these splits: split, configuration as JSON, both scores.
+
+        Raises:
+            StoreError: the file cannot be read.
+        """
+        marks = ", ".join("?" * len(splits))
+        with self._database() as db:
+            return db.execute(
+                "SELECT split, config, validation, test FROM trainings WHERE data = ? AND split IN "
+                f"({marks}) ORDER BY split, config",
+                (self._made_of, *splits),
+            ).fetchall()
+
+    def keep(self, trained: Iterable[tuple[int, str, float | None, float | None]]) -> None:
+        """Remember trainings, as `of_splits` gives them; one that is known stays as it is.
+
+        Raises:
+            StoreError: the file cannot be written.
+        """
+        with self._database() as db, db:
+            db.executemany(
+                "INSERT OR IGNORE INTO trainings VALUES (?, ?, ?, ?, ?)",
+                [(self._made_of, *one) for one in trained],
+            )
+
+    @cached_property
+    def _data(self) -> Data:
+        """The data, loaded when something is to be trained."""
+        from contextcliff_dagster.extensions.visibility.landscape.table import data_digest
+        from contextcliff_dagster.extensions.visibility.tasks.catalogue import load_data
+
+        data = load_data(self.task, self.store)
+        if data_digest(data) != self.data_sha256:
+            raise DataError(
+                f"The data of benchmark {self.task.name!r} are not those that this study began "
+                "with, so a score of today would not compare; prepare the same file again, or "
+                "measure under another study name."
+            )
+        return data
+
+    @cached_property
+    def _made_of(self) -> str:
+        parts = [self.task.name, repr(self.task.space.parameters), self.task.score.name]
+        return hashlib.sha256(json.dumps([*parts, self.data_sha256]).encode()).hexdigest()
+
+    def _trained(self, config: Config, split: int) -> Evaluation:
+        if split not in self._splits:
+            self._splits[split] = self.task.split(self._data, split)
+        try:
+            return self.task.evaluate(self._data, self._splits[split], config, split)
+        except (ValueError, ArithmeticError):  # scikit-learn's for what cannot be trained
+            return Evaluation(float("nan"), float("nan"))
+
+    def _kept(self, split: int, config: str) -> Evaluation | None:
+        with self._database() as db:
+            row = db.execute(
+                "SELECT validation, test FROM trainings WHERE data = ? AND split = ? AND "
+                "config = ?",
+                (self._made_of, split, config),
+            ).fetchone()
+        # SQLite keeps NaN as NULL.
+        return row and Evaluation(*(float("nan") if one is None else one for one in row))
+
+    @contextmanager
+    def _database(self) -> Iterator[sqlite3.Connection]:
+        path = trainings_file(self.store)
+        try:
+            yield self._connection
+        except sqlite3.Error as error:
+            advice = _ADVICE.get(
+                getattr(error, "sqlite_errorcode", 0) & 0xFF,
+                "delete it, and what it holds is trained again",
+            )
+            raise StoreError(f"{path} cannot be used ({error}); {advice}.") from error
+
+    @cached_property
+    def _connection(self) -> sqlite3.Connection:
+        path = trainings_file(self.store)
+        if path.exists() and not os.access(path.parent, os.W_OK):
+            uri = f"{path.absolute().as_uri()}?mode=ro"
+            return sqlite3.connect(uri, uri=True, check_same_thread=False)
+        make_folder(path.parent)
+        db = sqlite3.connect(path, timeout=_BUSY_S, check_same_thread=False)
+        # No write-ahead log: processes that begin one at once are refused, and it cannot be read
+        # where nothing can be written.
+        # Lost in a power failure at worst, and then trained again.
+        db.execute("PRAGMA synchronous = OFF")
+        db.execute(_TABLE)
+        return db
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,3 +347,188 @@ class Benches:
 
 def _finite(score: float) -> float | None:
     return score if score - score == 0 else None
+
+
+Begun: TypeAlias = tuple[str, int]
+"""Benchmark and seed: what runs have in common that a search can have, too."""
+
+SEARCHES: Mapping[str, Callable[[Task, int], Search]] = {
+    "random": lambda task, seed: RandomSearch(task.space, seed),
+    "sobol": lambda task, seed: SobolSearch(task.space, seed),
+    "tpe": lambda task, seed: TPESearch(
+        task.space, seed, higher_is_better=task.score.higher_is_better
+    ),
+    "hill_climb": lambda task, seed: HillClimb(
+        task.space, seed, higher_is_better=task.score.higher_is_better
+    ),
+}
+
+
+def search_curves(
+    runs: Mapping[str, PlannedRun], benches: Benches, steps: int
+) -> dict[str, dict[Begun, Floats]]:
+    """Return the curve of normalised regret, start first, of each search: by benchmark and seed.
+
+    Of several starts it is the mean over these. Trainings are remembered: a second call trains
+    nothing.
+
+    Raises:
+        StudyError: optuna is not installed.
+        DataError, StoreError: see `runs.trainings.Trainings.evaluation`.
+    """
+    begun = {(run.benchmark, run.seed, run.axes.start): run for run in runs.values()}
+    curves: dict[str, dict[Begun, list[Floats]]] = {name: {} for name in SEARCHES}
+    for done, run in enumerate(begun.values()):
+        report_step("searches without a model", done, len(begun))
+        bench = benches[run.benchmark]
+        for name, make in SEARCHES.items():
+            curve = _curve(bench, run, make(bench.task, run.seed), steps)
+            curves[name].setdefault((run.benchmark, run.seed), []).append(curve)
+    report_step("searches without a model", len(begun), len(begun))
+    return {
+        name: {key: np.mean(of, axis=0) for key, of in by_key.items()}
+        for name, by_key in curves.items()
+    }
+
+
+def _curve(bench: Bench, run: PlannedRun, search: Search, steps: int) -> Floats:
+    assert bench.landscape is not None
+    start = bench.begin(run)[0].step.config
+
+    def objective(config: Config) -> Evaluation:
+        return bench.trainings.evaluation(config, run.seed)
+
+    return regret_curve(
+        run_search(search, objective, start, steps),
+        bench.landscape.best,
+        bench.landscape.worst,
+        higher_is_better=bench.task.score.higher_is_better,
+    )
+
+
+_LEFT_ALONE = ("template", "instructions", "output_schema")
+
+
+@dataclass(frozen=True)
+class NextStep:
+    """The call that comes after one with an outcome, until a run has all its steps.
+
+    Each prompt is whole in itself: the earlier ones are not repeated before it, only what the axes
+    show of them. A call's key rests on those of all calls before it.
+    """
+
+    runs: Mapping[str, PlannedRun]
+    benches: Benches
+    steps: int
+    _histories: dict[tuple[str, str], History] = field(default_factory=dict, repr=False)
+
+    def __call__(self, call: PlannedCall, outcome: Outcome) -> PlannedCall | None:
+        """Return it; None where the run is whole."""
+        run, parts = self.runs[call.bin], call.parts or {}
+        bench = self.benches[run.benchmark]
+        made = int(parts.get("step", 1))
+        if made >= self.steps:
+            return None
+        before = self._histories.get((call.bin, call.call_key)) or bench.begin(run)
+        history = bench.after(run, before, outcome.raw_output, usage_of(outcome))
+        _, question = bench.prompt(run, history)
+        following = follow_up(call, outcome.raw_output or "", question, step=made + 1)
+        following = replace(following, turns=())
+        self._histories[call.bin, following.call_key] = history
+        return following
+
+
+def usage_of(answer: Outcome | Mapping[str, Any]) -> Usage | None:
+    """Return the tokens that a call was recorded with; None where none are known."""
+    get = answer.get if isinstance(answer, Mapping) else lambda name: getattr(answer, name)
+    read = get("prompt_tokens")
+    read = get("own_prompt_tokens") if read is None else read
+    written = get("completion_tokens")
+    return None if read is None and written is None else Usage(read or 0, written or 0)
+
+
+def sources_of(study: Study, benches: Benches) -> list[Source]:
+    """Return one source for each recipe: a seed where replies are drawn, a benchmark where the
+    engine keeps to its schema.
+
+    Raises:
+        StudyError: the study has a key of `prompt` that these prompts leave no room for.
+    """
+    section = section_of(study)
+    groups: dict[tuple[int | None, str | None], dict[str, PlannedRun]] = {}
+    for run in runs_of(section):
+        seed = run.seed if section.temperature > 0 else None
+        task = run.benchmark if section.replies == "schema" else None
+        groups.setdefault((seed, task), {})[run.key] = run
+    count = _counter(study)
+    return [
+        Source(
+            GeneratedSamples(_first_prompts(benches, runs), count),
+            recipe=recipe_of(study, seed, task, benches),
+            follow_up=NextStep(runs, benches, section.steps),
+            steps=section.steps,
+        )
+        for (seed, task), runs in groups.items()
+    ]
+
+
+def _first_prompts(benches: Benches, runs: Mapping[str, PlannedRun]) -> Any:
+    def make(cell: str) -> Sequence[Made]:
+        if (run := runs.get(cell)) is None:
+            return ()
+        bench = benches[run.benchmark]
+        document, question = bench.prompt(run, bench.begin(run))
+        # No answer is the right one; a configuration is trained instead.
+        return (Made(document, question, (), run.benchmark, {"source": cell}),)
+
+    return make
+
+
+def recipe_of(
+    study: Study, seed: int | None, task: str | None, benches: Benches | None = None
+) -> Recipe:
+    """Return how the prompts are sent: the study's way, with our words.
+
+    Args:
+        seed: draws the replies; None: the likeliest ones.
+        task: the benchmark whose parameters a reply must have; None: replies are free.
+
+    Raises:
+        StudyError: as `sources_of`.
+    """
+    from contextcliff_dagster.extensions.visibility.tasks.catalogue import task_named
+
+    section = section_of(study)
+    if not study.has_corpus:
+        for key in _LEFT_ALONE:
+            if getattr(study.prompt, key) is not None:
+                raise StudyError(
+                    f"Study {study.name!r}: the prompts of `visibility` are its own, so "
+                    f"`prompt.{key}` would change nothing; leave it out."
+                )
+        if study.prompt.replicates > 1:
+            raise StudyError(
+                f"Study {study.name!r}: a run is repeated by `visibility.seeds`; leave "
+                "`prompt.replicates` out."
+            )
+    recipe = study.recipe()
+    plain = recipe.mode == "completion"
+    return replace(
+        recipe,
+        template=f"{system_text()}\n\n{TEMPLATE}" if plain else TEMPLATE,
+        system=None if plain else recipe.system or system_text(),
+        instructions=("{question}",),
+        max_output_tokens=section.max_tokens,
+        temperature=section.temperature,
+        output_schema=None if task is None else reply_schema(task_named(task)),
+        constrained=task is not None,
+        sampling=None if seed is None else Sampling(seed=seed, rounds=1),
+    )
+
+
+def _counter(study: Study) -> Any:
+    from contextcliff_dagster.inference.models.tokenizers import open_any_tokenizer
+    from contextcliff_dagster.studies.study_paths import refuse_without_leave
+
+    refuse_without_leave(study, "tokenizer")
+    return open_any_tokenizer(study.tokenizer_name or DEFAULT_TOKENIZER).count

@@ -1,13 +1,222 @@
-"""Every task by its name, and its data."""
+"""The tasks there are: bundled ones, and those of Kaggle once they are prepared."""
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
+
 from contextcliff_dagster.contracts import StudyError
-from contextcliff_dagster.extensions.visibility.tasks.bundled import BUNDLED
 from contextcliff_dagster.extensions.visibility.tasks.kaggle.prepare import load_prepared
 from contextcliff_dagster.extensions.visibility.tasks.kaggle.tasks import KAGGLE
-from contextcliff_dagster.extensions.visibility.tasks.task import Data, Task, require_scikit_learn
+from contextcliff_dagster.extensions.visibility.tasks.parameters import (
+    Choice,
+    Config,
+    Number,
+    Space,
+)
+from contextcliff_dagster.extensions.visibility.tasks.scores import ACCURACY, LOG_LOSS, RMSE
+from contextcliff_dagster.extensions.visibility.tasks.task import (
+    Data,
+    Estimator,
+    Task,
+    require_scikit_learn,
+)
 from contextcliff_dagster.store import Store
+
+
+def _bundled(name: str) -> Data:
+    require_scikit_learn()
+    from sklearn import datasets
+
+    features, targets = getattr(datasets, f"load_{name}")(return_X_y=True)
+    return Data(np.asarray(features, dtype=np.float64), np.asarray(targets))
+
+
+def _made_classes(**how: Any) -> Data:
+    require_scikit_learn()
+    from sklearn.datasets import make_classification
+
+    return Data(*make_classification(n_redundant=2, n_classes=2, random_state=0, **how))
+
+
+def _toy_flat() -> Data:
+    return _made_classes(n_samples=1000, n_features=20, n_informative=10, class_sep=1.5)
+
+
+def _toy() -> Data:
+    """Fewer rows than the flat toy and more columns, most of them noise: the penalty matters."""
+    return _made_classes(
+        n_samples=400,
+        n_features=60,
+        n_informative=10,
+        n_clusters_per_class=1,
+        class_sep=2.0,
+        flip_y=0.05,
+    )
+
+
+def _digits() -> Data:
+    """Every third digit: training takes a tenth of the time, and scores spread as widely."""
+    whole = _bundled("digits")
+    return Data(whole.features[::3], whole.targets[::3])
+
+
+def _friedman() -> Data:
+    require_scikit_learn()
+    from sklearn.datasets import make_friedman1
+
+    features, targets = make_friedman1(n_samples=500, n_features=10, noise=1.0, random_state=0)
+    return Data(features, targets)
+
+
+def _logistic(config: Config, seed: int) -> Estimator:
+    from sklearn.linear_model import LogisticRegression
+
+    model: Estimator = LogisticRegression(
+        C=config["C"], max_iter=config["max_iter"], solver="lbfgs", random_state=seed
+    )
+    return model
+
+
+def _support_vectors(config: Config, seed: int) -> Estimator:
+    from sklearn.svm import SVC
+
+    model: Estimator = SVC(C=config["C"], gamma=config["gamma"], random_state=seed)
+    return model
+
+
+def _support_vector_regression(config: Config, seed: int) -> Estimator:
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+    from sklearn.svm import SVR
+
+    regression = SVR(C=config["C"], gamma=config["gamma"], epsilon=config["epsilon"])
+    model: Estimator = make_pipeline(StandardScaler(), regression)
+    return model
+
+
+def _scaled_logistic(config: Config, seed: int) -> Estimator:
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    model: Estimator = make_pipeline(StandardScaler(), _logistic(config, seed))
+    return model
+
+
+def _neighbours(config: Config, seed: int) -> Estimator:
+    from sklearn.neighbors import KNeighborsClassifier
+
+    model: Estimator = KNeighborsClassifier(**config)
+    return model
+
+
+def _elastic_net(config: Config, seed: int) -> Estimator:
+    from sklearn.linear_model import ElasticNet
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    net = ElasticNet(alpha=config["alpha"], l1_ratio=config["l1_ratio"], random_state=seed)
+    model: Estimator = make_pipeline(StandardScaler(), net)
+    return model
+
+
+_LOGISTIC = Space(
+    (Number("C", 0.01, 100, log=True), Number("max_iter", 10, 1000, integer=True)),
+    {"C": 0.7168, "max_iter": 300},
+)
+
+BUNDLED = (
+    Task(
+        name="toy",
+        summary="generated, two classes, logistic regression",
+        space=_LOGISTIC,
+        score=ACCURACY,
+        estimator=_logistic,
+        load=_toy,
+        stratified=True,
+    ),
+    Task(
+        name="toy-flat",
+        summary="the toy of context-eval",
+        space=_LOGISTIC,
+        score=ACCURACY,
+        estimator=_logistic,
+        load=_toy_flat,
+        stratified=True,
+    ),
+    Task(
+        name="digits",
+        summary="handwritten digits, ten classes, support vectors",
+        space=Space(
+            (Number("C", 0.01, 100, log=True), Number("gamma", 1e-5, 0.1, log=True)),
+            {"C": 1.0, "gamma": 0.01},
+        ),
+        score=ACCURACY,
+        estimator=_support_vectors,
+        load=_digits,
+        stratified=True,
+    ),
+    Task(
+        name="breast-cancer",
+        summary="cell nuclei, two classes, logistic regression",
+        space=Space(
+            (
+                Number("C", 1e-5, 1e4, log=True),
+                Number("max_iter", 5, 500, log=True, integer=True),
+            ),
+            {"C": 0.001, "max_iter": 100},
+        ),
+        score=LOG_LOSS,
+        estimator=_scaled_logistic,
+        load=lambda: _bundled("breast_cancer"),
+        stratified=True,
+    ),
+    Task(
+        name="wine",
+        summary="chemical analyses, three classes, nearest neighbours",
+        space=Space(
+            (
+                Number("n_neighbors", 1, 100, log=True, integer=True),
+                Choice("weights", ("uniform", "distance")),
+                Number("p", 1, 5),
+            ),
+            {"n_neighbors": 30, "weights": "uniform", "p": 2.0},
+        ),
+        score=ACCURACY,
+        estimator=_neighbours,
+        load=lambda: _bundled("wine"),
+        stratified=True,
+    ),
+    Task(
+        name="diabetes",
+        summary="progression after a year, elastic net",
+        space=Space(
+            (Number("alpha", 1e-3, 100, log=True), Number("l1_ratio", 0, 1)),
+            {"alpha": 10.0, "l1_ratio": 0.5},
+        ),
+        score=RMSE,
+        estimator=_elastic_net,
+        load=lambda: _bundled("diabetes"),
+    ),
+    Task(
+        name="friedman",
+        summary="generated (Friedman 1991), regression by support vectors",
+        space=Space(
+            (
+                Number("C", 0.1, 1000, log=True),
+                Number("gamma", 0.001, 1, log=True),
+                Number("epsilon", 0.01, 2, log=True),
+            ),
+            {"C": 1.0, "gamma": 0.01, "epsilon": 0.1},
+        ),
+        score=RMSE,
+        estimator=_support_vector_regression,
+        load=_friedman,
+    ),
+)
+"""Tasks whose data need no preparation."""
+
 
 TASKS = (*BUNDLED, *KAGGLE)
 

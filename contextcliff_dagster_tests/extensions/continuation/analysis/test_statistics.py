@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from contextcliff_dagster.analysis.records.settings import AnalysisSettings
-from contextcliff_dagster.extensions.continuation.analysis.arm import trend_over_sizes
-from contextcliff_dagster.extensions.continuation.analysis.equivalence import (
+from contextcliff_dagster.extensions.continuation.analysis.arm import (
+    ClusterBootstrap,
     intact_upper,
+    passages_needed,
     score_upper,
+    trend_over_sizes,
 )
-from contextcliff_dagster.extensions.continuation.analysis.intervals import ClusterBootstrap
-from contextcliff_dagster.extensions.continuation.analysis.planning import passages_needed
 from contextcliff_dagster.extensions.continuation.results import Components
 
 SETTINGS = AnalysisSettings(resamples=1_000)

@@ -10,19 +10,20 @@ from typing import Any
 
 import pytest
 
-from contextcliff_dagster.extensions.continuation.compat.coherence import (
-    COHERENCE_KEYS,
-    Embed,
-    coherence,
-)
-from contextcliff_dagster.extensions.continuation.compat.contexts import context_lengths
 from contextcliff_dagster.extensions.continuation.compat.metrics import (
+    COHERENCE_KEYS,
     METRICS,
+    Embed,
     cloze_score,
+    coherence,
+    is_familiar,
     reading_level,
+    sentences_of,
+    syllables,
     text_metrics,
+    words_of,
 )
-from contextcliff_dagster.extensions.continuation.compat.slicing import trimmed
+from contextcliff_dagster.extensions.continuation.compat.slicing import context_lengths, trimmed
 from contextcliff_dagster.extensions.continuation.compat.statistics import (
     adjusted,
     averaged,
@@ -36,12 +37,6 @@ from contextcliff_dagster.extensions.continuation.compat.statistics import (
     selected_rounds,
     spearman,
     trend_analysis,
-)
-from contextcliff_dagster.extensions.continuation.compat.words import (
-    is_familiar,
-    sentences_of,
-    syllables,
-    words_of,
 )
 from contextcliff_dagster_tests.support.requirements import published_file
 

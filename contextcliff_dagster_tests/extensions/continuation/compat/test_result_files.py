@@ -10,15 +10,18 @@ from pathlib import Path
 import pytest
 
 from contextcliff_dagster.contracts import DataError, ScoreFileError, StudyError
-from contextcliff_dagster.extensions.continuation.compat.coherence import COHERENCE_KEYS
-from contextcliff_dagster.extensions.continuation.compat.earlier_runs import read_run
-from contextcliff_dagster.extensions.continuation.compat.metrics import LIST_KEYS, METRICS
+from contextcliff_dagster.extensions.continuation.compat.metrics import (
+    COHERENCE_KEYS,
+    LIST_KEYS,
+    METRICS,
+)
 from contextcliff_dagster.extensions.continuation.compat.result_files import (
+    file_name,
+    read_run,
     start_folder,
     write_run,
 )
-from contextcliff_dagster.extensions.continuation.compat.runs import file_name
-from contextcliff_dagster.extensions.continuation.compat_runs.again import reanalysed
+from contextcliff_dagster.extensions.continuation.compat_runs.folder import reanalysed
 from contextcliff_dagster_tests.extensions.continuation.made_runs import (
     AT,
     FAMILIAR,

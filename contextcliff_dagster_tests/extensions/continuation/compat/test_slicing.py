@@ -9,12 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contextcliff_dagster.contracts import DataError, StudyError
-from contextcliff_dagster.extensions.continuation.compat.contexts import (
-    context_lengths,
-    require_start,
-)
 from contextcliff_dagster.extensions.continuation.compat.slicing import (
+    context_lengths,
     pruned,
+    require_start,
     sliced,
     source_text,
     trimmed,

@@ -6,11 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contextcliff_dagster.extensions.continuation.compat.metrics import METRICS, text_metrics
-from contextcliff_dagster.extensions.continuation.compat.words import (
+from contextcliff_dagster.extensions.continuation.compat.metrics import (
     FUNCTION_WORDS,
+    METRICS,
     familiar_words,
     sentences_of,
+    text_metrics,
     without_tags,
     words_of,
 )

@@ -8,6 +8,7 @@ from collections import Counter
 
 import pytest
 
+from contextcliff_dagster.extensions.utilization.benchmarks.asking import question_text
 from contextcliff_dagster.extensions.utilization.benchmarks.data import (
     BENCHMARKS,
     Benchmark,
@@ -16,7 +17,6 @@ from contextcliff_dagster.extensions.utilization.benchmarks.data import (
 from contextcliff_dagster.extensions.utilization.benchmarks.generate import generate
 from contextcliff_dagster.extensions.utilization.benchmarks.schema import ASKS, SCHEMAS
 from contextcliff_dagster.extensions.utilization.benchmarks.sizes import parameters_for, smallest
-from contextcliff_dagster.extensions.utilization.benchmarks.wording import question_text
 
 GOLDEN = {
     "warehouse": "a2cbd2e23d7f292b",

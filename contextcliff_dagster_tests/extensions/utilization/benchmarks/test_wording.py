@@ -7,14 +7,14 @@ from datetime import UTC, datetime
 
 import pytest
 
-from contextcliff_dagster.extensions.utilization.benchmarks.data import BENCHMARKS, BenchmarkName
-from contextcliff_dagster.extensions.utilization.benchmarks.generate import generate
-from contextcliff_dagster.extensions.utilization.benchmarks.sizes import parameters_for
-from contextcliff_dagster.extensions.utilization.benchmarks.wording import (
+from contextcliff_dagster.extensions.utilization.benchmarks.asking import (
     PATTERNS,
     pattern_of,
     time_in_words,
 )
+from contextcliff_dagster.extensions.utilization.benchmarks.data import BENCHMARKS, BenchmarkName
+from contextcliff_dagster.extensions.utilization.benchmarks.generate import generate
+from contextcliff_dagster.extensions.utilization.benchmarks.sizes import parameters_for
 
 SLOTS = {
     "sku": r"(?P<sku>SKU-\d{4,})",

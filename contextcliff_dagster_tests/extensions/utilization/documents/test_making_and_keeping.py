@@ -11,13 +11,13 @@ import pytest
 
 from contextcliff_dagster.contracts import StoreError, StudyError, VerificationError
 from contextcliff_dagster.extensions.utilization.documents import kept, making
-from contextcliff_dagster.extensions.utilization.documents.files import (
+from contextcliff_dagster.extensions.utilization.documents.kept import (
     batch_file,
     documents_dir,
     read_batch,
     read_text,
 )
-from contextcliff_dagster.extensions.utilization.rendering.parse import parse
+from contextcliff_dagster.extensions.utilization.rendering.structured import parse
 from contextcliff_dagster.extensions.utilization.tables import UTILIZATION_DOCUMENTS
 from contextcliff_dagster.extensions.utilization.verification.verify import Verdict
 from contextcliff_dagster.store import Store, read_table

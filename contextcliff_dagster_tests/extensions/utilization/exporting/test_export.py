@@ -19,12 +19,12 @@ import pytest
 import uvicorn
 
 from contextcliff_dagster.contracts import StoreError
+from contextcliff_dagster.extensions.utilization.benchmarks.asking import question_text
 from contextcliff_dagster.extensions.utilization.benchmarks.data import (
     BENCHMARKS,
     Benchmark,
     BenchmarkName,
 )
-from contextcliff_dagster.extensions.utilization.benchmarks.wording import question_text
 from contextcliff_dagster.extensions.utilization.exporting.export import export
 from contextcliff_dagster.extensions.utilization.extraction import extract_answer
 from contextcliff_dagster.extensions.utilization.rendering.formats import FORMATS, Format

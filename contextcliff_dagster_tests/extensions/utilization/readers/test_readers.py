@@ -10,22 +10,22 @@ from typing import Any
 import pytest
 
 from contextcliff_dagster.contracts import EngineError
+from contextcliff_dagster.extensions.utilization.benchmarks.asking import question_text
 from contextcliff_dagster.extensions.utilization.benchmarks.data import (
     BENCHMARKS,
     Benchmark,
     BenchmarkName,
     Question,
 )
-from contextcliff_dagster.extensions.utilization.benchmarks.wording import question_text
-from contextcliff_dagster.extensions.utilization.readers import prompt as prompts
+from contextcliff_dagster.extensions.utilization.readers import engine as prompts
 from contextcliff_dagster.extensions.utilization.readers.engine import (
     Loss,
     PlantedLaw,
     PlantedReader,
     parse_law,
     plausible,
+    read_prompt,
 )
-from contextcliff_dagster.extensions.utilization.readers.prompt import read_prompt
 from contextcliff_dagster.extensions.utilization.rendering.formats import (
     FORMATS,
     Format,

@@ -20,10 +20,13 @@ from contextcliff_dagster.extensions.utilization.rendering.formats import (
     Order,
     Verbosity,
 )
-from contextcliff_dagster.extensions.utilization.rendering.parse import detect, parse
 from contextcliff_dagster.extensions.utilization.rendering.render import permutation, render
-from contextcliff_dagster.extensions.utilization.rendering.structured import markdown_cells
-from contextcliff_dagster.extensions.utilization.rendering.templates import all_templates
+from contextcliff_dagster.extensions.utilization.rendering.sentences import all_templates
+from contextcliff_dagster.extensions.utilization.rendering.structured import (
+    detect,
+    markdown_cells,
+    parse,
+)
 from contextcliff_dagster_tests.extensions.utilization.records import a_record, some_data
 
 VERBOSITIES: tuple[Verbosity, ...] = get_args(Verbosity)

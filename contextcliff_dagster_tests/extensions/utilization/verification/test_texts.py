@@ -17,8 +17,8 @@ from contextcliff_dagster.extensions.utilization.rendering.formats import (
     Format,
     Verbosity,
 )
-from contextcliff_dagster.extensions.utilization.rendering.parse import parse
 from contextcliff_dagster.extensions.utilization.rendering.render import render
+from contextcliff_dagster.extensions.utilization.rendering.structured import parse
 from contextcliff_dagster.extensions.utilization.verification import verify as verifying
 from contextcliff_dagster.extensions.utilization.verification.verify import (
     Verdict,

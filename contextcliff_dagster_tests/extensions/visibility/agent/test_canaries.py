@@ -12,14 +12,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contextcliff_dagster.extensions.visibility.agent.prompts import (
+from contextcliff_dagster.extensions.visibility.agent import (
     TEMPLATE,
+    RunState,
+    ShownTrial,
+    Texts,
+    Usage,
     prompt_of,
+    reply_schema,
     system_text,
 )
-from contextcliff_dagster.extensions.visibility.agent.replies import reply_schema
-from contextcliff_dagster.extensions.visibility.agent.state import RunState, ShownTrial, Usage
-from contextcliff_dagster.extensions.visibility.agent.texts import Texts
 from contextcliff_dagster.extensions.visibility.axes import Axes, Base, Shown, StartName, Text
 from contextcliff_dagster.extensions.visibility.tasks.parameters import Choice, Number, Space
 from contextcliff_dagster.extensions.visibility.tasks.scores import Score

@@ -9,17 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contextcliff_dagster.extensions.visibility.agent.prompts import (
+from contextcliff_dagster.extensions.visibility.agent import (
     TEMPLATE,
+    RunState,
+    ShownTrial,
+    Usage,
     prompt_of,
     resources_text,
     system_text,
 )
-from contextcliff_dagster.extensions.visibility.agent.state import RunState, ShownTrial, Usage
 from contextcliff_dagster.extensions.visibility.axes import Axes
 from contextcliff_dagster.extensions.visibility.landscape.table import sobol_configs
-from contextcliff_dagster.extensions.visibility.tasks.bundled import BUNDLED
-from contextcliff_dagster.extensions.visibility.tasks.catalogue import TASKS, task_named
+from contextcliff_dagster.extensions.visibility.tasks.catalogue import BUNDLED, TASKS, task_named
 from contextcliff_dagster.extensions.visibility.tasks.task import Task
 from contextcliff_dagster_tests.support.o200k import O200K
 from contextcliff_dagster_tests.support.paths import CHECKOUT

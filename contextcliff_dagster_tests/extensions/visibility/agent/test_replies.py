@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contextcliff_dagster.extensions.visibility.agent.replies import parse_reply, reply_schema
+from contextcliff_dagster.extensions.visibility.agent import parse_reply, reply_schema
 from contextcliff_dagster.extensions.visibility.tasks.catalogue import TASKS
 from contextcliff_dagster.extensions.visibility.tasks.clamping import clamp
 from contextcliff_dagster.extensions.visibility.tasks.task import Task

@@ -8,9 +8,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from contextcliff_dagster.extensions.visibility.agent.texts import texts_of
-from contextcliff_dagster.extensions.visibility.tasks.bundled import BUNDLED
-from contextcliff_dagster.extensions.visibility.tasks.catalogue import TASKS
+from contextcliff_dagster.extensions.visibility.agent import texts_of
+from contextcliff_dagster.extensions.visibility.tasks.catalogue import BUNDLED, TASKS
 from contextcliff_dagster.extensions.visibility.tasks.kaggle.formats import FORMATS, Format
 from contextcliff_dagster.extensions.visibility.tasks.kaggle.tasks import KAGGLE
 from contextcliff_dagster.extensions.visibility.tasks.scores import Score

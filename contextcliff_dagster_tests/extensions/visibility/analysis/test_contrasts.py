@@ -5,19 +5,19 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from contextcliff_dagster.extensions.visibility.analysis.contrasts import (
+from contextcliff_dagster.extensions.visibility.analysis.effects import (
+    Changes,
     comparisons_of,
     ordered_levels,
+    studentized_flips,
     widest_comparisons,
 )
-from contextcliff_dagster.extensions.visibility.analysis.effects import Changes
-from contextcliff_dagster.extensions.visibility.analysis.planning import (
+from contextcliff_dagster.extensions.visibility.analysis.model import (
     POWER,
     Components,
     components_of,
     seeds_needed,
 )
-from contextcliff_dagster.extensions.visibility.analysis.studentized_flips import studentized_flips
 from contextcliff_dagster_tests.extensions.visibility.analysis.planted_runs import planted_section
 
 

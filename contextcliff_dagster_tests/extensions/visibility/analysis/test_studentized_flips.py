@@ -9,8 +9,10 @@ from hypothesis import strategies as st
 
 from contextcliff_dagster.analysis.statistics.sign_flips import sign_flip_p_value
 from contextcliff_dagster.contracts.arrays import Floats
-from contextcliff_dagster.extensions.visibility.analysis.cluster_means import ClusterMeans
-from contextcliff_dagster.extensions.visibility.analysis.studentized_flips import studentized_flips
+from contextcliff_dagster.extensions.visibility.analysis.effects import (
+    ClusterMeans,
+    studentized_flips,
+)
 from contextcliff_dagster_tests.support.examples import examples
 
 ONE = np.zeros(1, np.int64)

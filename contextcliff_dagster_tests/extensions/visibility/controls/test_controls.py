@@ -9,8 +9,13 @@ from itertools import product
 import numpy as np
 import pytest
 
-from contextcliff_dagster.extensions.visibility.agent.prompts import TEMPLATE, prompt_of
-from contextcliff_dagster.extensions.visibility.agent.state import RunState, ShownTrial, Usage
+from contextcliff_dagster.extensions.visibility.agent import (
+    TEMPLATE,
+    RunState,
+    ShownTrial,
+    Usage,
+    prompt_of,
+)
 from contextcliff_dagster.extensions.visibility.analysis.model import analyse_model
 from contextcliff_dagster.extensions.visibility.axes import Axes
 from contextcliff_dagster.extensions.visibility.controls import (
@@ -21,8 +26,7 @@ from contextcliff_dagster.extensions.visibility.controls import (
 )
 from contextcliff_dagster.extensions.visibility.landscape.table import Landscape, sobol_configs
 from contextcliff_dagster.extensions.visibility.section import VisibilitySection
-from contextcliff_dagster.extensions.visibility.tasks.bundled import BUNDLED
-from contextcliff_dagster.extensions.visibility.tasks.catalogue import task_named
+from contextcliff_dagster.extensions.visibility.tasks.catalogue import BUNDLED, task_named
 from contextcliff_dagster.extensions.visibility.tasks.parameters import Number
 from contextcliff_dagster.extensions.visibility.tasks.task import Task
 from contextcliff_dagster_tests.extensions.visibility.tabulated_runs import Tabulated

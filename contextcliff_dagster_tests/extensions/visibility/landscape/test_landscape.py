@@ -18,17 +18,15 @@ from contextcliff_dagster.extensions.visibility.landscape.kept import (
     read_landscape,
     write_landscape,
 )
-from contextcliff_dagster.extensions.visibility.landscape.strata import (
-    BOUNDS,
-    members,
-    start_of,
-)
 from contextcliff_dagster.extensions.visibility.landscape.table import (
+    BOUNDS,
     Landscape,
     fingerprint,
+    members,
     normalised_regret,
     regrets,
     sobol_configs,
+    start_of,
     tabulate,
 )
 from contextcliff_dagster.extensions.visibility.tasks.catalogue import task_named

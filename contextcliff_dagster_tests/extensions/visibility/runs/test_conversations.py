@@ -17,9 +17,13 @@ from contextcliff_dagster.extensions.visibility.axes import runs_of
 from contextcliff_dagster.extensions.visibility.experiment import VISIBILITY
 from contextcliff_dagster.extensions.visibility.landscape.grounds import grounds_of, section_of
 from contextcliff_dagster.extensions.visibility.landscape.kept import LANDSCAPES
-from contextcliff_dagster.extensions.visibility.runs.scoring import SCORING_VERSION
-from contextcliff_dagster.extensions.visibility.runs.trainings import Trainings, trainings_file
-from contextcliff_dagster.extensions.visibility.runs.tuning import Bench, Benches
+from contextcliff_dagster.extensions.visibility.runs.traces import SCORING_VERSION
+from contextcliff_dagster.extensions.visibility.runs.tuning import (
+    Bench,
+    Benches,
+    Trainings,
+    trainings_file,
+)
 from contextcliff_dagster.extensions.visibility.tasks.catalogue import task_named
 from contextcliff_dagster.extensions.visibility.tasks.task import Task
 from contextcliff_dagster.inference.engines.base import Delta, TransportError

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contextcliff_dagster.contracts import DataError, StudyError
-from contextcliff_dagster.extensions.visibility.tasks.bundled import BUNDLED
 from contextcliff_dagster.extensions.visibility.tasks.catalogue import (
+    BUNDLED,
     TASKS,
     load_data,
     task_named,

@@ -1,12 +1,105 @@
-"""Texts about each task and its score, and texts of the same length about nothing of the kind.
+"""What the agent is shown, step by step, and what its replies set.
 
-Facts are checked against data and formats by the tests. Texts on a score give its formula in words
-and not its direction, which is an axis of its own.
+Texts on task, score, bounds and history, each with a placebo of equal length; the state of a run;
+prompts; and the configuration that a reply names.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, TypeAlias
+
+from contextcliff_dagster.extensions.visibility.axes import Axes
+from contextcliff_dagster.extensions.visibility.tasks.clamping import Shown, shown
+from contextcliff_dagster.extensions.visibility.tasks.parameters import (
+    Choice,
+    Config,
+    Number,
+    Parameter,
+    Space,
+    Value,
+)
+from contextcliff_dagster.extensions.visibility.tasks.task import Task
+
+
+@dataclass(frozen=True, slots=True)
+class ShownTrial:
+    """A configuration that was trained.
+
+    Attributes:
+        validation: its score on the rows that a search sees; None or nan where training failed.
+        source: who chose it.
+    """
+
+    config: Config
+    validation: float | None
+    source: Literal["start", "model", "fallback"]
+
+    @property
+    def failed(self) -> bool:
+        return self.validation is None or math.isnan(self.validation)
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens of one step, as recorded."""
+
+    prompt_tokens: int
+    output_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class RunState:
+    """A run so far.
+
+    Attributes:
+        trials: the start, then one of each step.
+        usage: one of each step, None where no tokens were recorded.
+
+    Raises:
+        ValueError: there is no start, or not one usage a step.
+    """
+
+    trials: tuple[ShownTrial, ...]
+    usage: tuple[Usage | None, ...] = ()
+
+    def __post_init__(self) -> None:
+        if len(self.trials) != len(self.usage) + 1:
+            raise ValueError("a run has a start, and one trial and one usage a step")
+
+    def after(self, trial: ShownTrial, usage: Usage | None) -> RunState:
+        """Return the run with one more step."""
+        return replace(self, trials=(*self.trials, trial), usage=(*self.usage, usage))
+
+    def current(self, task: Task, axes: Axes) -> ShownTrial:
+        """Return the trial whose configuration a proposal is put on."""
+        return self.trials[self.current_step(task, axes)]
+
+    def current_step(self, task: Task, axes: Axes) -> int:
+        """Return its step, 0 for the start: the last one, or the first of the best by validation.
+
+        Where all training failed the best is the start.
+        """
+        if axes.base == "last":
+            return len(self.trials) - 1
+        sign = 1.0 if task.score.higher_is_better else -1.0
+        values = [
+            -math.inf if one.failed or one.validation is None else sign * one.validation
+            for one in self.trials
+        ]
+        return values.index(max(values))
+
+    def earlier(self, task: Task, axes: Axes) -> tuple[tuple[int, ShownTrial], ...]:
+        """Return the last `axes.history` steps, oldest first, each with its number.
+
+        The current one is not among them.
+        """
+        current = self.current_step(task, axes)
+        others = [(k, one) for k, one in enumerate(self.trials) if k != current]
+        return tuple(others[-axes.history :]) if axes.history else ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,3 +335,211 @@ PLACEBOS: dict[str, tuple[str, str]] = {
 
 Each is about something else, and has about as many figures as the text whose place it takes.
 """
+
+
+TEMPLATE = "{document}\n\n{question}"
+_INSTRUCTION = "Choose settings for the next trial that improve the score."
+
+
+def system_text() -> str:
+    """Return the text of the system turn."""
+    return "Reply with one JSON object and nothing else."
+
+
+def prompt_of(
+    task: Task, axes: Axes, state: RunState, texts: Texts | None = None
+) -> tuple[str, str]:
+    """Return the prompt of the next step: what is the same in the whole run, and the rest.
+
+    Args:
+        texts: about the task, its score, and of their placebos; by default those of
+            `agent.texts`.
+
+    Raises:
+        KeyError: no texts are given, and there are none for the task.
+    """
+    return _document(task, axes, texts or texts_of(task.name)), _question(task, axes, state)
+
+
+def _document(task: Task, axes: Axes, texts: Texts) -> str:
+    parts = [_INSTRUCTION]
+    if axes.task != "hidden":
+        parts.append(texts.task if axes.task == "shown" else texts.task_placebo)
+    if axes.metric != "hidden":
+        parts.append(texts.metric if axes.metric == "shown" else texts.metric_placebo)
+    if axes.direction == "shown":
+        word = "higher" if task.score.higher_is_better else "lower"
+        parts.append(f"A {word} score is better.")
+    if axes.bounds == "shown":
+        parts.append(f"Bounds: {'; '.join(map(_bounds, task.space.parameters))}.")
+    return "\n".join(parts)
+
+
+def _bounds(parameter: Parameter) -> str:
+    if isinstance(parameter, Choice):
+        return f"{parameter.name} {' or '.join(map(_value, parameter.choices))}"
+    low, high = _value(parameter.low), _value(parameter.high)
+    return f"{parameter.name} {low} to {high}{', integer' if parameter.integer else ''}"
+
+
+def _value(value: Value) -> str:
+    """The value as JSON, whole numbers without a point."""
+    whole = isinstance(value, float) and value.is_integer()
+    return json.dumps(int(value) if whole else value)
+
+
+def _question(task: Task, axes: Axes, state: RunState) -> str:
+    space, current = task.space, state.current(task, axes)
+    parts = []
+    if earlier := state.earlier(task, axes):
+        parts.append(f"Earlier trials ({', '.join(space.names)}: score):")
+        parts.extend(f"{step}. {_line(space, trial)}" for step, trial in earlier)
+    if axes.resources == "shown":
+        parts.append(resources_text(state.usage))
+    settings = ", ".join(f'"{name}": {_value(current.config[name])}' for name in space.names)
+    parts.append(f"Current trial: {{{settings}}}, score {_score(current)}")
+    parts.append(f"Reply with a JSON object of {', '.join(space.names)}.")
+    return "\n".join(parts)
+
+
+def _line(space: Space, trial: ShownTrial) -> str:
+    if trial.source == "fallback":
+        return "no usable reply"
+    values = ", ".join(_value(trial.config[name]) for name in space.names)
+    return f"{values}: {_score(trial)}"
+
+
+def _score(trial: ShownTrial) -> str:
+    return "failed" if trial.failed else f"{trial.validation:.4f}"
+
+
+INPUT_USD_PER_MTOK = 0.15
+OUTPUT_USD_PER_MTOK = 0.60
+SECONDS_A_CALL = 0.4
+SECONDS_A_PROMPT_TOKEN = 0.0002
+SECONDS_AN_OUTPUT_TOKEN = 0.02
+"""A fixed tariff, round numbers of a small hosted model: real prices change and real latencies
+differ between two runs, and a prompt that holds them cannot be made again. What is paid, and how
+long it took, is in the ledger."""
+
+
+def resources_text(usage: Sequence[Usage | None]) -> str:
+    """Return tokens, cost (USD) and mean latency (s) of the steps so far as one line.
+
+    Steps without recorded tokens (None) are left out of all three.
+    """
+    known = [one for one in usage if one is not None]
+    prompt = sum(one.prompt_tokens for one in known)
+    output = sum(one.output_tokens for one in known)
+    cost = (prompt * INPUT_USD_PER_MTOK + output * OUTPUT_USD_PER_MTOK) / 1e6
+    seconds = prompt * SECONDS_A_PROMPT_TOKEN + output * SECONDS_AN_OUTPUT_TOKEN
+    latency = SECONDS_A_CALL + seconds / len(known) if known else 0.0
+    return f"Used so far: {prompt + output} tokens, ${cost:.4f}, {latency:.1f} s per step."
+
+
+How: TypeAlias = Literal["whole", "json block", "block", "braces", "none"]
+_FENCE = "```"
+_BLOCKS: tuple[tuple[How, str], ...] = (("json block", f"{_FENCE}json"), ("block", _FENCE))
+_DEEPEST = 32
+_LONGEST_INTEGER = 400
+"""Digits; the largest float has 309, and Python refuses to read integers of 4,300."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    """What was read in a reply.
+
+    Attributes:
+        proposal: the object, values as JSON has them; None where there is none.
+        unparsable: there was text, and no object in it.
+        how: where the object was.
+    """
+
+    proposal: Mapping[str, Any] | None
+    unparsable: bool
+    how: How
+
+    @property
+    def recorded(self) -> dict[str, Shown] | None:
+        """The proposal as JSON can hold it: NaN, long and nested values in words."""
+        if self.proposal is None:
+            return None
+        return {str(shown(name)): shown(value) for name, value in self.proposal.items()}
+
+
+def parse_reply(text: str | None) -> Parsed:
+    """Return the object in a reply; raises nothing, whatever the text."""
+    if text is None or not text.strip():
+        return Parsed(None, False, "none")
+    for how, part in _places(text.strip()):
+        found = _object(part)
+        if found is not None:
+            return Parsed(found, False, how)
+    return Parsed(None, True, "none")
+
+
+def _places(text: str) -> Iterator[tuple[How, str]]:
+    yield "whole", text
+    for how, opening in _BLOCKS:
+        begin = text.find(opening)
+        end = text.find(_FENCE, begin + len(opening))
+        if begin >= 0 and end >= 0:
+            yield how, text[begin + len(opening) : end]
+    begin, end = text.find("{"), text.rfind("}")
+    if 0 <= begin < end:
+        yield "braces", text[begin : end + 1]
+
+
+def _object(text: str) -> Mapping[str, Any] | None:
+    # Nothing but an object is read at all: what is skipped here would be thrown away below.
+    if not text.lstrip().startswith("{"):
+        return None
+    try:
+        value = _checked(json.loads(text, parse_int=_integer), _DEEPEST)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _integer(digits: str) -> float:
+    return int(digits) if len(digits) < _LONGEST_INTEGER else float(digits)
+
+
+def _checked(value: Any, depth: int) -> Any:
+    """The value with texts that UTF-8 can hold.
+
+    Raises:
+        ValueError: it is nested deeply; how deep Python can read depends on the caller's stack.
+    """
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode()
+    if isinstance(value, dict | list) and not depth:
+        raise ValueError("nested too deeply")
+    if isinstance(value, dict):
+        return {_checked(name, depth): _checked(one, depth - 1) for name, one in value.items()}
+    if isinstance(value, list):
+        return [_checked(one, depth - 1) for one in value]
+    return value
+
+
+_TYPES = {bool: "boolean", int: "integer", float: "number", str: "string"}
+
+
+def reply_schema(task: Task) -> dict[str, Any]:
+    """Return the JSON Schema of an object with every parameter of ``task`` and nothing else.
+
+    It has types only: bounds and choices are an axis, and a schema may not give them away.
+    """
+    return {
+        "type": "object",
+        "properties": {one.name: {"type": _type(one)} for one in task.space.parameters},
+        "required": list(task.space.names),
+        "additionalProperties": False,
+    }
+
+
+def _type(parameter: Parameter) -> str | list[str]:
+    if isinstance(parameter, Number):
+        return "integer" if parameter.integer else "number"
+    names = sorted({_TYPES[type(choice)] for choice in parameter.choices})
+    return names[0] if len(names) == 1 else names

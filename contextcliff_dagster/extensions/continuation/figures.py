@@ -1,0 +1,390 @@
+"""Pictures of runs: standard comparison, rounds, statistics, convergence."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from textwrap import wrap
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from contextcliff_dagster.extensions.continuation.compat.metrics import COHERENCE_KEYS
+from contextcliff_dagster.extensions.continuation.compat.result_files import Run
+from contextcliff_dagster.extensions.continuation.compat.statistics import Convergence, Round
+from contextcliff_dagster.reporting.figures import house
+from contextcliff_dagster.reporting.figures.house import FAINT
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
+
+
+_GROWTH, _AIR = 0.06, 0.04
+
+
+@dataclass(frozen=True, slots=True)
+class UsualRange:
+    """Linear from ``low`` to ``high``, logarithmic beyond."""
+
+    low: float
+    high: float
+
+    def stretched(self, values: Iterable[float]) -> UsualRange:
+        """The range with those of ``values`` that are not further off than it is wide."""
+        width = self.high - self.low
+        near = [x for x in values if self.low - width <= x <= self.high + width]
+        return UsualRange(min([self.low, *near]), max([self.high, *near]))
+
+    def forward(self, y: Any) -> NDArray[Any]:
+        """Values to heights: the usual range is 0 to 1."""
+        u = (np.asarray(y, dtype=float) - self.low) / (self.high - self.low)
+        beyond = np.where(u > 1, u - 1, np.where(u < 0, u, 0.0))
+        outside = np.sign(beyond) * _GROWTH * np.log1p(np.abs(beyond) / _GROWTH)
+        return np.asarray(np.clip(u, 0, 1) + outside)
+
+    def inverse(self, heights: Any) -> NDArray[Any]:
+        """Heights to values."""
+        h = np.asarray(heights, dtype=float)
+        beyond = np.where(h > 1, h - 1, np.where(h < 0, h, 0.0))
+        outside = np.sign(beyond) * _GROWTH * np.expm1(np.abs(beyond) / _GROWTH)
+        return np.asarray((np.clip(h, 0, 1) + outside) * (self.high - self.low) + self.low)
+
+
+def collapse_axis(axes: Axes, usual: UsualRange, values: Iterable[float], *, invert: bool) -> None:
+    """Give ``axes`` limits that hold all ``values``; where some lie far off, a log scale for them.
+
+    The linear range ends at a line there, and the outermost value is a tick.
+    """
+    from matplotlib.ticker import MaxNLocator
+
+    known = [value for value in values if math.isfinite(value)]
+    linear = usual.stretched(known)
+    low, high = min([linear.low, *known]), max([linear.high, *known])
+    ends = linear.forward([low, high])
+    air = _AIR * (ends[1] - ends[0])
+    axes.set_yscale("function", functions=(linear.forward, linear.inverse))
+    limits = linear.inverse([ends[0] - air, ends[1] + air])
+    ticks = [
+        float(tick)
+        for tick in MaxNLocator(6).tick_values(linear.low, linear.high)
+        if linear.low - 1e-9 <= tick <= linear.high + 1e-9
+    ]
+    for end, edge, limit in ((low, linear.low, limits[0]), (high, linear.high, limits[1])):
+        if end != edge:
+            ticks.append(end)
+            axes.axhline(edge, color=FAINT, lw=1.4, zorder=1)
+            axes.axhspan(edge, float(limit), color=FAINT, alpha=0.25, lw=0)
+    axes.set_yticks(sorted(ticks), [f"{tick:.3g}" for tick in sorted(ticks)])
+    axes.set_ylim(*(limits[::-1] if invert else limits))
+
+
+_AUTHOR = "#2E8B57"
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """A metric with a panel: its key, its name and the range that prose usually has."""
+
+    key: str
+    name: str
+    usual: UsualRange
+    invert: bool = False
+
+
+PANELS = (
+    Metric("vocabulary_diversity", "Vocabulary diversity", UsualRange(0.2, 0.7), invert=True),
+    Metric("cloze_score", "Cloze score (a readability formula)", UsualRange(15, 40)),
+    Metric("adjacent_coherence", "Similarity of neighbouring sentences", UsualRange(0.4, 1)),
+    Metric("bigram_repetition_rate", "Repeated pairs of words", UsualRange(0, 0.3)),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """A line of a panel: sizes (tokens) with their values, and how it is drawn."""
+
+    name: str | None
+    figures: dict[int, Round]
+    style: house.Look
+    faint: bool = False
+
+    def points(self, metric: str) -> list[tuple[int, float]]:
+        found = ((size, value_of(one, metric)) for size, one in self.figures.items())
+        return [(size, value) for size, value in found if value is not None]
+
+
+def value_of(figures: Round, metric: str) -> float | None:
+    """The figure; None where it is missing, and for a coherence of 0 in all parts: not measured."""
+    value = figures.get(metric)
+    if metric in COHERENCE_KEYS and not any(figures.get(key) for key in COHERENCE_KEYS):
+        return None
+    return None if value is None else float(value)
+
+
+@house.styled()
+def plot_standard(runs: Sequence[Run], dpi: int) -> bytes:
+    """PNG bytes: the averages of one to six runs, a line each, with the authors' figures dashed."""
+    lines = [
+        _Line(run.name, dict(run.averages), house.look(place)) for place, run in enumerate(runs)
+    ]
+    return _page("Continuation over context size: averages", lines, runs, dpi)
+
+
+@house.styled()
+def plot_rounds(runs: Sequence[Run], dpi: int) -> bytes:
+    """PNG bytes: each round a thin line, and the average a thick one.
+
+    The rounds of a single run have their names (R1, R2, ...); of several runs they have its colour.
+    """
+    lines = []
+    for place, run in enumerate(runs):
+        most = max(map(len, run.rounds.values()))
+        for number in range(most):
+            figures = {s: some[number] for s, some in run.rounds.items() if number < len(some)}
+            alone = len(runs) == 1
+            name = f"R{number + 1}" if alone else None
+            lines.append(
+                _Line(name, dict(figures), house.look(number if alone else place), faint=True)
+            )
+        style = house.look(place) if len(runs) > 1 else house.Look(house.INK, "o", (0, None))
+        lines.append(_Line(f"{run.name} AVG", dict(run.averages), style))
+    return _page("Continuation over context size: rounds and their average", lines, runs, dpi)
+
+
+def _page(title: str, lines: Sequence[_Line], runs: Sequence[Run], dpi: int) -> bytes:
+    rows = -(-len([line for line in lines if line.name]) // 3)
+    height = 9.0 + 0.24 * rows
+    figure = house.blank_page(height)
+    figure.set_dpi(dpi)
+    sizes = [float(size) for line in lines for size in line.figures]
+    limits = house.with_air(*house.token_limits(sizes))
+    handles: dict[str, Line2D] = {}
+    for place, metric in enumerate(PANELS):
+        row, column = divmod(place, 2)
+        axes = house.panel(figure, 0.75 + 5.5 * column, 4.75 - 4.05 * row, 4.85, 3.2)
+        house.token_axis(axes, limits)
+        handles |= _draw(axes, metric, lines, runs)
+        if row:
+            axes.set_xlabel("Context size in tokens (log scale)")
+    house.write(figure, 0.37, height - 0.3, title, fontsize=14, fontweight="bold")
+    figure.legend(
+        handles=list(handles.values()),
+        loc="upper left",
+        bbox_to_anchor=(0.025, 1 - 0.5 / height),
+        ncol=3,
+        fontsize=9.5,
+    )
+    return house.png_bytes(figure)
+
+
+def _draw(
+    axes: Axes, metric: Metric, lines: Sequence[_Line], runs: Sequence[Run]
+) -> dict[str, Line2D]:
+    """Draw one panel, and return its lines by their names."""
+    drawn, seen = {}, []
+    axes.set_title(metric.name, fontsize=11)
+    axes.grid(axis="y")
+    for line in lines:
+        points = line.points(metric.key)
+        seen += [value for _, value in points]
+        style = line.style
+        (artist,) = axes.plot(
+            [size for size, _ in points],
+            [value for _, value in points],
+            color=style.colour,
+            ls=style.dash,
+            lw=0.9 if line.faint else 2.0,
+            alpha=0.55 if line.faint else 1.0,
+            marker=style.marker,
+            ms=3 if line.faint else 5,
+            zorder=2 if line.faint else 3,
+            label=house.shortened(line.name or "", 44),
+        )
+        if line.name:
+            drawn[line.name] = artist
+    authors = {value_of(run.author, metric.key) for run in runs} - {None}
+    for value in sorted(value for value in authors if value is not None):
+        seen.append(value)
+        drawn["author"] = axes.axhline(value, color=_AUTHOR, ls="--", lw=1.2, label="the author")
+    if not seen:
+        words = "not in these results"
+        axes.text(0.5, 0.5, words, transform=axes.transAxes, ha="center", color=house.SOFT_INK)
+    collapse_axis(axes, metric.usual, seen, invert=metric.invert)
+    return drawn
+
+
+_ZONES = (
+    (0, 20, "stable", "none"),
+    (20, 40, "transition", "mild"),
+    (40, 100, "degraded", "severe"),
+)
+_VARIATION_LIMIT, _MEDIUM, _LARGE = 0.15, 0.3, 0.5
+_COLOURS = {"p < .01": "#B5482F", "p < .05": "#E39B7B", "n.s.": "#EEF1F4"}
+
+
+@house.styled()
+def plot_enhanced(run: Run, result: dict[str, Any], dpi: int) -> bytes:
+    """PNG bytes of ``result``, the statistics of ``run`` (`compat.statistics`)."""
+    height = 9.7
+    figure = house.blank_page(height)
+    figure.set_dpi(dpi)
+    places = [(0.75 + 5.5 * column, 5.35 - 4.2 * row) for row in (0, 1) for column in (0, 1)]
+    axes = [house.panel(figure, left, bottom, 4.85, 3.2) for left, bottom in places]
+    _draw_composite(axes[0], result)
+    _draw_variation(axes[1], result)
+    _draw_effects(axes[2], result)
+    _draw_significance(axes[3], result)
+    name = house.shortened(run.name, 60)
+    title = f"Degradation statistics: {name}"
+    house.write(figure, 0.37, height - 0.3, title, fontsize=14, fontweight="bold")
+    summary, rho = result["summary"], result["trend_correlation"]
+    words = (
+        f"Trend of the means: rank correlation {rho:.2f}, p = {result['trend_p_value']:.3g}; "
+        f"{'degradation' if summary['degradation_detected'] else 'no degradation'} by this rule, "
+        f"which has no null control; two-sided tests against {result['baseline_context']:,} tokens"
+    )
+    house.write(figure, 0.37, height - 0.62, words, fontsize=9.5, color=house.SOFT_INK)
+    return house.png_bytes(figure)
+
+
+def _draw_composite(axes: Axes, result: dict[str, Any]) -> None:
+    sizes, scores = result["context_sizes"], result["composite_scores"]
+    limits = house.with_air(*house.token_limits([float(size) for size in sizes]))
+    house.token_axis(axes, limits)
+    for low, high, zone, word in _ZONES:
+        axes.axhspan(low, high, color=house.ZONE_SHADE[zone], lw=0, zorder=0)
+        axes.text(
+            1.0, low + 1, word, transform=axes.get_yaxis_transform(), ha="right", fontsize=8.5
+        )
+    means = [scores[size]["mean"] for size in sizes]
+    below = [mean - scores[size]["ci_lower"] for mean, size in zip(means, sizes, strict=True)]
+    above = [scores[size]["ci_upper"] - mean for mean, size in zip(means, sizes, strict=True)]
+    colour = house.look(0).colour
+    # An interval of the bootstrap may miss its own mean by a rounding error.
+    errors = [[max(0.0, x) for x in below], [max(0.0, x) for x in above]]
+    axes.errorbar(sizes, means, errors, color=colour, marker="o", ms=5, capsize=3, lw=1.8)
+    axes.set_ylim(0, 100)
+    axes.set_title("Composite score with 95% interval (higher is worse)", fontsize=11)
+    axes.set_xlabel("Context size in tokens (log scale)")
+
+
+def _draw_variation(axes: Axes, result: dict[str, Any]) -> None:
+    scores = [result["composite_scores"][size] for size in result["context_sizes"]]
+    bars = [one["std"] / one["mean"] if one["mean"] else 0.0 for one in scores]
+    _bars(axes, result["context_sizes"], bars)
+    axes.axhline(_VARIATION_LIMIT, color=house.INK, ls="--", lw=1.1)
+    axes.set_ylim(0, 1.08 * max(_VARIATION_LIMIT * 1.3, *bars))
+    axes.set_title("Coefficient of variation of the composite score", fontsize=11)
+
+
+def _draw_effects(axes: Axes, result: dict[str, Any]) -> None:
+    effects = result["effect_sizes"]
+    _bars(axes, list(effects), [abs(one["effect_size"]) for one in effects.values()])
+    for limit, word in ((_MEDIUM, "medium"), (_LARGE, "large")):
+        axes.axhline(limit, color=house.INK, ls="--", lw=1.1)
+        transform = axes.get_yaxis_transform()
+        axes.text(0.005, limit + 0.01, word, transform=transform, fontsize=8)
+    axes.set_ylim(0, 1.08)
+    axes.set_title("Effect against the smallest context (|rank-biserial r|)", fontsize=11)
+
+
+def _draw_significance(axes: Axes, result: dict[str, Any]) -> None:
+    from matplotlib.patches import Patch, Rectangle
+
+    tests = result["significance_tests"]
+    for row, key in enumerate(("p_value", "corrected_p_value")):
+        for place, one in enumerate(tests.values()):
+            p = one[key]
+            word = "p < .01" if p < 0.01 else "p < .05" if p < 0.05 else "n.s."
+            axes.add_patch(
+                Rectangle((place - 0.5, row - 0.5), 1, 1, fc=_COLOURS[word], ec="white", lw=1.5)
+            )
+            if len(tests) <= 12:
+                colour = "white" if p < 0.01 else house.INK
+                axes.text(place, row, f"{p:.2g}", ha="center", va="center", color=colour)
+    axes.set_xlim(-0.5, max(len(tests), 1) - 0.5)
+    axes.set_ylim(1.5, -0.5)
+    _name_sizes(axes, list(tests))
+    axes.set_yticks([0, 1], ["p", "Holm"])
+    axes.tick_params(length=0)
+    patches = [Patch(color=colour, label=word) for word, colour in _COLOURS.items()]
+    axes.legend(handles=patches, loc="lower right", bbox_to_anchor=(1.0, -0.35), ncol=3, fontsize=9)
+    axes.set_title("Significance (Mann-Whitney, two-sided)", fontsize=11)
+
+
+def _bars(axes: Axes, sizes: list[int], values: list[float]) -> None:
+    axes.grid(axis="y", color=house.FAINT)
+    axes.bar(range(len(sizes)), values, color=house.look(0).colour, width=0.7)
+    axes.set_xlim(-0.6, max(len(sizes), 1) - 0.4)
+    _name_sizes(axes, sizes)
+
+
+def _name_sizes(axes: Axes, sizes: list[int]) -> None:
+    step = -(-len(sizes) // 9) or 1
+    names = [house.token_label(size) if k % step == 0 else "" for k, size in enumerate(sizes)]
+    axes.set_xticks(range(len(sizes)), names)
+    axes.set_xlabel("Context size in tokens")
+
+
+_NEAR, _FAR = "#4C9A6A", "#E9ECEF"
+_ROW, _MOST_LINES = 0.24, 9
+
+
+@house.styled()
+def plot_convergence(run: Run, found: Convergence, dpi: int) -> bytes:
+    """PNG bytes: a map of metrics and sizes, sizes of the first approach, and groups alike."""
+    tall = max(4.6, _ROW * len(found.near))
+    height = tall + 1.9
+    figure = house.blank_page(height)
+    figure.set_dpi(dpi)
+    _draw_map(house.panel(figure, 2.35, 0.75, 4.0, tall), found)
+    _draw_first(house.panel(figure, 7.1, 0.75 + tall - 2.0, 4.0, 2.0), found)
+    _write_groups(figure, found, 0.75 + tall - 2.9)
+    title = f"Near the author's text: {house.shortened(run.name, 56)}"
+    house.write(figure, 0.37, height - 0.3, title, fontsize=14, fontweight="bold")
+    words = f"Averages within {found.tolerance:.0%} of the author's figure"
+    house.write(figure, 0.37, height - 0.62, words, fontsize=10, color=house.SOFT_INK)
+    return house.png_bytes(figure)
+
+
+def _draw_map(axes: Axes, found: Convergence) -> None:
+    from matplotlib.colors import ListedColormap
+
+    cells = [[float(near) for near in row] for row in found.near.values()]
+    colours = ListedColormap([_FAR, _NEAR])
+    axes.pcolormesh(cells, cmap=colours, vmin=0, vmax=1, edgecolors="white", linewidth=1.2)
+    axes.invert_yaxis()
+    axes.set_yticks([k + 0.5 for k in range(len(cells))], list(found.near), fontsize=8.5)
+    step = -(-len(found.sizes) // 9)
+    names = [house.token_label(size) if k % step == 0 else "" for k, size in enumerate(found.sizes)]
+    axes.set_xticks([k + 0.5 for k in range(len(names))], names)
+    axes.tick_params(length=0)
+    axes.set_xlabel("Context size in tokens (green: near)")
+
+
+def _draw_first(axes: Axes, found: Convergence) -> None:
+    from matplotlib.ticker import MaxNLocator
+
+    firsts = [found.first_size(metric) for metric in found.near]
+    bins: list[int | None] = [*found.sizes, None]
+    axes.bar(range(len(bins)), [firsts.count(one) for one in bins], color=house.look(0).colour)
+    step = -(-len(bins) // 7)
+    names = ["never" if one is None else house.token_label(one) for one in bins]
+    shown = [name if k % step == 0 or name == "never" else "" for k, name in enumerate(names)]
+    axes.set_xticks(range(len(bins)), shown, fontsize=9)
+    axes.yaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.set_title("Metrics by the size of their first approach", fontsize=11)
+
+
+def _write_groups(figure: Figure, found: Convergence, top: float) -> None:
+    house.write(figure, 7.1, top, "Metrics near at the same sizes", fontsize=11, fontweight="bold")
+    groups = [group for group in found.groups() if len(group) > 1]
+    lines = [line for group in groups for line in wrap(", ".join(group), 62)] or ["none"]
+    if len(lines) > _MOST_LINES:
+        lines[_MOST_LINES - 1 :] = ["and further ones, which the JSON file lists"]
+    for place, line in enumerate(lines):
+        house.write(figure, 7.1, top - 0.28 - 0.2 * place, line, fontsize=8)
