@@ -22,12 +22,15 @@ def imports_of(path: Path) -> set[str]:
     return modules
 
 
+_OF_EXTENSIONS = "contextcliff_dagster_tests.extensions."
+
+
 @pytest.mark.parametrize(
     ("folder", "allowed"),
     [
         ("contextcliff_dagster", ()),
         ("tools", ()),
-        ("benchmarks", ("contextcliff_dagster_tests.support.",)),
+        ("benchmarks", ("contextcliff_dagster_tests.support.", _OF_EXTENSIONS)),
     ],
 )
 def test_no_test_is_imported(folder: str, allowed: tuple[str, ...]) -> None:

@@ -197,8 +197,8 @@ def engine_spec(name: str) -> EngineSpec:
 
 def _ours() -> Mapping[str, EngineSpec]:
     """Those that are built in, and those of extensions."""
-    of_extensions = [spec for one in extensions().values() for spec in one.engines]
-    return {**{spec.name: spec for spec in of_extensions}, **BUILT_IN}
+    of_extensions = (spec for one in extensions().values() for spec in one.engines)
+    return {**BUILT_IN, **{one.name: one for one in of_extensions if one.name not in BUILT_IN}}
 
 
 def engine_names() -> list[str]:
