@@ -55,11 +55,13 @@ def sampling_range(model: str, window: int | None = None) -> str | None:
     low, high = two_digits(min(places)), two_digits(max(places))
     models = {one["model"] for one in series if name in one["names"]}
     windows = [known["windows"][one] for one in models if one in known["windows"]]
-    longest = min([2 * high, *windows, *([window] if window else [])])
+    most = min([2 * high, *windows, *([window] if window else [])])
+    longest = two_digits(most)
+    longest -= 10 ** (len(str(most)) - 2) if longest > most else 0
     where = f"between {low:,} and {high:,}" if low < high else f"at {low:,}"
     return (
         f"published outcomes put the midpoint of this model's drop {where} tokens, by task: sample "
-        f"documents of {two_digits(low / 3):,} to {two_digits(longest):,} tokens."
+        f"documents of {two_digits(low / 3):,} to {longest:,} tokens."
     )
 
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from contextcliff_dagster.atlas.series import LEAST_ANSWERS, LEAST_DOCUMENTS, Series
+from contextcliff_dagster.atlas.series import LEAST_ANSWERS, LEAST_DOCUMENTS, Series, named_bins
 from contextcliff_dagster.contracts import RESULT_VERSION, UNSCORED_TAGS, ContextCliffError
 from contextcliff_dagster.contracts.results import Cliffs, Comparison, from_json, to_json
 from contextcliff_dagster.contracts.results.comparison import LossShift
@@ -218,7 +218,7 @@ def _in_family(comparisons: Sequence[Comparison]) -> Iterator[Comparison]:
             for row in comparison.bins
         ]
         told = replace(comparison, overall=_adjusted(comparison.overall, p, alpha), bins=bins)
-        words = sentence(told)
+        words = named_bins(sentence(told), told.bins)
         yield replace(told, sentence=f"{words[:1].upper()}{words[1:]}")
 
 

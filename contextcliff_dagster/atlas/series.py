@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -112,6 +112,13 @@ def in_unit(words: str, unit: str) -> str:
     'The cap is 1,000 bytes.'
     """
     return re.sub(r"\btokens\b", unit, words)
+
+
+def named_bins(words: str, bins: Iterable[Any]) -> str:
+    """A sentence with the lengths of the bins that it names: ``b00`` says nothing to a reader."""
+    spans = {row.bin: f"{row.edge_low:,} to {row.edge_high:,} tokens" for row in bins}
+    words = re.sub(r"\bin (?=b\d\d\b)", "at ", words)
+    return re.sub(r"\bb\d\d\b", lambda name: spans.get(name[0], name[0]), words)
 
 
 def series_of(name: str, source: Source, table: pd.DataFrame) -> list[Series]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -13,7 +12,7 @@ from contextcliff_dagster.atlas.pair_pages import (
     pair_page,
     pair_sections,
 )
-from contextcliff_dagster.atlas.series import in_unit, unit_words
+from contextcliff_dagster.atlas.series import in_unit, named_bins, unit_words
 from contextcliff_dagster.reporting import caps_site
 from contextcliff_dagster.reporting.caps_site import CapsSite
 from contextcliff_dagster.reporting.html.escaping import text
@@ -251,7 +250,7 @@ def _page(entry: Entry) -> str:
     facts = [_cap(entry), *_facts(entry)]
     head = f"<p><strong>{text('; '.join(facts))}.</strong></p>\n"
     head += f"<p>{text(in_unit(sentence(result.safe_cap_reason), entry.unit))}</p>\n"
-    told = (named_bins(sentence(one), result) for one in result.warnings if _SPREAD not in one)
+    told = (named_bins(sentence(one), result.bins) for one in result.warnings if _SPREAD not in one)
     notes = [*series.notes, *(in_unit(one, entry.unit) for one in told)]
     label = f"Score over document length in {entry.unit}."
     head += (
@@ -284,12 +283,6 @@ def _page(entry: Entry) -> str:
     bins = Section("Mean score by length", [DataTable([entry.unit, "answers", "mean score"], rows)])
     sections = [Section("What to know about these answers", about), bins]
     return html_page(title, head + sections_html(sections), [], None)
-
-
-def named_bins(words: str, result: Cliffs) -> str:
-    """A sentence with the lengths of the bins that it names."""
-    spans = {row.bin: f"{row.edge_low:,} to {row.edge_high:,} tokens" for row in result.bins}
-    return re.sub(r"\bb\d\d\b", lambda name: spans.get(name[0], name[0]), words)
 
 
 def own_traps(source: Source, model: str, models: Sequence[str]) -> list[str]:

@@ -40,3 +40,18 @@ def test_a_model_is_known_by_any_of_its_names_and_another_is_not_it() -> None:
     assert sampling_range("openai/GPT-4.1-2025-04-14") == expected
     for other in ("gpt-4.1-mini", "gpt-4", "my-gpt-4.1", "", "mine"):
         assert sampling_range(other) is None
+
+
+def test_names_are_found_however_they_are_spelt() -> None:
+    shown = call("atlas", "show", "gpt-4o-mini").out
+    assert shown
+    for spelling in ("openai/gpt-4o-mini", "GPT 4o mini", "gpt4o mini"):
+        assert call("atlas", "show", spelling).out == shown
+
+
+def test_no_length_beyond_a_window_is_worth_sampling() -> None:
+    known = sampling_range("gpt-4-turbo")
+    assert known is not None
+    assert known != sampling_range("gpt-4-turbo", 20_000)
+    assert "to 20,000 tokens" in (sampling_range("gpt-4-turbo", 20_000) or "")
+    assert "to 32,000 tokens" in (sampling_range("moonshot-v1-32k", 32_768) or "")

@@ -97,6 +97,16 @@ def test_prompts_that_differ_are_compared_as_such(tmp_path: Path) -> None:
     assert pair.comparison.paired
 
 
+def test_answers_of_other_lengths_have_no_caps_to_compare(tmp_path: Path) -> None:
+    short = asked("last", length_tokens=300 + np.arange(120))
+    (pair,) = found(of(), asked("first", score=FALLS), short, folder=tmp_path)
+    compared = pair.comparison
+    assert compared.overall.difference == pytest.approx(0.5)
+    assert (compared.caps.a_tokens, compared.midpoint_shift) == (None, None)
+    assert compared.loss_shift.a_tokens is None
+    assert "Last has texts of 300 to 419 tokens" in compared.warnings[0]
+
+
 def test_what_the_harness_cut_is_in_no_pair(tmp_path: Path) -> None:
     cut = of(cut=({"tokens": 8_000, "where": "tail"},))
     (pair,) = found(cut, asked("first", score=FALLS), asked("last"), folder=tmp_path)
@@ -152,6 +162,7 @@ def test_a_pair_has_its_page_and_its_place_among_the_others(tmp_path: Path) -> N
     assert "Question last scores higher than question &lt;first&gt; by 0.50" in shown
     assert "tokens" not in shown
     assert 'aria-label="Mean score of B minus that of A' in shown
+    assert re.search(r"significantly so at 7,\d{3} to [\d,]+ words", shown)
     assert "P-values are adjusted for" not in shown, "it is the only pair"
     assert not re.search(r'(?:src|href)="(?:http|//)', page)
     for index in ("index.html", "index.md"):

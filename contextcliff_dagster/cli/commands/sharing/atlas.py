@@ -76,7 +76,7 @@ def show(model: str, as_json: bool) -> None:
     from contextcliff_dagster.atlas.known import known_of
     from contextcliff_dagster.atlas.series import unit_words
     from contextcliff_dagster.contracts import Verdict
-    from contextcliff_dagster.reporting.wording.number_format import located, tokens
+    from contextcliff_dagster.reporting.wording.number_format import estimate, located, tokens
     from contextcliff_dagster.reporting.wording.sentences import VERDICT_PHRASE
 
     known = known_of(model)
@@ -88,14 +88,16 @@ def show(model: str, as_json: bool) -> None:
         unit, midpoint = unit_words(one["unit"]), one["midpoint"]
         cap = "none" if one["safe_cap"] is None else f"{tokens(one['safe_cap'])} {unit}"
         task = f"{known['sources'][one['source']][0]}: {one['task'].replace('_', ' ')}"
-        asked = f"{one['n']:,}, {'natural' if one['natural'] else 'made'} lengths"
+        low, high = one["lengths"]
+        documents = f" on {one['n_documents']:,} documents" if one["natural"] else ""
+        asked = f"{one['n']:,}{documents}, {low:,} to {high:,} {unit}"
+        asked += "" if one["natural"] else ", made"
         verdict = VERDICT_PHRASE[Verdict(one["verdict"])]
         place = "" if midpoint is None else f"{located(*midpoint)} {unit}"
-        rows.append([one["model"], task, one["condition"], cap, verdict, place, asked])
-    print_table(
-        ("model", "task", "condition", "safe cap", "verdict", "midpoint of the drop", "answers"),
-        rows,
-    )
+        short = estimate(*one["baseline"])
+        rows.append([one["model"], task, one["condition"], cap, verdict, place, short, asked])
+    head = ("model", "task", "condition", "safe cap", "verdict", "midpoint of the drop")
+    print_table((*head, "score when short", "answers"), rows)
     click.echo(f"\nGathered {known['gathered']} from:")
     for name, citation in known["sources"].values():
         click.echo(f"  {name}: {citation}")
