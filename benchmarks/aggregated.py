@@ -22,8 +22,7 @@ import numpy as np
 from accept import ALARMS, SETTINGS, Outcome, share, summarise
 from planted import CURVES
 
-from contextcliff_dagster.analysis.cliff.baseline import baseline_of
-from contextcliff_dagster.analysis.cliff.conclusion import Conclusion, conclude
+from contextcliff_dagster.analysis.cliff.conclusion import Conclusion, baseline_of, conclude
 from contextcliff_dagster.analysis.design.simulation import Design, Drawn, simulate, simulate_sample
 from contextcliff_dagster.analysis.design.true_curves import Curve
 from contextcliff_dagster.analysis.profile.table_profile import examples_of

@@ -30,12 +30,11 @@ for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
 import numpy as np
 from numpy.typing import NDArray
 
-from contextcliff_dagster.analysis.comparison.comparison import RESAMPLES
+from contextcliff_dagster.analysis.comparison.comparison import RESAMPLES, loss_shift
 from contextcliff_dagster.analysis.comparison.difference_tests import (
     difference_curve,
     difference_interval,
 )
-from contextcliff_dagster.analysis.comparison.length_shifts import loss_shift
 from contextcliff_dagster.analysis.comparison.pairing import Pairs, Side
 from contextcliff_dagster.analysis.records.settings import AnalysisSettings
 from contextcliff_dagster.analysis.statistics.intervals import agreeing_interval

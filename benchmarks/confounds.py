@@ -33,7 +33,7 @@ for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
 import numpy as np
 import pandas as pd
 
-from contextcliff_dagster.analysis.cliff.baseline import baseline_of
+from contextcliff_dagster.analysis.cliff.conclusion import baseline_of
 from contextcliff_dagster.analysis.cliff.verdict import find_verdict
 from contextcliff_dagster.analysis.confounds.confound_audit import audit_confounds
 from contextcliff_dagster.analysis.records.samples import clean_records

@@ -17,14 +17,14 @@ import numpy as np
 
 from contextcliff_dagster.extensions.continuation.analysis.metric_means import COMMON
 from contextcliff_dagster.extensions.continuation.documents.making import MOST_HUMAN
-from contextcliff_dagster.extensions.continuation.prose.memorisation import (
+from contextcliff_dagster.extensions.continuation.prose.words import (
     RUN_WORDS,
     ChanceOverlap,
     Overlap,
     chance_overlap,
+    read_prose,
     verbatim_overlap,
 )
-from contextcliff_dagster.extensions.continuation.prose.words import read_prose
 
 SIZES, POINTS, ROUNDS = 6, 16, 3
 _NOTHING = Overlap(0, 0.0)

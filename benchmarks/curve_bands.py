@@ -28,8 +28,8 @@ for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
 import numpy as np
 from numpy.typing import NDArray
 
-from contextcliff_dagster.analysis.curves.cells import BASELINE_SHARE
 from contextcliff_dagster.analysis.curves.falling_curve import (
+    BASELINE_SHARE,
     curve_points,
     fit_falling_curve,
     fitted_mean,

@@ -32,7 +32,7 @@ from typing import NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from contextcliff_dagster.corpora.extraction.kinds_and_limits import Limits
+from contextcliff_dagster.corpora.extraction.file_type import Limits
 from contextcliff_dagster_tests.support.files import document_files as made
 
 REPEATS = 3

@@ -23,8 +23,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import pandas as pd
 
 from contextcliff_dagster.redaction import secrets_of, without_secrets
-from contextcliff_dagster.reporting.html.page import Interactive
-from contextcliff_dagster.reporting.html.report import profile_page
+from contextcliff_dagster.reporting.html.payload import profile_page
+from contextcliff_dagster.reporting.html.render import Interactive
 from contextcliff_dagster.reporting.length_profile.page import report_page
 from contextcliff_dagster_tests.support.records.answer_tables import answered, evidence_of
 

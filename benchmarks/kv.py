@@ -28,8 +28,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from contextcliff_dagster.analysis.comparison.kv_cap import kv_cap
-from contextcliff_dagster.analysis.comparison.kv_costs import equal_score
+from contextcliff_dagster.analysis.comparison.kv_costs import equal_score, kv_cap
 from contextcliff_dagster.analysis.comparison.pairing import Pairs, Side
 from contextcliff_dagster.analysis.records.settings import AnalysisSettings
 

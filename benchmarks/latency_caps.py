@@ -39,8 +39,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import norm
 
-from contextcliff_dagster.analysis.latency.joint_cap import ERROR_SHARE, by_document, noticed
-from contextcliff_dagster.analysis.latency.latency_limit import judge_limit
+from contextcliff_dagster.analysis.latency.bin_latency import (
+    ERROR_SHARE,
+    by_document,
+    judge_limit,
+    noticed,
+)
 from contextcliff_dagster.analysis.latency.slowdown import find_slowdown
 from contextcliff_dagster.analysis.statistics.intervals import agreeing_interval
 

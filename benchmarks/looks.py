@@ -25,7 +25,7 @@ import numpy as np
 from accept import share
 from planted import CLASSES, draw
 
-from contextcliff_dagster.analysis.cliff.looks import cap_after_looks
+from contextcliff_dagster.analysis.cliff.conclusion import cap_after_looks
 from contextcliff_dagster.analysis.cliff.verdict import Finding
 from contextcliff_dagster.analysis.curves.falling_curve import fit_falling_curve
 from contextcliff_dagster.analysis.records.samples import Documents

@@ -26,8 +26,7 @@ import pandas as pd
 from accept import ALARMS, SETTINGS, share
 from PIL import Image
 
-from contextcliff_dagster.analysis.cliff.baseline import baseline_of
-from contextcliff_dagster.analysis.cliff.conclusion import conclude
+from contextcliff_dagster.analysis.cliff.conclusion import baseline_of, conclude
 from contextcliff_dagster.analysis.profile.context import ProfileContext
 from contextcliff_dagster.analysis.profile.model_profile import profile_model
 from contextcliff_dagster.analysis.records.samples import Documents

@@ -22,16 +22,14 @@ for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
 import numpy as np
 import pandas as pd
 
-from contextcliff_dagster.analysis.cliff.baseline import baseline_of
-from contextcliff_dagster.analysis.cliff.conclusion import conclude
+from contextcliff_dagster.analysis.cliff.conclusion import baseline_of, conclude
 from contextcliff_dagster.analysis.confounds.measuring_time import time_warnings
 from contextcliff_dagster.analysis.records.samples import clean_records
 from contextcliff_dagster.analysis.records.settings import AnalysisSettings
 from contextcliff_dagster.analysis.statistics.intervals import chi_square_quantile
 from contextcliff_dagster.contracts import DROPS as ALARMS
 from contextcliff_dagster.contracts import Example
-from contextcliff_dagster.inference.requests.call_plan import PlannedCall
-from contextcliff_dagster.inference.requests.measuring_order import in_blocks
+from contextcliff_dagster.inference.requests.call_plan import PlannedCall, in_blocks
 from contextcliff_dagster.inference.requests.recipe import Recipe
 
 BINS, PER_BIN, LEVEL = 10, 20, 0.7

@@ -28,8 +28,7 @@ for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
 import numpy as np
 from accept import share
 
-from contextcliff_dagster.analysis.cliff.baseline import baseline_of
-from contextcliff_dagster.analysis.cliff.conclusion import conclude
+from contextcliff_dagster.analysis.cliff.conclusion import baseline_of, conclude
 from contextcliff_dagster.analysis.records.samples import Documents
 from contextcliff_dagster.analysis.records.settings import AnalysisSettings
 

@@ -33,9 +33,8 @@ import numpy as np
 from numpy.typing import NDArray
 from planted import SHAPES, Shape
 
-from contextcliff_dagster.analysis.cliff.baseline import baseline_of
 from contextcliff_dagster.analysis.cliff.cap import DEPTH, chance_allowed
-from contextcliff_dagster.analysis.cliff.conclusion import conclude
+from contextcliff_dagster.analysis.cliff.conclusion import baseline_of, conclude
 from contextcliff_dagster.analysis.design.allocation import apportion, take_aim, weigh
 from contextcliff_dagster.analysis.design.loss_window import locate_loss, rank_cells
 from contextcliff_dagster.analysis.design.simulation import Design, Pool, simulate_pool

@@ -25,7 +25,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from contextcliff_dagster.analysis.cliff.baseline import baseline_of
+from contextcliff_dagster.analysis.cliff.conclusion import baseline_of
 from contextcliff_dagster.analysis.cliff.verdict import find_verdict
 from contextcliff_dagster.analysis.records.samples import Documents
 from contextcliff_dagster.analysis.records.settings import AnalysisSettings

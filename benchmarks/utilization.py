@@ -47,8 +47,7 @@ from utilization_error_rates import SCALES, Law, divergence_of_laws, flat, one_d
 from contextcliff_dagster.analysis.statistics.intervals import exact_interval
 from contextcliff_dagster.extensions.utilization.analysis.model import analyse_model
 from contextcliff_dagster.extensions.utilization.benchmarks.data import BENCHMARKS, BenchmarkName
-from contextcliff_dagster.extensions.utilization.benchmarks.generate import generate
-from contextcliff_dagster.extensions.utilization.benchmarks.sizes import parameters_for
+from contextcliff_dagster.extensions.utilization.benchmarks.sizes import generate, parameters_for
 from contextcliff_dagster.extensions.utilization.cells import Arm, Cell, cells_of
 from contextcliff_dagster.extensions.utilization.documents.kept import UtilizationSamples, solver_of
 from contextcliff_dagster.extensions.utilization.documents.making import Batch, make_batch

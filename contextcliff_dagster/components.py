@@ -107,7 +107,7 @@ class StudyComponent(dg.Component):
         from contextcliff_dagster.defs.studies import study_parts
         from contextcliff_dagster.defs.ui.token_ranges import with_token_ranges
         from contextcliff_dagster.store import Store
-        from contextcliff_dagster.studies.retired import is_retired
+        from contextcliff_dagster.studies.files import is_retired
 
         store = Store.default()
         if is_retired(store, self.study.name):

@@ -26,7 +26,7 @@ from contextcliff_dagster.defs.studies import (
 from contextcliff_dagster.defs.ui.token_ranges import with_token_ranges
 from contextcliff_dagster.store import Store
 from contextcliff_dagster.studies import BrokenStudy, Study, read_studies
-from contextcliff_dagster.studies.retired import is_retired
+from contextcliff_dagster.studies.files import is_retired
 
 
 @dg.definitions

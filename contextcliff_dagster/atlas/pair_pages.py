@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from contextcliff_dagster.atlas.series import in_unit, unit_words
 from contextcliff_dagster.reporting.comparison import comparison_page, difference_words
-from contextcliff_dagster.reporting.html.difference import difference_html
-from contextcliff_dagster.reporting.html.page import html_page
-from contextcliff_dagster.reporting.html.render import blocks_html, sections_html
+from contextcliff_dagster.reporting.html.picture import difference_html
+from contextcliff_dagster.reporting.html.render import blocks_html, html_page, sections_html
 from contextcliff_dagster.reporting.sections import (
     Bullets,
     Cell,

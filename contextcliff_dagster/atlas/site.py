@@ -15,10 +15,8 @@ from contextcliff_dagster.atlas.pair_pages import (
 from contextcliff_dagster.atlas.series import in_unit, named_bins, unit_words
 from contextcliff_dagster.reporting import caps_site
 from contextcliff_dagster.reporting.caps_site import CapsSite
-from contextcliff_dagster.reporting.html.escaping import text
-from contextcliff_dagster.reporting.html.page import html_page
 from contextcliff_dagster.reporting.html.picture import HEIGHT, WIDTH, Plane, drawing
-from contextcliff_dagster.reporting.html.render import sections_html
+from contextcliff_dagster.reporting.html.render import html_page, sections_html, text
 from contextcliff_dagster.reporting.sections import (
     Block,
     Bullets,

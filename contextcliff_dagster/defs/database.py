@@ -29,7 +29,7 @@ from contextcliff_dagster.private_files import make_folder, private_umask
 from contextcliff_dagster.sampling.manifest_files import HEAD
 from contextcliff_dagster.store import Store, read_result
 from contextcliff_dagster.studies import Study
-from contextcliff_dagster.studies.retired import retired_studies
+from contextcliff_dagster.studies.files import retired_studies
 
 _DUCKDB_TYPES = {
     "string": "VARCHAR",

@@ -20,9 +20,8 @@ from contextcliff_dagster.defs.asset_specs import (
     key_prefix,
     pilot_job_name,
 )
-from contextcliff_dagster.defs.assets.experiment import experiment_assets
+from contextcliff_dagster.defs.assets.experiment import experiment_assets, report_asset
 from contextcliff_dagster.defs.assets.preparation import cost_estimate_asset, preparation_assets
-from contextcliff_dagster.defs.assets.report import report_asset
 from contextcliff_dagster.defs.automation.schedules import study_schedules
 from contextcliff_dagster.defs.automation.sensors import study_sensors
 from contextcliff_dagster.defs.automation.sentinel import sentinel_job, sentinel_schedules

@@ -39,8 +39,7 @@ def write_study_report(run: StudyRun, warn: Callable[[str], None] = _warn) -> Re
     Raises:
         StoreError: an experiment has no result yet, or the report cannot be written.
     """
-    from contextcliff_dagster.reporting.plain_report import write_sections
-    from contextcliff_dagster.reporting.report_files import point_latest
+    from contextcliff_dagster.reporting.report_files import point_latest, write_sections
 
     folder = run.store.report_dir(run.study.name, run.campaign)
     owner = next((one for one in asked_experiments(run.study) if one.has_page(run.study)), None)

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from contextcliff_dagster.contracts import StoreError
-from contextcliff_dagster.reporting.html.escaping import text
-from contextcliff_dagster.reporting.html.page import Interactive, html_page
+from contextcliff_dagster.reporting.html.render import Interactive, html_page, text
 from contextcliff_dagster.reporting.markdown.render import as_page
 from contextcliff_dagster.reporting.sections import (
     Bracketed,

@@ -29,7 +29,7 @@ from contextcliff_dagster.store import write_atomic, write_result
 if TYPE_CHECKING:
     from contextcliff_dagster.contracts.results import Cliffs, Comparison
     from contextcliff_dagster.contracts.results.comparison import Differing, DifferingBin, LossShift
-    from contextcliff_dagster.reporting.html.page import Interactive
+    from contextcliff_dagster.reporting.html.render import Interactive
 
 
 class ComparisonFiles(NamedTuple):
@@ -74,9 +74,8 @@ def comparison_markdown(comparison: Comparison) -> str:
 
 def comparison_html(comparison: Comparison, cliffs: Sequence[Cliffs | None]) -> str:
     """The comparison as one HTML file: both curves to explore, and the difference."""
-    from contextcliff_dagster.reporting.html.difference import difference_html
-    from contextcliff_dagster.reporting.html.page import html_page
-    from contextcliff_dagster.reporting.html.render import blocks_html, sections_html
+    from contextcliff_dagster.reporting.html.picture import difference_html
+    from contextcliff_dagster.reporting.html.render import blocks_html, html_page, sections_html
 
     page = comparison_page(comparison)
     (first, *others), folds = page
@@ -92,9 +91,9 @@ def curves_html(
 ) -> tuple[str, Interactive | None]:
     """The picture to explore of those of ``cliffs`` that are there, by ``names``, and its data."""
     from contextcliff_dagster.contracts.results import Cliffs, from_json, to_json
-    from contextcliff_dagster.reporting.html.page import Interactive
     from contextcliff_dagster.reporting.html.payload import NO_EVIDENCE, payload_of
     from contextcliff_dagster.reporting.html.picture import picture_html
+    from contextcliff_dagster.reporting.html.render import Interactive
 
     clean = for_readers()
     there = [

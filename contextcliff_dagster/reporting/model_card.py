@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from contextcliff_dagster.contracts import Verdict
-from contextcliff_dagster.reporting.markdown.escaping import one_line
-from contextcliff_dagster.reporting.markdown.render import as_page
+from contextcliff_dagster.reporting.markdown.render import as_page, one_line
 from contextcliff_dagster.reporting.sections import (
     Block,
     Code,

@@ -1,6 +1,10 @@
 """Write the report of a study: report.html, report.md, report.json, report.png and more pictures.
 
 Each file is written whole, under another name first.
+
+Write a report that is sections or a page, without a length profile.
+
+Each file is written whole, under another name first.
 """
 
 from __future__ import annotations
@@ -18,11 +22,15 @@ from contextcliff_dagster.contracts import RESULT_VERSION
 from contextcliff_dagster.contracts.results import Cliffs, from_json, to_json
 from contextcliff_dagster.redaction import secrets_of, without_secrets
 from contextcliff_dagster.reporting.html.payload import NO_EVIDENCE, Evidence
-from contextcliff_dagster.reporting.length_profile.overview import MANY, overview_page
 from contextcliff_dagster.reporting.length_profile.page import all_pictures, report_page
-from contextcliff_dagster.reporting.length_profile.summary import summary_sections
+from contextcliff_dagster.reporting.length_profile.summary import (
+    MANY,
+    overview_page,
+    summary_sections,
+)
 from contextcliff_dagster.reporting.local_paths import for_readers
 from contextcliff_dagster.reporting.sections import (
+    Fold,
     Link,
     Page,
     Paragraph,
@@ -36,6 +44,8 @@ from contextcliff_dagster.store import slug, write_atomic
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from contextcliff_dagster.reporting.html.metric_chart import MetricChart
 
 
 class ReportFiles(NamedTuple):
@@ -106,8 +116,8 @@ def _write_page(
     ``overview``: words that lead back to the page over all models, two folders up.
     """
     from contextcliff_dagster.reporting.figures.report_figure import plot_report
+    from contextcliff_dagster.reporting.html.payload import profile_page
     from contextcliff_dagster.reporting.html.render import blocks_html
-    from contextcliff_dagster.reporting.html.report import profile_page
 
     drawn = {picture.file: picture.draw(results) for picture in all_pictures()}
     there = {file: content for file, content in drawn.items() if content is not None}
@@ -139,8 +149,7 @@ def _write_overview(
 ) -> ReportFiles:
     """Write the page over many models, each of which has its own in ``models/FOLDER``."""
     from contextcliff_dagster.reporting.figures.small_multiples import plot_small_multiples
-    from contextcliff_dagster.reporting.html.page import html_page
-    from contextcliff_dagster.reporting.html.render import blocks_html, sections_html
+    from contextcliff_dagster.reporting.html.render import blocks_html, html_page, sections_html
 
     def page(kind: str) -> Page:
         linked = [
@@ -272,3 +281,64 @@ def _version(package: str) -> str | None:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
         return None
+
+
+def write_sections(sections: Sequence[Section], directory: Path, *, title: str) -> ReportFiles:
+    """Write a report that consists of ``sections`` alone: report.html, report.md, report.json.
+
+    Raises:
+        StoreError: the folder cannot be written.
+    """
+    page = Page([Section(title, level=1)], as_folds(sections))
+    return write_page(page, directory, markdown=[*page.head, *sections])
+
+
+def write_page(
+    page: Page,
+    directory: Path,
+    *,
+    pictures: Mapping[str, bytes] | None = None,
+    markdown: Sequence[Section] | None = None,
+    results: Sequence[Any] = (),
+    chart: MetricChart | None = None,
+) -> ReportFiles:
+    """Write a report that is ``page``: report.html, report.md, report.json, and ``pictures``.
+
+    The first section of the page's head is its title. ``pictures``: PNG by file name, those that
+    the page shows. ``markdown``: sections of report.md, where they are not those of the page.
+    ``results``: JSON-ready, for report.json. ``chart``: to explore in report.html, after the head.
+
+    Raises:
+        StoreError: the folder cannot be written.
+    """
+    from contextcliff_dagster.reporting.html.metric_chart import (
+        metric_chart_html,
+        metric_chart_interactive,
+    )
+    from contextcliff_dagster.reporting.html.render import blocks_html, html_page, sections_html
+    from contextcliff_dagster.reporting.markdown.render import as_json, as_page
+
+    redact = for_readers()
+    first, *others = map_texts(page.head, redact)
+    folds = [Fold(redact(fold.question), map_texts(fold.sections, redact)) for fold in page.folds]
+    flat = map_texts(markdown if markdown is not None else page.flat(), redact)
+    title = str(first.title)
+    html = blocks_html(first.blocks, pictures) + sections_html(others, pictures)
+    interactive = None
+    if chart is not None:
+        chart = map_texts(chart, redact)
+        html += metric_chart_html(chart)
+        interactive = metric_chart_interactive(chart)
+    md, machine_file, html_file = (directory / f"report.{kind}" for kind in ("md", "json", "html"))
+    # The title is a field of its own: a section with nothing else in it is left out.
+    sections = flat[1:] if markdown is not None and not flat[0].blocks else flat
+    machine = {"title": title, "sections": as_json(sections)}
+    if results:
+        machine["results"] = redact(list(results))
+    text = json.dumps(machine, indent=1, ensure_ascii=False, default=str)
+    for name, content in (pictures or {}).items():
+        write_atomic(directory / name, content)
+    write_atomic(machine_file, f"{text}\n".encode())
+    write_atomic(html_file, html_page(title, html, folds, interactive, pictures).encode())
+    write_atomic(md, as_page(flat).encode())
+    return ReportFiles(md, machine_file, html_file, None)

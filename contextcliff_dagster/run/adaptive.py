@@ -12,7 +12,7 @@ from contextcliff_dagster.contracts import BudgetError
 from contextcliff_dagster.defs.resources import Watch
 from contextcliff_dagster.experiments.length_profile.experiment import LENGTH_PROFILE
 from contextcliff_dagster.experiments.lookup import judged_assets
-from contextcliff_dagster.inference.execution.run_control import deadline_after
+from contextcliff_dagster.inference.execution.interrupts import deadline_after
 from contextcliff_dagster.run.in_process import LocalRuns
 from contextcliff_dagster.run.study import Profiled, read_profiled
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 from contextcliff_dagster.contracts import ScoreFileError
 from contextcliff_dagster.score_files.columns import stem
 from contextcliff_dagster.score_files.logs.answers import LogOptions
-from contextcliff_dagster.score_files.logs.detect import read_log
+from contextcliff_dagster.score_files.logs.collect import read_log
 from contextcliff_dagster.score_files.logs.lengths import Lengths
 from contextcliff_dagster.score_files.records import ScoreRecords, read_records
 

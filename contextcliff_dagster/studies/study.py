@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from contextcliff_dagster.analysis.records.settings import AnalysisSettings
     from contextcliff_dagster.inference.requests.recipe import Recipe
     from contextcliff_dagster.sampling.bins import BinSpec
-    from contextcliff_dagster.sampling.draw import SampleSpec
+    from contextcliff_dagster.sampling.draw_manifest import SampleSpec
 
 NO_CORPUS = CorpusSection(kind="none")
 """Of a study whose experiments all make their own documents."""
@@ -168,7 +168,7 @@ class Study(Section):
         return BinSpec(**dict(self.bins))
 
     def sample_spec(self) -> SampleSpec:
-        from contextcliff_dagster.sampling.draw import SampleSpec
+        from contextcliff_dagster.sampling.draw_manifest import SampleSpec
 
         s = self.sampling
         return SampleSpec(s.samples_per_bin, s.seed, s.questions_per_document, s.min_tokens)

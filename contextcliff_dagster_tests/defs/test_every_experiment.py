@@ -28,7 +28,7 @@ from contextcliff_dagster.experiments.lookup import (
 from contextcliff_dagster.store import Store
 from contextcliff_dagster.studies import Study, load_study
 from contextcliff_dagster.studies.experiment_table import load_experiment
-from contextcliff_dagster.studies.retired import is_retired, retire
+from contextcliff_dagster.studies.files import is_retired, retire
 from contextcliff_dagster_tests.support.tiny_study import TINY
 
 SHOWN = {

@@ -26,8 +26,8 @@ from contextcliff_dagster.run.study import profile_study
 from contextcliff_dagster.sampling.manifest_files import stored_sha256
 from contextcliff_dagster.store import Store
 from contextcliff_dagster.studies import Study, find_study, kept_in, load_study
+from contextcliff_dagster.studies.files import retire, retired_studies
 from contextcliff_dagster.studies.rename_file import renamed_text
-from contextcliff_dagster.studies.retired import retire, retired_studies
 from contextcliff_dagster.studies.study_lock import renaming_note, study_alone, study_used
 from contextcliff_dagster.studies.study_paths import Leave, imported_mark, leave_record
 from contextcliff_dagster_tests.support.read_only import read_only

@@ -11,7 +11,7 @@ from contextcliff_dagster.contracts import EVAL_RECORDS, StudyError
 from contextcliff_dagster.defs.database import result_rows, view_sql
 from contextcliff_dagster.store import Store
 from contextcliff_dagster.studies import Study
-from contextcliff_dagster.studies.retired import bring_back, retire, retired_studies
+from contextcliff_dagster.studies.files import bring_back, retire, retired_studies
 from contextcliff_dagster_tests.support.terminal import call
 
 pytestmark = pytest.mark.usefixtures("unrecorded")

@@ -174,5 +174,5 @@ def test_a_path_or_a_name_that_is_not_there_is_noticed() -> None:
     assert resolves("experiments.common.experiment.Experiment.sources")
     assert not resolves("experiments.common.experiment.Experiment.mistake")
     assert not resolves("experiments.mistake.experiment")
-    assert lies_somewhere("sampling/draw.py")
+    assert lies_somewhere("sampling/draw_manifest.py")
     assert not lies_somewhere("sampling/mistake.py")

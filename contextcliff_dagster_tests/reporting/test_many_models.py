@@ -17,7 +17,7 @@ from contextcliff_dagster.reporting.figures.small_multiples import (
     MOST_PANELS,
     plot_small_multiples,
 )
-from contextcliff_dagster.reporting.length_profile.overview import MANY
+from contextcliff_dagster.reporting.length_profile.summary import MANY
 from contextcliff_dagster.reporting.report_files import write_report
 from contextcliff_dagster_tests.support.records.reports import results_of, sample
 

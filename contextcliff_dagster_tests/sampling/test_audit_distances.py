@@ -7,8 +7,7 @@ from pathlib import Path
 from contextcliff_dagster.corpora.materialize import materialize_corpus, row_example
 from contextcliff_dagster.corpora.registry import open_corpus
 from contextcliff_dagster.sampling.bins import BinSpec, make_bins
-from contextcliff_dagster.sampling.draw import SampleSpec
-from contextcliff_dagster.sampling.draw_manifest import draw_manifest
+from contextcliff_dagster.sampling.draw_manifest import SampleSpec, draw_manifest
 from contextcliff_dagster.sampling.length_map import build_length_map, read_length_map
 from contextcliff_dagster.sampling.manifest import Manifest
 from contextcliff_dagster.sampling.tokenizers.tiktoken_vocabularies import tiktoken_encoding

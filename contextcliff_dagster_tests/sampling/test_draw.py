@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from contextcliff_dagster.contracts import LENGTH_MAP, CorpusError, LengthBin, conform
 from contextcliff_dagster.corpora.corpus import seeded_place
 from contextcliff_dagster.sampling.bins import BinSpec, active_bins, assign_bin, make_bins
-from contextcliff_dagster.sampling.draw import SampleSpec
-from contextcliff_dagster.sampling.draw import draw_sample as draw_table
+from contextcliff_dagster.sampling.draw_manifest import SampleSpec
+from contextcliff_dagster.sampling.draw_manifest import draw_sample as draw_table
 
 corpora = st.lists(st.tuples(st.integers(1, 400), st.integers(1, 5)), min_size=5, max_size=60)
 

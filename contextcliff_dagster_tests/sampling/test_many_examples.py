@@ -18,8 +18,7 @@ from contextcliff_dagster.corpora.corpus import Entry, StreamedCorpus, document_
 from contextcliff_dagster.corpora.materialize import materialize_corpus
 from contextcliff_dagster.sampling import draw_manifest as draw_manifest_module
 from contextcliff_dagster.sampling.bins import BinSpec, make_bins
-from contextcliff_dagster.sampling.draw import SampleSpec
-from contextcliff_dagster.sampling.draw_manifest import _documents_of, draw_manifest
+from contextcliff_dagster.sampling.draw_manifest import SampleSpec, _documents_of, draw_manifest
 from contextcliff_dagster.sampling.length_map import build_length_map, read_length_map
 from contextcliff_dagster.sampling.manifest import Manifest, TextColumn
 from contextcliff_dagster.store import write_table

@@ -1,25 +1,29 @@
-"""The verdict on the scores over length, and what it rests on."""
+"""The verdict on the scores over length, and what it rests on.
+
+Both sides of a loss, and whether what remains of it, all else equal, is still one.
+"""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from contextcliff_dagster.analysis.curves.falling_curve import Estimate, fit_falling_curve
-from contextcliff_dagster.analysis.curves.permutation_scan import scan_at
+from contextcliff_dagster.analysis.curves.permutation_scan import SPLIT_LIMIT, scan_at
 from contextcliff_dagster.analysis.statistics.intervals import chi_square_quantile, ratio_interval
 from contextcliff_dagster.contracts import Verdict
 
 if TYPE_CHECKING:
-    from contextcliff_dagster.analysis.curves.falling_curve import FallingCurve
+    from contextcliff_dagster.analysis.curves.falling_curve import Estimate, FallingCurve
     from contextcliff_dagster.analysis.curves.permutation_scan import Dip, Scan, Split
     from contextcliff_dagster.analysis.records.samples import Documents
     from contextcliff_dagster.analysis.records.settings import AnalysisSettings
-    from contextcliff_dagster.contracts.arrays import Floats
+    from contextcliff_dagster.contracts.arrays import Bools, Floats, Ints
     from contextcliff_dagster.contracts.results.cliffs import Baseline
+
 
 LEAST_EXAMPLES = 30
 LEAST_DOCUMENTS = 20
@@ -268,3 +272,80 @@ def step_over_slope(curve: FallingCurve) -> float:
         return most + 2.0 * float(np.log(np.exp(0.5 * (explained - most)).mean()))
 
     return evidence(steps.astype(np.float64)) - evidence(slopes)
+
+
+_UNSEEN = 1 / 3
+"""Of the examples, the longest, that are compared at least where no drop is seen."""
+LEAST_REMAINING = 0.5
+"""Share of the loss as measured that must remain, all else equal."""
+CHOSEN = (SPLIT_LIMIT / 3.84) ** 0.5
+"""Times its interval's reach that what remains must lie above 0: the place was chosen where the
+loss looks largest, also by the luck of the examples within a category."""
+
+
+@dataclass(frozen=True, slots=True)
+class DropWindow:
+    """Where the loss lies, tokens, half-open; ``to_tokens`` is ``None``: to the end."""
+
+    from_tokens: int
+    to_tokens: int | None
+
+    def of(self, lengths: Ints) -> Bools:
+        """Which of the lengths lie in it."""
+        end = np.inf if self.to_tokens is None else self.to_tokens
+        return (lengths >= self.from_tokens) & (lengths < end)
+
+    @property
+    def words(self) -> str:
+        if self.to_tokens is None:
+            return f"from {self.from_tokens:,} tokens on"
+        return f"between {self.from_tokens:,} and {self.to_tokens:,} tokens"
+
+
+def drop_window(finding: Finding, lengths: Ints) -> DropWindow | None:
+    """Return where the loss found lies, else where one is likeliest and both sides are large."""
+    if finding.scan is None or finding.verdict is Verdict.FLOOR:
+        return None
+    if finding.verdict is Verdict.DIP:
+        return DropWindow(*finding.degraded)
+    start = finding.scan.step.first_tokens
+    if finding.cliff is not None:
+        start = round(finding.cliff.location.value)
+    elif not finding.visible:
+        start = min(start, int(np.quantile(lengths, 1.0 - _UNSEEN)))
+    window = DropWindow(start, None)
+    return window if 0 < window.of(lengths).sum() < len(lengths) else None
+
+
+@dataclass(frozen=True, slots=True)
+class AdjustedDrop:
+    """The drop all else equal, and as measured.
+
+    ``strength``: how many times its interval's reach ``drop`` lies above 0. ``other``: the cause of
+    the drop if it is not length; ``hidden``: what would hide one.
+    """
+
+    drop: Estimate
+    strength: float
+    measured: float
+    other: str
+    hidden: str
+
+
+def judge_adjusted_drop(
+    head: str, adjusted: AdjustedDrop, finding: Finding, settings: AnalysisSettings
+) -> tuple[Literal["yes", "no"], str]:
+    """Whether the drop is due to length, and the reason as a sentence that begins with ``head``."""
+    drop, measured = adjusted.drop.value, adjusted.measured
+    if not finding.visible:
+        if abs(drop - measured) >= ALARM_SHARE * settings.tolerance:
+            return "no", f"{head}: {adjusted.hidden} hides the effect of length."
+    elif drop < LEAST_REMAINING * measured:
+        return "no", f"{head}: most of the drop comes from {adjusted.other}."
+    elif adjusted.strength <= CHOSEN:
+        return "no", f"{head}: too few examples to attribute any of the drop to length."
+    return "yes", f"{head}."
+
+
+def percent(share: float) -> str:
+    return f"{share:.0%}".replace("-0%", "0%")

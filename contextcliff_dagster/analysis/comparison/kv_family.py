@@ -17,7 +17,7 @@ from contextcliff_dagster.analysis.comparison.difference_tests import (
     adjusted_p_values,
     difference_interval,
 )
-from contextcliff_dagster.analysis.comparison.kv_cap import own_loss
+from contextcliff_dagster.analysis.comparison.kv_costs import own_loss
 from contextcliff_dagster.analysis.comparison.pairing import pair_records
 from contextcliff_dagster.analysis.statistics.length_at_loss import resample_weights
 from contextcliff_dagster.analysis.statistics.sign_flips import holm

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 if TYPE_CHECKING:
-    from contextcliff_dagster.analysis.comparison.flip_rates import FlipRates
     from contextcliff_dagster.analysis.comparison.pairing import Pairs
+    from contextcliff_dagster.analysis.comparison.regression import FlipRates
     from contextcliff_dagster.contracts.arrays import Bools, Floats, Ints
 
 LEAST_DOCUMENTS = 3

@@ -15,18 +15,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from contextcliff_dagster.analysis.cliff.adjusted_loss import (
+from contextcliff_dagster.analysis.cliff.verdict import (
     AdjustedDrop,
     DropWindow,
     drop_window,
     judge_adjusted_drop,
     percent,
 )
-from contextcliff_dagster.analysis.confounds.controls import judge_controls
+from contextcliff_dagster.analysis.confounds.control_tests import judge_controls
 from contextcliff_dagster.analysis.confounds.evidence_position import FIFTHS, place_of
 from contextcliff_dagster.analysis.curves.falling_curve import Estimate
-from contextcliff_dagster.analysis.records.examples import CATEGORIES
-from contextcliff_dagster.analysis.statistics.direct_standardization import cells_of, standardise
+from contextcliff_dagster.analysis.records.samples import CATEGORIES
+from contextcliff_dagster.analysis.statistics.stratified_auc import cells_of, standardise
 from contextcliff_dagster.contracts.results.fields import nulls
 from contextcliff_dagster.contracts.results.questions import (
     CATEGORY_WORDS,
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from contextcliff_dagster.analysis.cliff.verdict import Finding
-    from contextcliff_dagster.analysis.confounds.controls import ControlAnswers
+    from contextcliff_dagster.analysis.confounds.control_tests import ControlAnswers
     from contextcliff_dagster.analysis.records.samples import Sample
     from contextcliff_dagster.analysis.records.settings import AnalysisSettings
     from contextcliff_dagster.contracts.arrays import Floats, Ints

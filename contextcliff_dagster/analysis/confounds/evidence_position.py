@@ -24,9 +24,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from contextcliff_dagster.analysis.statistics.direct_standardization import cells_of, standardise
 from contextcliff_dagster.analysis.statistics.intervals import document_interval
-from contextcliff_dagster.analysis.statistics.restricted_permutation import exchanges
+from contextcliff_dagster.analysis.statistics.stratified_auc import cells_of, exchanges, standardise
 from contextcliff_dagster.contracts.results.fields import nulls
 from contextcliff_dagster.contracts.results.questions import (
     EvidenceAxis,

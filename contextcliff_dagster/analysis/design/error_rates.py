@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from contextcliff_dagster.analysis.cliff.baseline import baseline_of
-from contextcliff_dagster.analysis.cliff.conclusion import conclude
+from contextcliff_dagster.analysis.cliff.conclusion import baseline_of, conclude
 from contextcliff_dagster.analysis.design.monte_carlo_rates import Rate, Reach
 from contextcliff_dagster.analysis.design.simulation import (
     GRADED_CONCENTRATION,

@@ -14,9 +14,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from contextcliff_dagster.analysis.curves.cells import BASELINE_SHARE
-from contextcliff_dagster.analysis.curves.falling_paths import draw_curves
-from contextcliff_dagster.analysis.curves.falling_process import falling_posterior, kept_of
+from contextcliff_dagster.analysis.curves.falling_curve import BASELINE_SHARE
+from contextcliff_dagster.analysis.curves.falling_process import (
+    draw_curves,
+    falling_posterior,
+    kept_of,
+)
 from contextcliff_dagster.analysis.statistics.length_at_loss import rank_groups
 from contextcliff_dagster.analysis.statistics.overdispersion import local_dispersion
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from contextcliff_dagster.analysis.curves.cells import BASELINE_SHARE
+from contextcliff_dagster.analysis.curves.falling_curve import BASELINE_SHARE
 from contextcliff_dagster.analysis.curves.falling_process import kept_of
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from contextcliff_dagster.analysis.latency.bin_latency import KINDS, Canary, spread_of, summary
-from contextcliff_dagster.analysis.records.examples import average_replicates
+from contextcliff_dagster.analysis.records.samples import average_replicates
 from contextcliff_dagster.analysis.statistics.intervals import mean_score
 from contextcliff_dagster.contracts.results.fields import BinResult
 from contextcliff_dagster.contracts.results.metrics import BinMetrics, ExcessByKind, Totals

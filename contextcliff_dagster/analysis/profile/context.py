@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from contextcliff_dagster.analysis.attention.sample import AttentionSample
-    from contextcliff_dagster.analysis.confounds.controls import ControlAnswers
+    from contextcliff_dagster.analysis.confounds.control_tests import ControlAnswers
     from contextcliff_dagster.contracts.results import Cliffs, Metrics
     from contextcliff_dagster.contracts.results.caps import Look
 

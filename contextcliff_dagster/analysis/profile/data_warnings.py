@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from contextcliff_dagster.analysis.curves.permutation_scan import scan_at
-from contextcliff_dagster.analysis.records.examples import average_replicates
+from contextcliff_dagster.analysis.records.samples import average_replicates
 from contextcliff_dagster.analysis.robustness.sensitivity import SCORES
 from contextcliff_dagster.contracts import DROPS, FailureTag, Verdict
 

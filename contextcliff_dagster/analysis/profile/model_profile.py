@@ -14,30 +14,36 @@ import numpy as np
 
 from contextcliff_dagster.analysis import METHOD_VERSION
 from contextcliff_dagster.analysis.attention.result import judge_attention
-from contextcliff_dagster.analysis.cliff.baseline import baseline_of
-from contextcliff_dagster.analysis.cliff.conclusion import conclude, drops_that_recover
-from contextcliff_dagster.analysis.cliff.looks import LOOK_SHARE, cap_after_looks, caps_at
-from contextcliff_dagster.analysis.cliff.missing_answers import limited_cap, missing_by_length
-from contextcliff_dagster.analysis.cliff.zones import zones_of
+from contextcliff_dagster.analysis.cliff.conclusion import (
+    LOOK_SHARE,
+    baseline_of,
+    cap_after_looks,
+    caps_at,
+    conclude,
+    drops_that_recover,
+    limited_cap,
+    missing_by_length,
+    zones_of,
+)
 from contextcliff_dagster.analysis.confounds.confound_audit import audit_confounds
 from contextcliff_dagster.analysis.confounds.evidence_position import (
     evidence_curve,
     evidence_sentence,
 )
-from contextcliff_dagster.analysis.confounds.levels import compare_levels
 from contextcliff_dagster.analysis.confounds.measuring_time import (
     IN_ORDER,
+    compare_levels,
     length_time_correlation,
     time_warnings,
 )
 from contextcliff_dagster.analysis.curves.falling_curve import curve_points, fitted_mean
-from contextcliff_dagster.analysis.latency.bin_latency import canaries_of
-from contextcliff_dagster.analysis.latency.joint_cap import (
+from contextcliff_dagster.analysis.latency.bin_latency import (
+    canaries_of,
     joint_cap,
+    latency_limit,
     slowdown_sentences,
     slowdowns_of,
 )
-from contextcliff_dagster.analysis.latency.latency_limit import latency_limit
 from contextcliff_dagster.analysis.profile.bin_statistics import (
     bin_metrics,
     bin_statistics,
@@ -48,10 +54,12 @@ from contextcliff_dagster.analysis.profile.context import ModelProfile, ProfileC
 from contextcliff_dagster.analysis.profile.data_warnings import data_warnings, score_doubt
 from contextcliff_dagster.analysis.records.samples import Sample, clean_records
 from contextcliff_dagster.analysis.records.settings import AnalysisSettings
-from contextcliff_dagster.analysis.robustness.published_definitions import effective_lengths
+from contextcliff_dagster.analysis.robustness.published_definitions import (
+    effective_lengths,
+    threshold_rules,
+)
 from contextcliff_dagster.analysis.robustness.sample_size import required_sample_size
 from contextcliff_dagster.analysis.robustness.sensitivity import sensitivity
-from contextcliff_dagster.analysis.robustness.threshold_rules import threshold_rules
 from contextcliff_dagster.analysis.robustness.token_ratio import (
     cap_in_prompt_tokens,
     token_ratio,

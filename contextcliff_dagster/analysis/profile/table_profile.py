@@ -16,8 +16,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from contextcliff_dagster.analysis.profile.model_profile import profile_model
-from contextcliff_dagster.analysis.robustness.published_definitions import effective_lengths
-from contextcliff_dagster.analysis.robustness.threshold_rules import threshold_rules
+from contextcliff_dagster.analysis.robustness.published_definitions import (
+    effective_lengths,
+    threshold_rules,
+)
 from contextcliff_dagster.analysis.statistics.intervals import exact_interval
 from contextcliff_dagster.contracts import LengthBin
 from contextcliff_dagster.contracts.results.cliffs import Baseline, Zone

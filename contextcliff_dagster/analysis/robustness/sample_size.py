@@ -21,12 +21,14 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from contextcliff_dagster.analysis.cliff.cap import certified_cap
-from contextcliff_dagster.analysis.cliff.looks import LOOK_SHARE, cap_after_looks
+from contextcliff_dagster.analysis.cliff.conclusion import LOOK_SHARE, cap_after_looks
 from contextcliff_dagster.analysis.cliff.verdict import LEAST_DOCUMENTS, LEAST_EXAMPLES
-from contextcliff_dagster.analysis.curves.cells import Cells
-from contextcliff_dagster.analysis.curves.falling_curve import FallingCurve, fitted_mean
-from contextcliff_dagster.analysis.curves.falling_paths import draw_curves
-from contextcliff_dagster.analysis.curves.falling_process import falling_posterior, kept_of
+from contextcliff_dagster.analysis.curves.falling_curve import Cells, FallingCurve, fitted_mean
+from contextcliff_dagster.analysis.curves.falling_process import (
+    draw_curves,
+    falling_posterior,
+    kept_of,
+)
 from contextcliff_dagster.contracts import Verdict
 from contextcliff_dagster.contracts.results.caps import Certify, FurtherData, Look, MoreData
 

@@ -26,8 +26,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from contextcliff_dagster.analysis.cliff.baseline import baseline_of
-from contextcliff_dagster.analysis.cliff.conclusion import cap_of, conclude, conclude_again
+from contextcliff_dagster.analysis.cliff.conclusion import (
+    baseline_of,
+    cap_of,
+    conclude,
+    conclude_again,
+)
 from contextcliff_dagster.analysis.records.samples import Documents, clean_records
 from contextcliff_dagster.analysis.robustness.token_ratio import prompt_line
 from contextcliff_dagster.contracts.results.cliffs import Factor, SensitivityRow

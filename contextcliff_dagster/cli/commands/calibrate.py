@@ -126,9 +126,10 @@ def calibrate(
     any, and keeps the result for its report. Makes no call.
     """
     from contextcliff_dagster.analysis.design.error_rates import calibrate as simulate
-    from contextcliff_dagster.experiments.length_profile.design_error_rates import as_result, keep
     from contextcliff_dagster.experiments.length_profile.simulated_design import (
         DesignOverrides,
+        as_result,
+        keep,
         plain_plan,
         study_plan,
     )

@@ -11,7 +11,7 @@ import click
 from contextcliff_dagster.cli.display.output import print_either, print_json, print_table
 from contextcliff_dagster.cli.errors import DIFFERENT
 from contextcliff_dagster.cli.options import DEFAULT_STUDY, common_options
-from contextcliff_dagster.cli.setup.endpoint_options import EndpointOptions, endpoint_options
+from contextcliff_dagster.cli.setup.endpoint import EndpointOptions, endpoint_options
 from contextcliff_dagster.store import Store
 
 if TYPE_CHECKING:

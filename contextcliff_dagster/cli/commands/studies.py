@@ -32,7 +32,7 @@ def studies(ctx: click.Context, as_json: bool) -> None:
 
 def _list_studies(as_json: bool) -> None:
     from contextcliff_dagster.studies import read_studies
-    from contextcliff_dagster.studies.retired import retired_studies
+    from contextcliff_dagster.studies.files import retired_studies
 
     known, broken = read_studies()
     retired = retired_studies(Store.default())
@@ -71,7 +71,7 @@ def studies_retire(study: str, undo: bool, as_json: bool) -> None:
 
     Its calls, results and file stay where they are, and `--undo` shows it again.
     """
-    from contextcliff_dagster.studies.retired import bring_back, retire
+    from contextcliff_dagster.studies.files import bring_back, retire
 
     (bring_back if undo else retire)(Store.default(), study)
     text = f"Study {study} is {'shown again' if undo else 'retired'}."

@@ -31,7 +31,7 @@ def watch_cap(
     from contextcliff_dagster.defs.alerts.channels import alert
     from contextcliff_dagster.experiments.length_profile.experiment import shrink_alarm
     from contextcliff_dagster.experiments.length_profile.sentinel import run_sentinel
-    from contextcliff_dagster.inference.execution.run_control import RunControl, deadline_after
+    from contextcliff_dagster.inference.execution.interrupts import RunControl, deadline_after
     from contextcliff_dagster.inference.spending.budget import Budget
 
     store = Store.default()

@@ -12,12 +12,13 @@ from contextcliff_dagster.cli.errors import say
 from contextcliff_dagster.cli.measuring.options import tolerance_share
 from contextcliff_dagster.cli.options import common_options, share_option
 from contextcliff_dagster.cli.setup.endpoint import (
+    EndpointOptions,
     chosen_endpoint,
     chosen_model,
+    endpoint_options,
     new_entry,
     same_entry,
 )
-from contextcliff_dagster.cli.setup.endpoint_options import EndpointOptions, endpoint_options
 from contextcliff_dagster.cli.setup.questions import can_ask, nothing_written_on_interruption, typed
 from contextcliff_dagster.cli.setup.study_file import (
     StudyWishes,

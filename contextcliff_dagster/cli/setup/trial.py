@@ -113,7 +113,7 @@ def ask_shortest(study: Study, entry: ModelEntry, within_s: float) -> list[dict[
 
 
 def _say_what_was_found(trial: Trial) -> None:
-    from contextcliff_dagster.inference.execution.window_check import unknown_window
+    from contextcliff_dagster.inference.execution.cost_estimate import unknown_window
     from contextcliff_dagster.redaction import redact
 
     answer = trial.answer

@@ -8,7 +8,7 @@ Does not belong here: which files to read, and what to do with their texts.
 to harm its reader costs an `Unusable` with a reason, never the run.
 """
 
-from contextcliff_dagster.corpora.extraction.kinds_and_limits import (
+from contextcliff_dagster.corpora.extraction.file_type import (
     KINDS,
     Extracted,
     Limits,

@@ -1,14 +1,103 @@
-"""What a file holds, by its bytes; its name decides among texts only."""
+"""What a file holds, by its bytes; its name decides among texts only.
+
+What extraction takes and gives: limits, texts, and files without a readable text.
+
+The text of one file, by the reader of its kind.
+"""
 
 from __future__ import annotations
 
+import errno
+import os
 import re
+import stat
 import zipfile
+from dataclasses import dataclass, fields
+from importlib import import_module
+from importlib.metadata import version
 from io import BytesIO
 from pathlib import Path
 
-from contextcliff_dagster.corpora.extraction.decoding import is_utf16, looks_binary
-from contextcliff_dagster.corpora.extraction.kinds_and_limits import RefusedError
+from contextcliff_dagster.corpora.extraction.decoding import decoded, is_utf16, looks_binary, tidied
+from contextcliff_dagster.user_files import NO_FILES
+
+_RULES = 3
+"""Raised whenever a change to this package can change a text."""
+
+KINDS = ("text", "markdown", "code", "html", "pdf", "docx", "epub")
+"""What a file can be read as."""
+
+UNKNOWN_GLYPHS = "glyphs of no known character, read as U+FFFD"
+"""How the note on a text begins in which glyphs have no character."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one file may cost; a file that needs more is `Unusable`, and the next one is read.
+
+    seconds: processor time for reading one file, so that a busy machine changes no result; enforced
+        to the second.
+    clock_seconds: time by the clock for one file, where a disk does not answer.
+    memory_mb: memory that reading one file may take, beyond that of an idle worker.
+    file_mb: the largest file that is opened.
+    unpacked_mb: what the needed parts of an archive (DOCX, EPUB) may unpack to, together.
+    text_mb: the longest text of one file, in MB of UTF-8.
+    workers: processes side by side; None is one a core, 4 at most.
+
+    A MB is 1,000,000 bytes. Raises ValueError for a limit that is not above 0.
+    """
+
+    seconds: float = 20.0
+    clock_seconds: float = 120.0
+    memory_mb: float = 1024.0
+    file_mb: float = 200.0
+    unpacked_mb: float = 200.0
+    text_mb: float = 100.0
+    workers: int | None = None
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if value is not None and not value > 0:
+                raise ValueError(f"The limit {field.name} is {value!r}; it must be above 0.")
+
+
+@dataclass(frozen=True)
+class Extracted:
+    """The whole text of a file, which may be empty.
+
+    text: valid Unicode without NUL and without lone surrogates; line ends are ``\\n``.
+    kind: one of `KINDS`, by the file's content first and by its name only among texts.
+    notes: what was done to the text or noticed about the file, in order, each a short clause such
+        as ``decoded as cp1252``, ``byte order mark removed`` or ``is named .txt, holds html``.
+    """
+
+    path: Path
+    text: str
+    kind: str
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Unusable:
+    """A file of which no text could be had.
+
+    reason: a clause whose subject is the file: ``is encrypted``, ``took longer than 20 s``.
+    """
+
+    path: Path
+    reason: str
+
+
+class RefusedError(Exception):
+    """Why no text can be had of a file: a clause whose subject is the file, see `Unusable`."""
+
+
+def extractor_version() -> dict[str, str]:
+    """Name -> version of everything that decides a file's text; for fingerprints."""
+    libraries = ("pypdfium2", "lxml", "chardetng-py")
+    return {"extraction": str(_RULES), **{name: version(name) for name in libraries}}
+
 
 _BY_ENDING = {
     **dict.fromkeys((".pdf",), "pdf"),
@@ -124,3 +213,97 @@ def _packed(data: bytes) -> str:
     if "mimetype" in names and "content.xml" in names:
         raise RefusedError("is an OpenDocument file, which is not read; save it as DOCX or PDF")
     raise RefusedError("is a ZIP archive, which is not unpacked")
+
+
+_READERS = frozenset(("pdf", "docx", "epub", "html"))
+"""Kinds with a module of their name in `formats/`, loaded at first use."""
+
+_ADDRESS = re.compile(r" ?\b(?:at )?0x[0-9a-fA-F]+")
+"""Of an object, in a parser's message: it differs between runs."""
+
+
+def read_file(path: bytes, limits: Limits) -> tuple[str, str, list[str]]:
+    """Text, kind and notes of a file, see `kinds_and_limits.Extracted`.
+
+    Raises:
+        RefusedError: there is no text to be had.
+        MemoryError: it takes more memory than there may be.
+    """
+    data = file_bytes(path, limits)
+    notes: list[str] = []
+    kind = "any kind of text"
+    try:
+        kind = kind_of(data, os.fsdecode(path), notes)
+        if kind in _READERS:
+            reader = import_module(f"contextcliff_dagster.corpora.extraction.formats.{kind}")
+            text = reader.read(data, limits, notes)
+        else:
+            text = decoded(data, notes)
+        return tidied(text, notes), kind, notes
+    except (RefusedError, MemoryError):
+        raise
+    except RecursionError as error:
+        raise RefusedError(f"cannot be read as {kind}: it is nested too deeply") from error
+    except Exception as error:
+        # Parsers fail in ways of their own; whatever it is, it is this file's.
+        line = _ADDRESS.sub("", " ".join(str(error).split())).rstrip(".")
+        name = type(error).__name__
+        reason = f"{name}: {line[:150]}" if line else name
+        raise RefusedError(f"cannot be read as {kind}: {reason}") from error
+
+
+_PIECE = 1 << 20
+_REASONS = {
+    errno.ENOENT: "is no longer there",
+    errno.EACCES: "may not be read: permission denied",
+    errno.EPERM: "may not be read: not permitted",
+    errno.ELOOP: "is a symbolic link that leads round in a circle",
+    errno.ENXIO: "is a socket",  # what opening one reports
+}
+
+
+def file_bytes(path: bytes, limits: Limits) -> bytes:
+    """All bytes of a file that may not be one, may change, or may be larger than memory.
+
+    Raises:
+        RefusedError: it is none, is not there, is too large, or changed while it was read.
+    """
+    descriptor = -1
+    try:
+        # Without O_NONBLOCK, opening a named pipe waits until it is written to.
+        flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+        descriptor = os.open(path, flags)
+        return _read(descriptor, limits)
+    except OSError as error:
+        reason = _REASONS.get(error.errno or 0, f"cannot be read: {error.strerror or error}")
+        if error.errno == errno.ENOENT and Path(os.fsdecode(path)).is_symlink():
+            reason = "is a symbolic link to nothing"
+        raise RefusedError(reason) from error
+    except ValueError as error:  # there is a NUL in its name
+        raise RefusedError("is no longer there") from error
+    finally:
+        if descriptor >= 0:
+            os.close(descriptor)
+
+
+def _read(descriptor: int, limits: Limits) -> bytes:
+    before = os.fstat(descriptor)
+    if not stat.S_ISREG(before.st_mode):
+        raise RefusedError(f"is {NO_FILES.get(stat.S_IFMT(before.st_mode), 'no regular file')}")
+    most = int(limits.file_mb * 1e6)
+    if before.st_size > most:
+        raise RefusedError(
+            f"is {before.st_size / 1e6:,.0f} MB large, more than the {limits.file_mb:,g} MB allowed"
+        )
+    data = bytearray()
+    # Read up to the end: files of /proc report a size of 0, and others grow meanwhile.
+    while piece := os.read(descriptor, _PIECE):
+        data += piece
+        if len(data) > most:
+            raise RefusedError(f"grew beyond the {limits.file_mb:,g} MB allowed while it was read")
+    after = os.fstat(descriptor)
+    if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns) or (
+        before.st_size and len(data) != before.st_size
+    ):
+        raise RefusedError("was written to while it was read")
+    return bytes(data)

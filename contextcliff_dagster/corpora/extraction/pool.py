@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from contextcliff_dagster.corpora.extraction.kinds_and_limits import Extracted, Limits, Unusable
+from contextcliff_dagster.corpora.extraction.file_type import Extracted, Limits, Unusable
 from contextcliff_dagster.corpora.extraction.worker_process import Outcome, Task, WorkerProcess
 
 _WORKERS_MOST = 4

@@ -18,9 +18,8 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from contextcliff_dagster.corpora.extraction.dispatch import read_file
+from contextcliff_dagster.corpora.extraction.file_type import Limits, RefusedError, read_file
 from contextcliff_dagster.corpora.extraction.ipc_messages import write_message
-from contextcliff_dagster.corpora.extraction.kinds_and_limits import Limits, RefusedError
 
 
 def main() -> None:

@@ -15,8 +15,8 @@ from typing import Any
 
 import contextcliff_dagster
 from contextcliff_dagster.contracts import CorpusError
+from contextcliff_dagster.corpora.extraction.file_type import Extracted, Limits, Unusable
 from contextcliff_dagster.corpora.extraction.ipc_messages import GarbledError, MessageReader
-from contextcliff_dagster.corpora.extraction.kinds_and_limits import Extracted, Limits, Unusable
 
 _START_SECONDS = 120.0
 # Isolated (-I) and without `site` (-S): neither the current folder, which may be the one with the

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from contextcliff_dagster.corpora.extraction.kinds_and_limits import UNKNOWN_GLYPHS
+from contextcliff_dagster.corpora.extraction.file_type import UNKNOWN_GLYPHS
 
 _ABOUT_RECALL = (
     "every question is verbatim recall, made from the documents themselves: the cap says how far "

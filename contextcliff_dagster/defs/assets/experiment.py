@@ -1,9 +1,14 @@
-"""The assets of any experiment, predictions, records and result."""
+"""The assets of any experiment, predictions, records and result.
 
-# No `from __future__ import annotations` here: Dagster reads config and resources off the
-# annotations of an asset and does not resolve strings.
+The assets of the documents that an experiment makes and keeps.
+
+The asset `report`, over all experiments of a study.
+"""
+
+from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import dagster as dg
@@ -20,30 +25,94 @@ from contextcliff_dagster.defs.asset_specs import (
     single_run,
     study_asset,
 )
-from contextcliff_dagster.defs.assets.documents import document_assets
 from contextcliff_dagster.defs.assets.measuring import MeasureConfig, Measuring
 from contextcliff_dagster.defs.assets.refusals import forbid_retry
+from contextcliff_dagster.defs.automation.schedules import report_freshness
 from contextcliff_dagster.defs.dagster_internals import SYSTEM_METADATA_KEY_SOURCE_ASSET_OBSERVATION
 from contextcliff_dagster.defs.executors.device_tags import device_tags
 from contextcliff_dagster.defs.partitions import (
     cells_by_model,
+    document_partitions,
     experiment_partitions,
     tagged_partitions,
 )
-from contextcliff_dagster.defs.resources import CampaignConfig, StoreResource, Watch
+from contextcliff_dagster.defs.resources import CampaignConfig, ReportConfig, StoreResource, Watch
 from contextcliff_dagster.defs.run_tags import is_reported_later, tagged_run
 from contextcliff_dagster.defs.ui import results
-from contextcliff_dagster.experiments.common.code_version import experiment_version
+from contextcliff_dagster.experiments.common.code_version import (
+    documents_version,
+    experiment_version,
+)
 from contextcliff_dagster.experiments.common.experiment import Experiment
 from contextcliff_dagster.experiments.common.lost_answers import require_known_answers
-from contextcliff_dagster.experiments.lookup import guests
+from contextcliff_dagster.experiments.lookup import guests, partitioned
+from contextcliff_dagster.experiments.study_report import write_study_report
 from contextcliff_dagster.freed_memory import return_freed_memory
-from contextcliff_dagster.inference.execution.run_control import RunControl, deadline_after
+from contextcliff_dagster.inference.execution.interrupts import RunControl, deadline_after
 from contextcliff_dagster.inference.execution.started_engine import engines_kept
 from contextcliff_dagster.inference.requests.shared_document import forget_shared_texts
 from contextcliff_dagster.inference.spending.budget import Budget
+from contextcliff_dagster.step_progress import report_step
 from contextcliff_dagster.studies import Study
 from contextcliff_dagster.studies.experiment_table import load_experiment
+
+
+def document_assets(study: Study, experiment: Experiment) -> list[dg.AssetsDefinition]:
+    """Return documents and manifest of ``experiment``; none where it keeps no documents."""
+    if (kept := experiment.documents) is None:
+        return []
+    documents_name, manifest_name = experiment.document_assets()
+    code_version = documents_version(study, kept)
+    partitions = document_partitions(study, experiment)
+
+    @study_asset(
+        study,
+        documents_name,
+        kept.description,
+        kinds={"python", "parquet"},
+        code_version=code_version,
+        partitions_def=partitions,
+        dagster_type=dg.Nothing,
+    )
+    def documents(context: dg.AssetExecutionContext, store: StoreResource) -> Iterator[Any]:
+        where = store.open()
+        keys = [partitions.get_partition_key_from_str(key) for key in context.partition_keys]
+        for done, key in enumerate(keys):
+            report_step("documents", done, len(keys))
+            made = kept.make(study, where, dict(key.keys_by_dimension))
+            context.log_event(
+                dg.AssetMaterialization(
+                    context.asset_key,
+                    partition=key,
+                    metadata=dict(made.values),
+                    tags={
+                        "dagster/code_version": code_version,
+                        "dagster/data_version": made.sha256,
+                    },
+                )
+            )
+        report_step("documents", len(keys), len(keys))
+        # Each partition has its own event already: see `assets.experiment`.
+        yield dg.Output(None, metadata={SYSTEM_METADATA_KEY_SOURCE_ASSET_OBSERVATION: True})
+
+    @study_asset(
+        study,
+        manifest_name,
+        "The list of these documents, each with its hash; those that are missing are made.",
+        deps=[documents_name],
+        kinds={"python", "json"},
+        code_version=code_version,
+    )
+    def manifest(store: StoreResource) -> dg.MaterializeResult:
+        listed = kept.freeze(study, store.open())
+        return dg.MaterializeResult(
+            # The hash, or an identical rerun would turn everything downstream stale.
+            data_version=dg.DataVersion(listed.sha256),
+            metadata=dict(listed.values),
+        )
+
+    return [documents, manifest]
+
 
 _RESULT = "What follows from the records."
 
@@ -222,3 +291,32 @@ def _selected(
 
 def _sample(study: Study, experiment: Experiment) -> list[str]:
     return [*(["manifest"] if study.has_corpus else []), *experiment.document_assets()[1:]]
+
+
+def report_asset(study: Study) -> dg.AssetsDefinition:
+    """Return `report`: one page over all experiments of the study."""
+    asked = partitioned(study)
+    judged = [one.asset_names("result")[-1] for one in asked]
+    records = [name for one in asked for name in one.asset_names("records")]
+    versions = [experiment_version(study, one, "report") for one in asked]
+
+    @study_asset(
+        study,
+        "report",
+        "The report to read: HTML, Markdown, JSON and the picture of all models.",
+        deps=[*judged, *records],
+        kinds={"markdown", "matplotlib"},
+        automation_condition=FOLLOW_RECORDS,
+        freshness_policy=report_freshness(study),
+        code_version="-".join(versions),
+    )
+    def report(
+        context: dg.AssetExecutionContext, config: ReportConfig, store: StoreResource
+    ) -> dg.MaterializeResult:
+        with tagged_run(study, store, config.campaign) as run:
+            shown = replace(run, with_answers=config.with_answers)
+            files = write_study_report(shown, context.log.warning)
+            return_freed_memory()  # the picture for the UI takes its own room
+            return dg.MaterializeResult(metadata=results.report_metadata(run, files))
+
+    return report

@@ -23,7 +23,7 @@ from contextcliff_dagster.experiments.common.measurement import (
     write_predictions,
 )
 from contextcliff_dagster.experiments.common.study_run import StudyRun
-from contextcliff_dagster.inference.execution.run_control import RunControl
+from contextcliff_dagster.inference.execution.interrupts import RunControl
 from contextcliff_dagster.inference.telemetry.progress import Progress
 
 CODE_VERSION_TAG = "dagster/code_version"

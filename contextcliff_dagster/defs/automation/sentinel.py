@@ -19,7 +19,7 @@ from contextcliff_dagster.defs.run_tags import complete_run_tags
 from contextcliff_dagster.defs.ui.progress_log import StepProgress
 from contextcliff_dagster.experiments.length_profile.experiment import shrink_alarm
 from contextcliff_dagster.experiments.length_profile.sentinel import run_sentinel
-from contextcliff_dagster.inference.execution.run_control import RunControl, deadline_after
+from contextcliff_dagster.inference.execution.interrupts import RunControl, deadline_after
 from contextcliff_dagster.inference.ledger.campaigns import SENTINEL
 from contextcliff_dagster.inference.spending.budget import Budget
 from contextcliff_dagster.studies import Study

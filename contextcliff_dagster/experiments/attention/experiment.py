@@ -153,7 +153,7 @@ class Attention(Experiment):
 
         trained = None
         with suppress(ContextCliffError):  # its entry may be gone since
-            from contextcliff_dagster.inference.weights.trained_length import trained_tokens
+            from contextcliff_dagster.inference.weights.files import trained_tokens
 
             trained = trained_tokens(get_model(model))
         return AttentionSample(

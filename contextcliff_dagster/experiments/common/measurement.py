@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from contextcliff_dagster.contracts import StudyError
 from contextcliff_dagster.experiments.common.lost_answers import require_kept
-from contextcliff_dagster.inference.execution.run_control import RunControl
+from contextcliff_dagster.inference.execution.interrupts import RunControl
 from contextcliff_dagster.inference.models.models_file import get_model
 from contextcliff_dagster.inference.requests.call_plan import CallPlan, Outcomes, PlannedCall
 from contextcliff_dagster.inference.spending.budget import Budget

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from contextcliff_dagster.contracts import UNSCORED_TAGS, Verdict
 from contextcliff_dagster.experiments.common.answers import read_answers
 from contextcliff_dagster.redaction import redact, secrets_of
-from contextcliff_dagster.reporting.html.escaping import visible
+from contextcliff_dagster.reporting.html.render import visible
 from contextcliff_dagster.reporting.sections import Block, Code, DataTable, Paragraph, Section
 
 if TYPE_CHECKING:

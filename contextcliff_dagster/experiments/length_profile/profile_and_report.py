@@ -18,7 +18,6 @@ from contextcliff_dagster.experiments.common.study_run import (
     origin_lines,
     origins_of,
 )
-from contextcliff_dagster.experiments.length_profile.design_error_rates import quoted
 from contextcliff_dagster.experiments.length_profile.earlier_versions import replaced, replaced_note
 from contextcliff_dagster.experiments.length_profile.floor_answers import floor_sections
 from contextcliff_dagster.experiments.length_profile.profile_files import (
@@ -29,6 +28,7 @@ from contextcliff_dagster.experiments.length_profile.profile_files import (
     read_cliffs,
     with_prompt_overhead,
 )
+from contextcliff_dagster.experiments.length_profile.simulated_design import quoted
 from contextcliff_dagster.scoring import SCORER_VERSION
 from contextcliff_dagster.store import write_result
 

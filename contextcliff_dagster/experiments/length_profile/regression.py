@@ -298,7 +298,7 @@ def _incomparable(before: pd.DataFrame, after: pd.DataFrame) -> str | None:
 
 def _few_runs(shrinks: Iterable[Shrink]) -> list[str]:
     """What it costs that few runs of the unchanged model are known; nothing where they do."""
-    from contextcliff_dagster.analysis.comparison.flip_rates import LEAST_RUNS
+    from contextcliff_dagster.analysis.comparison.regression import LEAST_RUNS
 
     few = [one.runs for one in shrinks if one.runs < LEAST_RUNS]
     return [

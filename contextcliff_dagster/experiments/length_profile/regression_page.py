@@ -33,8 +33,7 @@ def write_regression(regression: Regression, study: Study, store: Store) -> Path
             file.unlink(missing_ok=True)
         return None
     from contextcliff_dagster.reporting.comparison import curves_html
-    from contextcliff_dagster.reporting.html.page import html_page
-    from contextcliff_dagster.reporting.html.render import blocks_html
+    from contextcliff_dagster.reporting.html.render import blocks_html, html_page
     from contextcliff_dagster.reporting.sections import DataTable, Fold, Paragraph, Section
 
     rows: list[list[Cell]] = [

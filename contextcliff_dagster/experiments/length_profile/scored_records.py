@@ -13,7 +13,7 @@ from contextcliff_dagster.experiments.common.measurement import EVERYTHING, writ
 from contextcliff_dagster.experiments.common.record_tables import RecordsAtOnce, table_files
 from contextcliff_dagster.experiments.common.records import scoring_rules
 from contextcliff_dagster.experiments.length_profile.profile_files import models_outdated
-from contextcliff_dagster.inference.execution.refusals import limits_of
+from contextcliff_dagster.inference.execution.prediction_rows import limits_of
 from contextcliff_dagster.scoring import SCORER_VERSION
 from contextcliff_dagster.scoring.scorers import AUTO, BUILT_IN
 from contextcliff_dagster.store import read_table, write_table

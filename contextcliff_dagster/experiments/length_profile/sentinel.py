@@ -30,7 +30,7 @@ from contextcliff_dagster.experiments.length_profile.regression import (
     with_changes,
 )
 from contextcliff_dagster.experiments.length_profile.scored_records import score_campaign
-from contextcliff_dagster.inference.execution.run_control import RunControl, deadline_after
+from contextcliff_dagster.inference.execution.interrupts import RunControl, deadline_after
 from contextcliff_dagster.inference.execution.started_engine import engines_kept
 from contextcliff_dagster.store import Store
 from contextcliff_dagster.studies import Study

@@ -10,7 +10,7 @@ import pandas as pd
 
 from contextcliff_dagster.contracts import ANSWER_IN
 from contextcliff_dagster.inference.engines.base import UNKNOWN_FINISH, WHO_ANSWERED
-from contextcliff_dagster.inference.execution.refusals import same_words
+from contextcliff_dagster.inference.execution.prediction_rows import same_words
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -8,12 +8,13 @@ from itertools import pairwise
 from typing import Any
 
 from contextcliff_dagster.extensions.continuation.distance.human_noise import HumanNoise
-from contextcliff_dagster.extensions.continuation.prose.memorisation import (
-    ChanceOverlap,
-    chance_overlap,
-)
 from contextcliff_dagster.extensions.continuation.prose.metrics import ProseMetrics, metrics_of
-from contextcliff_dagster.extensions.continuation.prose.words import Prose, read_prose
+from contextcliff_dagster.extensions.continuation.prose.words import (
+    ChanceOverlap,
+    Prose,
+    chance_overlap,
+    read_prose,
+)
 
 LENGTHS = (1.0, 0.75, 0.5, 0.35, 0.25)
 """Shares of the author's passage at which texts are compared: both are cut to the same words."""

@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING, Any
 from contextcliff_dagster.contracts import EVAL_RECORDS, FailureTag
 from contextcliff_dagster.extensions.continuation.noise import Authors
 from contextcliff_dagster.extensions.continuation.prose.collapse import collapse_of
-from contextcliff_dagster.extensions.continuation.prose.memorisation import verbatim_overlap
 from contextcliff_dagster.extensions.continuation.prose.metrics import metrics_of
-from contextcliff_dagster.extensions.continuation.prose.words import Prose, read_prose
+from contextcliff_dagster.extensions.continuation.prose.words import (
+    Prose,
+    read_prose,
+    verbatim_overlap,
+)
 from contextcliff_dagster.extensions.continuation.tables import COHERENCE, METRICS
 from contextcliff_dagster.scoring.parse import parse_answer
 

@@ -223,7 +223,7 @@ def run_benchmark(
     """
     prompts = {format: benchmark.prompt(format) for format in formats}
     if isinstance(model_api, str):
-        from contextcliff_dagster.inference.execution.named_model import named_model
+        from contextcliff_dagster.inference.execution.single_request import named_model
 
         with named_model(model_api, max_output_tokens, mode) as model:
             return run_benchmark(model, benchmark, formats)

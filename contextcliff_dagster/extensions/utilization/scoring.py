@@ -16,7 +16,7 @@ from contextcliff_dagster.extensions.utilization.extraction import (
     numbers_in,
 )
 from contextcliff_dagster.scoring.parse import has_content, parse_answer
-from contextcliff_dagster.scoring.refusals import has_refusing_phrase, is_only_a_refusal
+from contextcliff_dagster.scoring.taxonomy import has_refusing_phrase, is_only_a_refusal
 
 if TYPE_CHECKING:
     from contextcliff_dagster.contracts import Example

@@ -13,7 +13,7 @@ from contextcliff_dagster.inference.models.identity import Identity
 from contextcliff_dagster.inference.models.models_file import ModelEntry
 from contextcliff_dagster.inference.requests.outcome import Scalar
 from contextcliff_dagster.inference.requests.recipe import Prompt
-from contextcliff_dagster.inference.requests.sampling import Sampling
+from contextcliff_dagster.inference.requests.shared_document import Sampling
 from contextcliff_dagster.retry import TransientError
 
 if TYPE_CHECKING:

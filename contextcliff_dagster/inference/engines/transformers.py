@@ -17,9 +17,12 @@ from typing import TYPE_CHECKING, Any
 
 from contextcliff_dagster.contracts import EngineError
 from contextcliff_dagster.inference.engines.base import Decoding, Delta, NoEmbeddings, PromptCount
-from contextcliff_dagster.inference.engines.last_attention import LastAttention, evidence_tokens
+from contextcliff_dagster.inference.engines.last_attention import (
+    LastAttention,
+    evidence_tokens,
+    read_prompt,
+)
 from contextcliff_dagster.inference.engines.thread_stream import stream_from, text_pieces
-from contextcliff_dagster.inference.engines.transformers_attention import read_prompt
 from contextcliff_dagster.inference.models.identity import Identity
 from contextcliff_dagster.inference.models.models_file import ModelEntry
 from contextcliff_dagster.inference.requests.recipe import Prompt

@@ -25,6 +25,7 @@ from contextcliff_dagster.inference.engines.base import (
     TransportError,
 )
 from contextcliff_dagster.inference.engines.session import EngineSession
+from contextcliff_dagster.inference.execution.cost_estimate import overflows
 from contextcliff_dagster.inference.execution.rate_limiter import RateLimiter
 from contextcliff_dagster.inference.execution.single_request import Answer, ask, judge, unanswered
 from contextcliff_dagster.inference.execution.usage_check import (
@@ -34,7 +35,6 @@ from contextcliff_dagster.inference.execution.usage_check import (
     size_of,
     was_truncated,
 )
-from contextcliff_dagster.inference.execution.window_check import overflows
 from contextcliff_dagster.inference.ledger.ledger import Begun, Ledger, Scope
 from contextcliff_dagster.inference.ledger.queries import LEAST_TOLD
 from contextcliff_dagster.inference.requests.call_plan import PlannedCall

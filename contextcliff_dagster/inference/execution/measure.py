@@ -10,10 +10,10 @@ from contextcliff_dagster.inference.devices.file_leases import WaitStopped
 from contextcliff_dagster.inference.engines.base import Engine
 from contextcliff_dagster.inference.engines.open_engine import declared_identity
 from contextcliff_dagster.inference.engines.session import EngineSession
+from contextcliff_dagster.inference.execution.cost_estimate import unknown_window
+from contextcliff_dagster.inference.execution.interrupts import RunControl
 from contextcliff_dagster.inference.execution.run_calls import out_of_time, run_calls
-from contextcliff_dagster.inference.execution.run_control import RunControl
 from contextcliff_dagster.inference.execution.started_engine import started_engine
-from contextcliff_dagster.inference.execution.window_check import unknown_window
 from contextcliff_dagster.inference.ledger.campaigns import (
     ensure_campaign,
     identity_changed,

@@ -21,12 +21,10 @@ from contextcliff_dagster.contracts import (
 )
 from contextcliff_dagster.inference.engines.session import EngineSession
 from contextcliff_dagster.inference.execution.call_sender import CallEvents, CallSender
-from contextcliff_dagster.inference.execution.interrupts import deferred_interrupts
-from contextcliff_dagster.inference.execution.refusals import limits_of
-from contextcliff_dagster.inference.execution.run_control import RunControl
+from contextcliff_dagster.inference.execution.interrupts import RunControl, deferred_interrupts
+from contextcliff_dagster.inference.execution.prediction_rows import limits_of
 from contextcliff_dagster.inference.ledger.ledger import Ledger, Scope
-from contextcliff_dagster.inference.requests.call_plan import PlannedCall
-from contextcliff_dagster.inference.requests.measuring_order import in_blocks
+from contextcliff_dagster.inference.requests.call_plan import PlannedCall, in_blocks
 from contextcliff_dagster.inference.requests.outcome import Outcome
 from contextcliff_dagster.inference.requests.recipe import stable_hash
 from contextcliff_dagster.inference.spending.budget import Budget

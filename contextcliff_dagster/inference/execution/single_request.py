@@ -1,21 +1,28 @@
-"""One request: send it, time it, and judge whether the server read all of it."""
+"""One request: send it, time it, and judge whether the server read all of it.
+
+A model of the models file as text in, text out: one prompt at a time, kept in no ledger.
+"""
 
 from __future__ import annotations
 
 import re
 import time
-from contextlib import aclosing
+from collections.abc import Iterator
+from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, field, replace
+from typing import Literal
 
-from contextcliff_dagster.contracts import ANSWER_IN
+from contextcliff_dagster.contracts import ANSWER_IN, EngineError
 from contextcliff_dagster.inference.engines.base import (
     Decoding,
     Engine,
     PromptCount,
+    RejectedError,
     Timing,
     TransportError,
     Usage,
 )
+from contextcliff_dagster.inference.engines.session import EngineSession
 from contextcliff_dagster.inference.execution.usage_check import (
     CallSize,
     believed,
@@ -23,7 +30,7 @@ from contextcliff_dagster.inference.execution.usage_check import (
     was_truncated,
     whole_prompt,
 )
-from contextcliff_dagster.inference.models.models_file import Price
+from contextcliff_dagster.inference.models.models_file import Price, get_model
 from contextcliff_dagster.inference.requests.outcome import (
     NoAnswer,
     Outcome,
@@ -32,7 +39,8 @@ from contextcliff_dagster.inference.requests.outcome import (
     utc_now,
     valid_text,
 )
-from contextcliff_dagster.inference.requests.recipe import Prompt
+from contextcliff_dagster.inference.requests.recipe import Message, Prompt
+from contextcliff_dagster.retry import QUESTIONS, TransientError, retry
 
 CHARS_A_TOKEN, MORE_CHARS, MORE_REASONING = 256, 4_096, 1 << 20
 """The most text that is kept of an answer, by its output limit, which some servers do not keep to;
@@ -208,3 +216,52 @@ def unanswered(
         error=valid_text(why),
         finished_at=utc_now(),
     )
+
+
+Mode = Literal["chat", "completion"]
+
+
+class NamedModel:
+    """A started model."""
+
+    def __init__(self, session: EngineSession, max_output_tokens: int, mode: Mode) -> None:
+        self._session, self._tokens, self._mode = session, max_output_tokens, mode
+
+    def complete(self, prompt: str) -> str:
+        """Return the model's reply.
+
+        Raises:
+            EngineError: the model refuses the prompt, or gives no answer; one sentence.
+        """
+        chat = self._mode == "chat"
+        messages = (Message("user", prompt),) if chat else ()
+        name, asked = self._session.entry.name, Prompt(self._mode, messages, "" if chat else prompt)
+        try:
+            return self._session.submit(self._answer(asked)).result()
+        except RejectedError as error:
+            raise EngineError(f"Model {name!r} refuses the prompt: {error}.") from None
+        except TransientError as error:
+            raise EngineError(f"Model {name!r} gives no answer: {error}.") from None
+
+    async def _answer(self, prompt: Prompt) -> str:
+        engine = self._session.engine
+        count, window = await engine.count_prompt_tokens(prompt), engine.window_tokens
+        if count and window and count.tokens + self._tokens > window:
+            raise RejectedError(
+                f"its {count.tokens:,} tokens and {self._tokens} of output are more than the "
+                f"window of {window:,}"
+            )
+        decoding = Decoding(self._tokens)
+        return (await retry(lambda: ask(engine, prompt, decoding), QUESTIONS)).text
+
+
+@contextmanager
+def named_model(name: str, max_output_tokens: int, mode: Mode) -> Iterator[NamedModel]:
+    """Give the model of that name, started for as long as this is open.
+
+    Raises:
+        StudyError: there is no such model.
+        EngineError: it cannot be started.
+    """
+    with EngineSession(get_model(name)) as session:
+        yield NamedModel(session, max_output_tokens, mode)

@@ -14,7 +14,7 @@ from contextcliff_dagster.inference.devices.discovery import Gpus
 from contextcliff_dagster.inference.devices.process_lease import leased
 from contextcliff_dagster.inference.engines.base import Engine
 from contextcliff_dagster.inference.engines.session import EngineSession
-from contextcliff_dagster.inference.execution.run_control import RunControl
+from contextcliff_dagster.inference.execution.interrupts import RunControl
 from contextcliff_dagster.inference.models.models_file import ModelEntry
 
 

@@ -13,10 +13,13 @@ from typing import Any
 from contextcliff_dagster.contracts import EngineError
 from contextcliff_dagster.inference.engines.base import Decoding, Engine, RejectedError, token_count
 from contextcliff_dagster.inference.engines.open_engine import open_engine
-from contextcliff_dagster.inference.engines.openai.address_check import address_error, listed_ids
 from contextcliff_dagster.inference.engines.openai.engine import OpenAIEngine
 from contextcliff_dagster.inference.engines.openai.error_mapping import RefusedParameterError
-from contextcliff_dagster.inference.engines.openai.local_servers import loaded_window
+from contextcliff_dagster.inference.engines.openai.local_servers import (
+    address_error,
+    listed_ids,
+    loaded_window,
+)
 from contextcliff_dagster.inference.execution.single_request import Answer, ask
 from contextcliff_dagster.inference.models.models_file import ModelEntry, Quirks
 from contextcliff_dagster.inference.requests.recipe import Message, Prompt

@@ -14,8 +14,16 @@ from contextcliff_dagster.contracts import EngineError
 from contextcliff_dagster.inference.devices.discovery import Gpus
 from contextcliff_dagster.inference.models.base_url import SET_BY_RECIPE, resolved
 from contextcliff_dagster.inference.models.engine_table import EngineSpec, engine_names, engine_spec
-from contextcliff_dagster.inference.models.entry_parts import KvOptions, Price, Quirks, Strict
-from contextcliff_dagster.inference.models.vllm_options import Amount, Count, VllmOptions, finite
+from contextcliff_dagster.inference.models.entry_parts import (
+    Amount,
+    Count,
+    KvOptions,
+    Price,
+    Quirks,
+    Strict,
+    VllmOptions,
+    finite,
+)
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._/:@+-]*$", max_length=120)]
 _EnvName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]

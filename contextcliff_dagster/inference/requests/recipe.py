@@ -16,8 +16,7 @@ from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
 from contextcliff_dagster.contracts import PromptMode, StudyError
-from contextcliff_dagster.inference.requests.sampling import Sampling
-from contextcliff_dagster.inference.requests.shared_document import MARK, SharedText
+from contextcliff_dagster.inference.requests.shared_document import MARK, Sampling, SharedText
 
 DEFAULT_TEMPLATE = "{document}\n{question}"
 DEFAULT_INSTRUCTION = "{question}"

@@ -2,6 +2,8 @@
 
 A relative path in models.yaml is one from that file's folder. A bare name is also looked for where
 `make local-model` keeps models: ``data/models`` of the checkout, or ``models`` in the store.
+
+The length that a model's weights were trained to.
 """
 
 from __future__ import annotations
@@ -13,10 +15,13 @@ import re
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from contextcliff_dagster.contracts import EngineError, StoreError
 from contextcliff_dagster.inference.models.models_file import ModelEntry
 from contextcliff_dagster.inference.requests.recipe import stable_hash
+from contextcliff_dagster.inference.weights.gguf_header import gguf_header, trained_window
+from contextcliff_dagster.reference.card import REFERENCE_MODELS, load_card, read_card
 from contextcliff_dagster.store import PACKAGE, checkout_root, store_root, write_json
 from contextcliff_dagster.user_files import open_file
 
@@ -143,3 +148,41 @@ def folder_hashes(folder: Path) -> dict[str, str]:
 def _hash(path: Path) -> str:
     with open_file(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+_ORIGINAL = "original_max_position_embeddings"
+
+
+def trained_tokens(entry: ModelEntry) -> int | None:
+    """Return the tokens that the weights were trained to; None where they do not say.
+
+    A reference model's card says it, other weights' configuration: where their RoPE was scaled to a
+    longer window, the length before that.
+    """
+    with suppress(OSError, ValueError, KeyError, TypeError, AttributeError, EngineError):
+        if not entry.weights:
+            name = str(entry.model_id)
+            return load_card(name).training_length_tokens if name in REFERENCE_MODELS else None
+        path = find_weights(entry)
+        return _of_gguf(path) if path.is_file() else _of_folder(path)
+    return None
+
+
+def _of_gguf(path: Path) -> int | None:
+    header = gguf_header(path)
+    key = f"{header.get('general.architecture')}.rope.scaling.original_context_length"
+    return _count(header.get(key)) or trained_window(header)
+
+
+def _of_folder(path: Path) -> int | None:
+    if (path / "card.json").is_file():
+        return read_card(path).training_length_tokens
+    config: dict[str, Any] = json.loads((path / "config.json").read_text("utf-8"))
+    config = config.get("text_config") or config
+    scaled = config.get("rope_parameters") or config.get("rope_scaling") or {}
+    given = (scaled.get(_ORIGINAL), config.get(_ORIGINAL), config.get("max_position_embeddings"))
+    return next(filter(None, map(_count, given)), None)
+
+
+def _count(value: Any) -> int | None:
+    return value if type(value) is int and value > 0 else None

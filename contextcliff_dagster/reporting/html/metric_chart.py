@@ -10,9 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from contextcliff_dagster.reporting.html.escaping import text
-from contextcliff_dagster.reporting.html.page import DRAWING, Interactive
-from contextcliff_dagster.reporting.markdown.escaping import one_line
+from contextcliff_dagster.reporting.html.render import DRAWING, Interactive, text
+from contextcliff_dagster.reporting.markdown.render import one_line
 
 _DIGITS = 4
 Interval = tuple[float, float]

@@ -1,4 +1,9 @@
-"""The picture as a reader without scripts sees it, and the places that the scripts fill."""
+"""The picture as a reader without scripts sees it, and the places that the scripts fill.
+
+The difference of two measurements over length as a picture that needs no script.
+
+Attention over length in report.html: figures that need no script; with one, they have hints.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +12,19 @@ from math import log
 from typing import TYPE_CHECKING, NamedTuple
 
 from contextcliff_dagster.reporting.figures import house
-from contextcliff_dagster.reporting.html.escaping import text
-from contextcliff_dagster.reporting.wording.number_format import level
-from contextcliff_dagster.reporting.wording.sentences import comparison, score_name
+from contextcliff_dagster.reporting.figures.attention import Panel, Point, Series, attention_panels
+from contextcliff_dagster.reporting.html.render import text
+from contextcliff_dagster.reporting.wording.number_format import estimate, level, tokens
+from contextcliff_dagster.reporting.wording.sentences import (
+    attention_sentences,
+    comparison,
+    labels,
+    score_name,
+)
 
 if TYPE_CHECKING:
-    from contextcliff_dagster.contracts.results import Cliffs
+    from contextcliff_dagster.contracts.results import Cliffs, Comparison
+
 
 LOOKS = 6
 """Colours, markers and line styles in ``assets``; further models begin again, shifted."""
@@ -94,10 +106,10 @@ class Plane:
             at = self.y(value)
             parts.append(f'<path d="M{self._left:g} {at:g}H{self._right:g}"/>')
             parts.append(_label(f"{self._left - 8:g}", at + 4, "end", number))
-        for tokens in house.token_ticks(self.low, self.high):
-            tick = f"{self.x(tokens):.1f}"
+        for length in house.token_ticks(self.low, self.high):
+            tick = f"{self.x(length):.1f}"
             parts.append(f'<path d="M{tick} {self._foot + 4:g}v5"/>')
-            parts.append(_label(tick, self._foot + 23, "middle", house.token_label(tokens)))
+            parts.append(_label(tick, self._foot + 23, "middle", house.token_label(length)))
         axis = f"document length in {self._unit}, log scale"
         parts.append(_label(f"{self._right:g}", self._height - 4, "end", axis))
         return f'<g class="grid" aria-hidden="true">{"".join(parts)}</g>'
@@ -194,3 +206,124 @@ def drawing(results: Sequence[Cliffs], unit: str = "tokens") -> str:
             parts.append(plane.mark(own, at, b.mean, (b.ci_low, b.ci_high)))
         parts.append("</g>")
     return "".join(parts)
+
+
+def difference_html(comparison: Comparison) -> str:
+    """B minus A: the smoothed difference with its band, bins with intervals, named on hover."""
+    bins = [b for b in comparison.bins if b.difference is not None]
+    edges = [float(max(edge, 1)) for b in comparison.bins for edge in (b.edge_low, b.edge_high)]
+    ends = [0.1, *(end for p in comparison.curve for end in (p.ci_low, p.ci_high))]
+    ends += [end for b in bins for end in (b.ci_low, b.ci_high, b.difference) if end is not None]
+    plane, own = Plane(edges, most=max(map(abs, ends)) * 1.05), look(1)
+    parts = [plane.grid(), f'<g class="{own.style}">']
+    parts.append(plane.band([(p.tokens, p.ci_low, p.ci_high) for p in comparison.curve]))
+    parts.append(plane.curve([(p.tokens, p.difference) for p in comparison.curve]))
+    for b in bins:
+        at = plane.x((max(b.edge_low, 1) * b.edge_high) ** 0.5)
+        words = f"{b.bin}: {b.edge_low:,} to {b.edge_high:,} tokens, B minus A {b.difference:+.2f}"
+        if b.ci_low is not None and b.ci_high is not None:
+            words += f" [{b.ci_low:+.2f}, {b.ci_high:+.2f}]"
+        drawn = plane.mark(own, at, b.difference or 0.0, (b.ci_low, b.ci_high))
+        sure = b.p_value is not None and b.p_value <= 1.0 - comparison.confidence
+        kind = "" if sure else ' class="bare"'
+        parts.append(f"<g{kind}><title>{text(words)}</title>{drawn}</g>")
+    how = "the same examples" if comparison.paired else "different documents"
+    note = (
+        f"Mean score of B minus that of A, on {how}. Band: for all lengths at once. Filled: "
+        "significant among all bins together."
+    )
+    return (
+        "<section><h2>Difference over document length</h2>\n<figure>"
+        f'<svg viewBox="0 0 {WIDTH:g} {HEIGHT:g}" role="img" aria-label="{text(note)}">'
+        f"{''.join(parts)}</g></svg></figure>\n<p>{text(note)}</p></section>\n"
+    )
+
+
+SCRIPT = "attention.js"
+"""Of ``assets``: hints and arrow keys for the figures."""
+_HEIGHT, _TOP = 312.0, 26.0
+_FOOT = _HEIGHT - 52
+
+
+def attention_html(results: Sequence[Cliffs]) -> str:
+    """The section with two figures for each model that has attention; empty without any."""
+    shown = [
+        (name, result, panels)
+        for name, result in zip(labels(results), results, strict=True)
+        if (panels := attention_panels(result))
+    ]
+    if not shown:
+        return ""
+    parts = ['<section id="attention"><h2>Attention over document length</h2>\n']
+    for name, result, panels in shown:
+        if len(results) > 1:
+            parts.append(f"<h3>{text(name)}</h3>\n")
+        parts += [_figure(panel, f"{name}: ") for panel in panels]
+        if result.attention is not None:
+            items = [f"<li>{text(s)}</li>" for s in attention_sentences(result.attention)]
+            parts.append(f"<ul>{''.join(items)}</ul>\n")
+    bars = level(shown[0][1].confidence)
+    parts.append(
+        f'<p class="soft">Of the last prompt token, means over heads and layers; bars are {bars} '
+        "intervals, bands reach from the lowest layer to the highest. Verdict and cap rest on the "
+        "scores alone.</p>\n</section>\n"
+    )
+    return "".join(parts)
+
+
+def _figure(panel: Panel, name: str) -> str:
+    keys = "With scripts, the arrow keys move between bins."
+    label = f"{name}{panel.title}, over document length. {keys}"
+    return (
+        f'<p class="facts"><strong>{text(panel.title)}</strong> {_keys(panel)}</p>\n'
+        f'<figure class="attention"><svg viewBox="0 0 {WIDTH:g} {_HEIGHT:g}" role="group" '
+        f'aria-label="{text(label)}">{_drawing(panel)}</svg>'
+        '<div class="hint" hidden></div></figure>\n'
+    )
+
+
+def _keys(panel: Panel) -> str:
+    """Marks and names of the series; not in the figure, whose texts shrink on narrow screens."""
+    return " ".join(f"<span>{chip(one.look)} {text(one.name)}</span>" for one in panel.series)
+
+
+def _drawing(panel: Panel) -> str:
+    seen = [float(point.tokens) for series in panel.series for point in series.points]
+    plane = Plane(seen, _HEIGHT, _TOP, _FOOT)
+    x = plane.x
+    parts = [plane.grid()]
+    if panel.cap is not None and plane.low <= panel.cap <= plane.high:
+        at, words = x(panel.cap), f"cap {tokens(panel.cap)}"
+        half = 3.6 * len(words)
+        middle = min(max(at, LEFT + half), RIGHT - half)
+        parts.append(f'<g class="m4"><path class="cap" d="M{at:.1f} {_FOOT + 4:g}V{_TOP - 2:g}"/>')
+        parts.append(
+            f'<text class="name" x="{middle:.1f}" y="{_TOP - 5:g}" text-anchor="middle">{words}'
+            "</text></g>"
+        )
+    for row, series in enumerate(panel.series):
+        own = look(series.look)
+        parts.append(f'<g class="{own.style}">')
+        parts.append(plane.band(series.band))
+        parts.append(plane.curve([(p.tokens, p.mean) for p in series.points], own.dash))
+        for place, point in enumerate(series.points):
+            left, top = x(point.tokens), plane.y(point.mean)
+            words = text(_words(series, point))
+            drawn = plane.mark(own, left, point.mean, (point.low, point.high))
+            parts.append(
+                f'<g class="bin" role="img" tabindex="-1" aria-label="{words}" '
+                f'data-row="{row}" data-place="{place}" data-left="{left:.1f}" '
+                f'data-top="{top:.1f}"><circle class="halo" cx="{left:.1f}" cy="{top:.1f}" '
+                f'r="13"/>{drawn}</g>'
+            )
+        parts.append("</g>")
+    return "".join(parts)
+
+
+def _words(series: Series, point: Point) -> str:
+    name = series.name.partition(",")[0]
+    mean = f"{point.mean:.2f}" if point.low is None else estimate(point.mean, point.low, point.high)
+    words = f"{name} {mean}, n = {point.n:,}"
+    layers = [f"{least:.2f} to {most:.2f}" for at, least, most in series.band if at == point.tokens]
+    parts = [f"bin {point.bin}, median {tokens(point.tokens)} tokens", words]
+    return "; ".join([*parts, *(f"layers {one}" for one in layers)])

@@ -1,12 +1,23 @@
-"""Sections of a report as HTML."""
+"""Sections of a report as HTML.
+
+The page around a report: one file with its style, its scripts and its data.
+
+Text made safe for HTML and for JSON inside it: what a user named or a model answered is text.
+"""
 
 from __future__ import annotations
 
+import json
+import re
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
+from functools import cache
+from hashlib import sha256
+from html import escape
+from pathlib import Path
+from typing import Any, NamedTuple
 
-from contextcliff_dagster.reporting.html.escaping import text
-from contextcliff_dagster.reporting.markdown.escaping import one_line
+from contextcliff_dagster.reporting.markdown.render import one_line
 from contextcliff_dagster.reporting.sections import (
     Block,
     Bracketed,
@@ -27,6 +38,48 @@ from contextcliff_dagster.reporting.sections import (
     is_number,
     spans,
 )
+from contextcliff_dagster.reporting.wording.direction import isolated
+
+_UNSAFE_IN_SCRIPT = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"})
+_SUSPECT = re.compile(r"[^ -~\n\t]")
+
+
+def text(value: Any) -> str:
+    """``value`` on one line of printable characters, none of which is markup.
+
+    Words written from right to left are isolated: they would put the number after them in front.
+    """
+    return isolated(escape(one_line(value)))
+
+
+def visible(value: str) -> str:
+    r"""``value`` with its line breaks; what could not be seen is written as a code: ``\u202e``.
+
+    Control characters, directions of writing (which could show a text in another order than it is
+    in), and halves of surrogate pairs, which no file can hold.
+
+    >>> print(visible("a\x1b[31m\u202eb"))
+    a\u001b[31m\u202eb
+    """
+    return _SUSPECT.sub(_code, value.replace("\r\n", "\n"))
+
+
+def _code(match: re.Match[str]) -> str:
+    character = match[0]
+    if character.isprintable():
+        return character
+    if character.isspace() and character > "\x7f":  # a space or a line's end of another width
+        return "\n" if character in "\x85\u2028\u2029" else " "
+    return f"\\u{ord(character):04x}"
+
+
+def script_json(value: Any) -> str:
+    """``value`` as JSON that ends no ``<script>`` and begins no comment in one."""
+    written = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    # Half a surrogate pair, which no file can hold, is an escape in JSON.
+    storable = written.encode(errors="backslashreplace").decode()
+    return storable.translate(_UNSAFE_IN_SCRIPT)
+
 
 Pictures = Mapping[str, bytes]
 """PNG files by name; a figure whose file is not among them is left out."""
@@ -162,3 +215,84 @@ def _inline(words: Text) -> str:
                 before, after = " " * span[:1].isspace(), " " * span[-1:].isspace()
                 parts.append(f"{before}{text(span)}{after}")
     return "".join(parts).strip()
+
+
+_ASSETS = Path(__file__).parent / "assets"
+_STYLES = ("page.css", "chart.css")
+_SCRIPTS = ("page.js",)
+DRAWING = ("scales.js", "marks.js", "pointing.js")
+"""Scripts that every interactive picture needs."""
+
+
+class Interactive(NamedTuple):
+    """What a reader changes: the page's data as JSON values, and files of ``assets``."""
+
+    payload: Mapping[str, Any] | None
+    scripts: tuple[str, ...] = (*DRAWING, "chart.js", "answers.js", "controls.js")
+    style: str = ""
+
+
+def html_page(
+    title: str,
+    head: str,
+    folds: Sequence[Fold],
+    interactive: Interactive | None = None,
+    pictures: Pictures | None = None,
+) -> str:
+    """Return the page: ``head`` as it is, then each fold as a question that opens.
+
+    ``title``: of the page, shown above the head. ``head``: HTML, made by `render` of anything that
+    a user or a model wrote. ``interactive``: what is behind a picture or table of ``head``;
+    without it the page carries no script for one. ``pictures``: PNG files that the folds show.
+
+    Nothing but the page's own style and scripts is let in, by their hashes: whatever an answer
+    says, a browser neither runs it nor fetches anything for it.
+    """
+    own = interactive or Interactive(None, ())
+    style = _joined((*_STYLES, *filter(None, [own.style])))
+    files = (*_SCRIPTS, *own.scripts)
+    script = f'\n"use strict";\n(() => {{{_joined(files)}}})();\n'
+    policy = (
+        f"default-src 'none'; img-src data:; style-src '{_hash(style)}'; "
+        f"script-src '{_hash(script)}'; base-uri 'none'; form-action 'none'"
+    )
+    data = ""
+    if own.payload is not None:
+        held = script_json(own.payload)
+        data = f'<script type="application/json" id="data">{held}</script>\n'
+    questions = "\n".join(fold_html(fold, pictures) for fold in folds)
+    return f"""<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{policy}">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<meta name="referrer" content="no-referrer">
+<title>{text(title)}</title>
+<style>{style}</style>
+</head>
+<body>
+<header class="bar"><p class="brand">ContextCliff</p>
+<div id="theme" hidden></div></header>
+<main>
+<h1>{text(title)}</h1>
+{head}
+<section class="folds" aria-label="Details">
+{questions}
+</section>
+</main>
+{data}<script>{script}</script>
+</body>
+</html>
+"""
+
+
+@cache
+def _joined(names: tuple[str, ...]) -> str:
+    return "\n" + "\n".join((_ASSETS / name).read_text(encoding="utf-8") for name in names)
+
+
+@cache
+def _hash(content: str) -> str:
+    return f"sha256-{b64encode(sha256(content.encode()).digest()).decode()}"

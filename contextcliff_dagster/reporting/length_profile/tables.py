@@ -6,8 +6,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from contextcliff_dagster.analysis.latency.bin_latency import KINDS
-from contextcliff_dagster.analysis.latency.joint_cap import KNOWN_WITHIN, WORTH_A_WARNING, WORTH_MS
+from contextcliff_dagster.analysis.latency.bin_latency import (
+    KINDS,
+    KNOWN_WITHIN,
+    WORTH_A_WARNING,
+    WORTH_MS,
+)
 from contextcliff_dagster.contracts import UNSCORED_TAGS, Verdict
 from contextcliff_dagster.reporting.sections import (
     Bracketed,

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contextcliff_dagster.analysis.cliff.baseline import baseline_of
-from contextcliff_dagster.analysis.cliff.conclusion import Conclusion, conclude
+from contextcliff_dagster.analysis.cliff.conclusion import Conclusion, baseline_of, conclude
 from contextcliff_dagster.analysis.curves.falling_process import falling_posterior, kept_of
 from contextcliff_dagster.analysis.design.true_curves import Curve
 from contextcliff_dagster.analysis.records.samples import Documents

@@ -9,8 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contextcliff_dagster.analysis.cliff.conclusion import cap_of
-from contextcliff_dagster.analysis.cliff.looks import LOOK_SHARE, cap_after_looks, caps_at
+from contextcliff_dagster.analysis.cliff.conclusion import (
+    LOOK_SHARE,
+    cap_after_looks,
+    cap_of,
+    caps_at,
+)
 from contextcliff_dagster.analysis.cliff.verdict import Finding
 from contextcliff_dagster.analysis.curves.falling_curve import fit_falling_curve
 from contextcliff_dagster.analysis.records.samples import Documents

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from contextcliff_dagster.analysis.cliff.cap import Cap
-from contextcliff_dagster.analysis.cliff.missing_answers import limited_cap
+from contextcliff_dagster.analysis.cliff.conclusion import limited_cap
 from contextcliff_dagster.analysis.records.settings import AnalysisSettings
 from contextcliff_dagster_tests.support.records.planted_curves import flat, plant
 from contextcliff_dagster_tests.support.records.profiles import QUICK, cliffs_of

@@ -8,10 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binom
 
-from contextcliff_dagster.analysis.comparison.flip_rates import RATES, FlipRates
 from contextcliff_dagster.analysis.comparison.lost_answers import Changes
 from contextcliff_dagster.analysis.comparison.pairing import Pairs
 from contextcliff_dagster.analysis.comparison.regression import (
+    RATES,
+    FlipRates,
     RegressionSettings,
     find_shrink,
 )

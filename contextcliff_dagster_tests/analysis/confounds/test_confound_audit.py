@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contextcliff_dagster.analysis.profile.model_profile import profile_model
-from contextcliff_dagster.analysis.records.examples import MOST_VALUES, categories_of
-from contextcliff_dagster.analysis.statistics.direct_standardization import cells_of, standardise
+from contextcliff_dagster.analysis.records.samples import MOST_VALUES, categories_of
+from contextcliff_dagster.analysis.statistics.stratified_auc import cells_of, standardise
 from contextcliff_dagster.contracts.results.questions import Confounds
 from contextcliff_dagster_tests.support.examples import examples
 from contextcliff_dagster_tests.support.records.planted_curves import Floats, bins_of, lengths_of

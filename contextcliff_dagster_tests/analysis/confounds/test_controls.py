@@ -9,11 +9,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from contextcliff_dagster.analysis.cliff.adjusted_loss import DropWindow
-from contextcliff_dagster.analysis.cliff.baseline import baseline_of
-from contextcliff_dagster.analysis.cliff.verdict import Finding, find_verdict
-from contextcliff_dagster.analysis.confounds.control_tests import ControlMeans, Pairs, no_context
-from contextcliff_dagster.analysis.confounds.controls import ControlAnswers
+from contextcliff_dagster.analysis.cliff.conclusion import baseline_of
+from contextcliff_dagster.analysis.cliff.verdict import DropWindow, Finding, find_verdict
+from contextcliff_dagster.analysis.confounds.control_tests import (
+    ControlAnswers,
+    ControlMeans,
+    Pairs,
+    no_context,
+)
 from contextcliff_dagster.analysis.profile.context import ProfileContext
 from contextcliff_dagster.analysis.profile.model_profile import profile_model
 from contextcliff_dagster.analysis.records.samples import Documents

@@ -15,11 +15,11 @@ from contextcliff_dagster.analysis.confounds.evidence_position import (
     evidence_curve,
     evidence_sentence,
 )
-from contextcliff_dagster.analysis.confounds.levels import compare_levels
+from contextcliff_dagster.analysis.confounds.measuring_time import compare_levels
 from contextcliff_dagster.analysis.profile.model_profile import profile_model
 from contextcliff_dagster.analysis.records.samples import clean_records
 from contextcliff_dagster.analysis.records.settings import AnalysisSettings
-from contextcliff_dagster.analysis.statistics.restricted_permutation import exchanges
+from contextcliff_dagster.analysis.statistics.stratified_auc import exchanges
 from contextcliff_dagster_tests.support.examples import examples
 from contextcliff_dagster_tests.support.records.profiles import CONTEXT, QUICK, assert_conforms
 

@@ -12,11 +12,12 @@ from scipy.linalg import expm
 
 from contextcliff_dagster.analysis.cliff.cap import certified_cap
 from contextcliff_dagster.analysis.curves.falling_curve import FallingCurve, fit_falling_curve
-from contextcliff_dagster.analysis.curves.falling_paths import draw_curves, part_reached
 from contextcliff_dagster.analysis.curves.falling_process import (
     LEVELS,
     REGIMES,
+    draw_curves,
     falling_posterior,
+    part_reached,
 )
 from contextcliff_dagster.analysis.records.samples import Documents
 from contextcliff_dagster.contracts.arrays import Floats

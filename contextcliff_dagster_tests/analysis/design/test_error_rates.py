@@ -13,7 +13,7 @@ from contextcliff_dagster.analysis.design.monte_carlo_rates import Rate, Reach
 from contextcliff_dagster.analysis.design.simulation import Design, simulate_sample
 from contextcliff_dagster.analysis.design.true_curves import KINDS, Curve, draw_curve, drops
 from contextcliff_dagster.analysis.records.settings import AnalysisSettings
-from contextcliff_dagster.analysis.statistics.intraclass_correlation import intraclass_correlation
+from contextcliff_dagster.analysis.statistics.proportions import intraclass_correlation
 
 SETTINGS = AnalysisSettings(permutations=99)
 SMALL = Plan(Design(bins=5, per_bin=8, pool=200, binary=True), 0.9)

@@ -10,8 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contextcliff_dagster.analysis.latency.joint_cap import joint_cap
-from contextcliff_dagster.analysis.latency.latency_limit import judge_limit, least_documents
+from contextcliff_dagster.analysis.latency.bin_latency import (
+    joint_cap,
+    judge_limit,
+    least_documents,
+)
 from contextcliff_dagster.contracts.results import Cliffs
 from contextcliff_dagster.contracts.results.caps import (
     JointCap,

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from contextcliff_dagster.analysis.latency.joint_cap import (
+from contextcliff_dagster.analysis.latency.bin_latency import (
     by_document,
     joint_cap,
     slowdown_sentences,

@@ -7,8 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from contextcliff_dagster.analysis.cliff.baseline import baseline_of
-from contextcliff_dagster.analysis.cliff.conclusion import Conclusion, conclude
+from contextcliff_dagster.analysis.cliff.conclusion import Conclusion, baseline_of, conclude
 from contextcliff_dagster.analysis.design.true_curves import Curve
 from contextcliff_dagster.analysis.profile.context import ProfileContext
 from contextcliff_dagster.analysis.profile.table_profile import examples_of, profile_table

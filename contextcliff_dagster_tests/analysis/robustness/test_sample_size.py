@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from contextcliff_dagster.analysis.cliff.baseline import baseline_of
-from contextcliff_dagster.analysis.cliff.conclusion import Conclusion, conclude
+from contextcliff_dagster.analysis.cliff.conclusion import Conclusion, baseline_of, conclude
 from contextcliff_dagster.analysis.cliff.verdict import Finding
 from contextcliff_dagster.analysis.profile.model_profile import AnalysisSettings, profile_model
 from contextcliff_dagster.analysis.records.samples import Documents, clean_records

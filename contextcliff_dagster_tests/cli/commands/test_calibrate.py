@@ -14,11 +14,11 @@ import pytest
 from contextcliff_dagster.analysis.records.settings import AnalysisSettings
 from contextcliff_dagster.cli.campaign_lookup import profiled_campaign
 from contextcliff_dagster.experiments.common.preparation import load_frozen
-from contextcliff_dagster.experiments.length_profile.design_error_rates import quoted
 from contextcliff_dagster.experiments.length_profile.profile_files import read_cliffs
 from contextcliff_dagster.experiments.length_profile.simulated_design import (
     DesignOverrides,
     pilot_of,
+    quoted,
     study_plan,
 )
 from contextcliff_dagster.sampling.manifest import Manifest

@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 from contextcliff_dagster.corpora.extraction import Extracted, Limits, Unusable, extract_all
-from contextcliff_dagster.corpora.extraction.dispatch import file_bytes
-from contextcliff_dagster.corpora.extraction.kinds_and_limits import RefusedError
+from contextcliff_dagster.corpora.extraction.file_type import RefusedError, file_bytes
 from contextcliff_dagster_tests.support.files import document_files as made
 from contextcliff_dagster_tests.support.files.hostile_files import EXPECTED, write_hostile
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import pytest
 
+from contextcliff_dagster.corpora.extraction.file_type import Limits, RefusedError
 from contextcliff_dagster.corpora.extraction.formats import pdf
-from contextcliff_dagster.corpora.extraction.kinds_and_limits import Limits, RefusedError
 from contextcliff_dagster_tests.support.files import document_files as made
 
 LIMITS = Limits()

@@ -9,9 +9,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from contextcliff_dagster.corpora.extraction.decoding import decoded, looks_binary, tidied
-from contextcliff_dagster.corpora.extraction.dispatch import read_file
-from contextcliff_dagster.corpora.extraction.file_type import kind_of
-from contextcliff_dagster.corpora.extraction.kinds_and_limits import Limits, RefusedError
+from contextcliff_dagster.corpora.extraction.file_type import (
+    Limits,
+    RefusedError,
+    kind_of,
+    read_file,
+)
 from contextcliff_dagster_tests.support.files.document_files import SENTENCES
 
 

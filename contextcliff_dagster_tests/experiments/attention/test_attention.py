@@ -26,7 +26,7 @@ from contextcliff_dagster.experiments.restore import restore_study
 from contextcliff_dagster.inference.ledger.ledger import Ledger
 from contextcliff_dagster.inference.models.models_file import ModelEntry
 from contextcliff_dagster.inference.spending.budget import Budget
-from contextcliff_dagster.inference.weights.trained_length import trained_tokens
+from contextcliff_dagster.inference.weights.files import trained_tokens
 from contextcliff_dagster.reference.card import weights_path
 from contextcliff_dagster.run.study import prepare_study, profile_study, rebuild_report
 from contextcliff_dagster.store import Store, read_table, write_table
@@ -134,7 +134,7 @@ def test_models_that_show_no_attention_are_named_and_not_asked(
             measure_cells,
             models_left,
         )
-        from contextcliff_dagster.inference.execution.run_control import RunControl
+        from contextcliff_dagster.inference.execution.interrupts import RunControl
 
         cells = dict.fromkeys(both.models, both.bin_keys)
         assert models_left(run, ATTENTION, cells) == [MODEL]

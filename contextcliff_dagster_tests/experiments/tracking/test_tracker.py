@@ -15,8 +15,7 @@ from contextcliff_dagster.experiments.common.study_run import StudyRun
 from contextcliff_dagster.experiments.length_profile.profile_files import read_cliffs
 from contextcliff_dagster.experiments.study_report import write_study_report
 from contextcliff_dagster.experiments.tracking import tracker
-from contextcliff_dagster.experiments.tracking.contents import run_contents
-from contextcliff_dagster.experiments.tracking.tracker import PYTHON, tracked_lines
+from contextcliff_dagster.experiments.tracking.tracker import PYTHON, run_contents, tracked_lines
 from contextcliff_dagster.store import Store
 from contextcliff_dagster.studies import Study
 from contextcliff_dagster.studies.study_paths import Leave

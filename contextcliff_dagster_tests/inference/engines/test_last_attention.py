@@ -19,10 +19,10 @@ from contextcliff_dagster.inference.engines.last_attention import (
     SINK_TOKENS,
     LastAttention,
     evidence_tokens,
+    read_prompt,
 )
 from contextcliff_dagster.inference.engines.reference import ReferenceEngine
 from contextcliff_dagster.inference.engines.transformers import TransformersEngine
-from contextcliff_dagster.inference.engines.transformers_attention import read_prompt
 from contextcliff_dagster.inference.execution.single_request import Answer, ask
 from contextcliff_dagster.inference.models.models_file import ModelEntry
 from contextcliff_dagster.inference.requests.recipe import Prompt, Recipe

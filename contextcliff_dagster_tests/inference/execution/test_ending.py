@@ -23,7 +23,7 @@ from contextcliff_dagster.contracts import (
     StoreError,
 )
 from contextcliff_dagster.inference.devices.file_leases import lease
-from contextcliff_dagster.inference.execution.run_control import RunControl
+from contextcliff_dagster.inference.execution.interrupts import RunControl
 from contextcliff_dagster.inference.ledger import sqlite
 from contextcliff_dagster.inference.ledger.ledger import Ledger
 from contextcliff_dagster.inference.ledger.sqlite import SqliteLedger

@@ -13,14 +13,13 @@ from contextcliff_dagster.inference.engines.open_engine import declared_identity
 from contextcliff_dagster.inference.execution.cost_estimate import estimate
 from contextcliff_dagster.inference.models import engine_table
 from contextcliff_dagster.inference.models.engine_table import EngineSpec
-from contextcliff_dagster.inference.models.entry_parts import KvOptions
+from contextcliff_dagster.inference.models.entry_parts import KvOptions, VllmOptions
 from contextcliff_dagster.inference.models.models_file import (
     ModelEntry,
     Price,
     get_model,
     load_models,
 )
-from contextcliff_dagster.inference.models.vllm_options import VllmOptions
 from contextcliff_dagster_tests.support.records.calls import LedgerSample, plan_of
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from contextcliff_dagster.inference.ledger.ledger import Ledger
 from contextcliff_dagster.store import Store
-from contextcliff_dagster.studies.retired import is_retired
+from contextcliff_dagster.studies.files import is_retired
 from contextcliff_dagster_tests.project.deployment.files import DOCKER
 from contextcliff_dagster_tests.support.postgres import running_postgres
 from contextcliff_dagster_tests.support.requirements import postgres_bin, require

@@ -13,7 +13,7 @@ from contextcliff_dagster.contracts.results import Cliffs, Comparison, from_json
 from contextcliff_dagster.experiments.length_profile import regression_page
 from contextcliff_dagster.experiments.length_profile.regression import Regression
 from contextcliff_dagster.reporting.comparison import write_comparison
-from contextcliff_dagster.reporting.length_profile.overview import MANY
+from contextcliff_dagster.reporting.length_profile.summary import MANY
 from contextcliff_dagster.reporting.report_files import write_report
 from contextcliff_dagster.store import Store
 from contextcliff_dagster.studies import find_study

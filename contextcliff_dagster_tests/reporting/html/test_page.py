@@ -14,9 +14,13 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contextcliff_dagster.reporting.html.escaping import script_json, visible
-from contextcliff_dagster.reporting.html.page import Interactive, html_page
-from contextcliff_dagster.reporting.html.render import sections_html
+from contextcliff_dagster.reporting.html.render import (
+    Interactive,
+    html_page,
+    script_json,
+    sections_html,
+    visible,
+)
 from contextcliff_dagster.reporting.sections import (
     Bracketed,
     Bullets,

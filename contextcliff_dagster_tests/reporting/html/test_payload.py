@@ -14,8 +14,12 @@ from hypothesis import strategies as st
 
 from contextcliff_dagster.contracts import ANSWERS, conform
 from contextcliff_dagster.redaction import without_secrets
-from contextcliff_dagster.reporting.html.payload import LIMITS, NO_EVIDENCE, payload_of
-from contextcliff_dagster.reporting.html.report import profile_page
+from contextcliff_dagster.reporting.html.payload import (
+    LIMITS,
+    NO_EVIDENCE,
+    payload_of,
+    profile_page,
+)
 from contextcliff_dagster.reporting.length_profile.page import report_page
 from contextcliff_dagster.reporting.report_files import write_report
 from contextcliff_dagster_tests.support.records.answer_tables import answered, data_of, evidence_of

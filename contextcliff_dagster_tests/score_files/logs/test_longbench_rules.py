@@ -10,7 +10,7 @@ import pytest
 from contextcliff_dagster.contracts import ScoreFileError
 from contextcliff_dagster.score_files import pooled
 from contextcliff_dagster.score_files.logs.answers import LogOptions
-from contextcliff_dagster.score_files.logs.detect import read_log
+from contextcliff_dagster.score_files.logs.collect import read_log
 from contextcliff_dagster.score_files.reader import read_scores
 from contextcliff_dagster.score_files.records import ScoreRecords
 from contextcliff_dagster_tests.support.files.benchmark_files import write_lines

@@ -19,8 +19,8 @@ from contextcliff_dagster.inference.engines.base import Decoding, RejectedError,
 from contextcliff_dagster.inference.engines.openai.engine import OpenAIEngine
 from contextcliff_dagster.inference.engines.openai.http_client import Endpoint
 from contextcliff_dagster.inference.engines.openai.package_client import _raise_for_status
+from contextcliff_dagster.inference.execution.interrupts import RunControl
 from contextcliff_dagster.inference.execution.measure import measure
-from contextcliff_dagster.inference.execution.run_control import RunControl
 from contextcliff_dagster.inference.execution.single_request import Answer, ask, judge
 from contextcliff_dagster.inference.execution.usage_check import (
     MOST_TIMES,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import posixpath
 
-from contextcliff_dagster.corpora.extraction.formats.xml import Packed, parse_xml
-from contextcliff_dagster.corpora.extraction.kinds_and_limits import Limits, RefusedError
+from contextcliff_dagster.corpora.extraction.file_type import Limits, RefusedError
+from contextcliff_dagster.corpora.extraction.formats.html import Packed, parse_xml
 
 _USUAL = "word/document.xml"
 _RELATIONS = "_rels/.rels"

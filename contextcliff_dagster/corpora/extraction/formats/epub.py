@@ -5,9 +5,8 @@ from __future__ import annotations
 import posixpath
 from urllib.parse import unquote
 
-from contextcliff_dagster.corpora.extraction.formats.html import text_of
-from contextcliff_dagster.corpora.extraction.formats.xml import Packed, parse_xml
-from contextcliff_dagster.corpora.extraction.kinds_and_limits import Limits, RefusedError
+from contextcliff_dagster.corpora.extraction.file_type import Limits, RefusedError
+from contextcliff_dagster.corpora.extraction.formats.html import Packed, parse_xml, text_of
 
 _CONTAINER = "META-INF/container.xml"
 _ENCRYPTION = "META-INF/encryption.xml"

@@ -9,12 +9,12 @@ from functools import cache
 from itertools import repeat
 from typing import Any
 
-from contextcliff_dagster.corpora.extraction.formats.pdf_annotations import annotation_texts
-from contextcliff_dagster.corpora.extraction.kinds_and_limits import (
+from contextcliff_dagster.corpora.extraction.file_type import (
     UNKNOWN_GLYPHS,
     Limits,
     RefusedError,
 )
+from contextcliff_dagster.corpora.extraction.formats.pdf_annotations import annotation_texts
 
 _PASSWORD, _SECURITY = 4, 5  # FPDF_ERR_PASSWORD, FPDF_ERR_SECURITY
 _END_MARK_WITHIN = 8192

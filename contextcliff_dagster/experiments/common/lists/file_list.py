@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from contextcliff_dagster.inference.execution.window_check import SCAFFOLD_CHARS_PER_TOKEN
+from contextcliff_dagster.inference.execution.cost_estimate import SCAFFOLD_CHARS_PER_TOKEN
 from contextcliff_dagster.inference.models.models_file import get_model
 from contextcliff_dagster.store import Store
 from contextcliff_dagster.studies import Study

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from contextcliff_dagster.analysis.comparison.difference_tests import difference_interval
-from contextcliff_dagster.analysis.curves.falling_paths import draw_curves
-from contextcliff_dagster.analysis.curves.falling_process import falling_posterior
+from contextcliff_dagster.analysis.curves.falling_process import draw_curves, falling_posterior
 from contextcliff_dagster.analysis.statistics.length_at_loss import resample_weights
 from contextcliff_dagster.analysis.statistics.proportions import (
     band_quantile,

@@ -13,7 +13,7 @@ from contextcliff_dagster.extensions.continuation.analysis.outcomes import (
     clean_outcomes,
     mean_known,
 )
-from contextcliff_dagster.extensions.continuation.prose.memorisation import ChanceOverlap, Overlap
+from contextcliff_dagster.extensions.continuation.prose.words import ChanceOverlap, Overlap
 from contextcliff_dagster.extensions.continuation.results import (
     ArmMetric,
     ArmRecitation,

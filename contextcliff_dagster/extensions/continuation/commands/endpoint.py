@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 import click
 
 from contextcliff_dagster.cli.options import gathered_as, together
-from contextcliff_dagster.cli.setup.endpoint_options import EndpointOptions, set_option
+from contextcliff_dagster.cli.setup.endpoint import EndpointOptions, set_option
 from contextcliff_dagster.contracts import EngineError, StudyError
 from contextcliff_dagster.sampling.tokenizers.hub import hub_file, is_repository
 

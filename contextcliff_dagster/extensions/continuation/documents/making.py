@@ -13,7 +13,7 @@ import numpy as np
 
 from contextcliff_dagster.contracts import StudyError
 from contextcliff_dagster.corpora.corpus import document_id
-from contextcliff_dagster.corpora.extraction.kinds_and_limits import Limits
+from contextcliff_dagster.corpora.extraction.file_type import Limits
 from contextcliff_dagster.experiments.common.kept_documents import (
     opened_tokenizer,
     tokenizer_name,
@@ -132,7 +132,7 @@ def _read(file: Path, changed: _Changed, name: str, tokenizer: str) -> ReadText:
 
 @lru_cache(maxsize=_TEXTS_KEPT)
 def _extracted(file: Path, changed: _Changed) -> str:
-    from contextcliff_dagster.corpora.extraction.kinds_and_limits import Unusable
+    from contextcliff_dagster.corpora.extraction.file_type import Unusable
     from contextcliff_dagster.corpora.extraction.pool import extract_all
 
     (result,) = extract_all([file])

@@ -195,7 +195,7 @@ def write_continuation_report(
     Raises:
         StoreError: it cannot be written.
     """
-    from contextcliff_dagster.reporting.plain_report import write_page
+    from contextcliff_dagster.reporting.report_files import write_page
 
     pictures = draw_pictures(results)
     about = _sampling(run.study, results)

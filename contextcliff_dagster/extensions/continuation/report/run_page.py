@@ -109,8 +109,7 @@ def write_run_page(runs: Sequence[Run], folder: Path) -> Path:
         metric_chart_html,
         metric_chart_interactive,
     )
-    from contextcliff_dagster.reporting.html.page import html_page
-    from contextcliff_dagster.reporting.html.render import blocks_html
+    from contextcliff_dagster.reporting.html.render import blocks_html, html_page
     from contextcliff_dagster.reporting.local_paths import for_readers
 
     redact = for_readers()

@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from contextcliff_dagster.analysis.cliff.baseline import baseline_of
-from contextcliff_dagster.analysis.cliff.conclusion import conclude
-from contextcliff_dagster.analysis.cliff.looks import caps_at
-from contextcliff_dagster.analysis.cliff.missing_answers import limited_cap, missing_by_length
+from contextcliff_dagster.analysis.cliff.conclusion import (
+    baseline_of,
+    caps_at,
+    conclude,
+    limited_cap,
+    missing_by_length,
+)
 from contextcliff_dagster.analysis.cliff.verdict import FLOOR
 from contextcliff_dagster.analysis.curves.falling_curve import curve_points
 from contextcliff_dagster.analysis.records.samples import clean_records

@@ -25,10 +25,10 @@ from contextcliff_dagster.extensions.utilization.benchmarks.constraints.corrupti
 )
 from contextcliff_dagster.extensions.utilization.benchmarks.data import Benchmark, BenchmarkName
 from contextcliff_dagster.extensions.utilization.benchmarks.draws import Draws
-from contextcliff_dagster.extensions.utilization.benchmarks.network.corruption import (
+from contextcliff_dagster.extensions.utilization.benchmarks.network.answers import (
     change_network,
 )
-from contextcliff_dagster.extensions.utilization.benchmarks.warehouse.corruption import (
+from contextcliff_dagster.extensions.utilization.benchmarks.warehouse.answers import (
     change_warehouse,
 )
 

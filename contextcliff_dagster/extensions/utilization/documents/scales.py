@@ -12,8 +12,7 @@ from contextcliff_dagster.extensions.utilization.benchmarks.data import (
     BenchmarkName,
     Evidence,
 )
-from contextcliff_dagster.extensions.utilization.benchmarks.generate import generate
-from contextcliff_dagster.extensions.utilization.benchmarks.sizes import parameters_for
+from contextcliff_dagster.extensions.utilization.benchmarks.sizes import generate, parameters_for
 from contextcliff_dagster.extensions.utilization.rendering.formats import Format
 from contextcliff_dagster.extensions.utilization.rendering.render import render
 

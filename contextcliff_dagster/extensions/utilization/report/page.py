@@ -215,7 +215,7 @@ def write_utilization_report(
     Raises:
         StoreError: it cannot be written.
     """
-    from contextcliff_dagster.reporting.plain_report import write_page
+    from contextcliff_dagster.reporting.report_files import write_page
 
     how = f"contextcliff report {run.study.name} --campaign {run.campaign} --with-answers"
     pictures = draw_pictures(results)

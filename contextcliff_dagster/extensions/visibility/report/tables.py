@@ -1,4 +1,7 @@
-"""Tables of the report on visibility."""
+"""Tables of the report on visibility.
+
+The answer of a result in a few sentences, and what it rests on.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +18,14 @@ from contextcliff_dagster.extensions.visibility.report.names import (
     comparison_name,
     effect_name,
     group_of,
+    joined,
     level_name,
+    shows_more,
     varied_axes,
 )
 from contextcliff_dagster.reporting.sections import Bracketed, Cell, Code, DataTable
 from contextcliff_dagster.reporting.wording.number_format import (
+    count,
     difference,
     level,
     limits,
@@ -34,6 +40,7 @@ if TYPE_CHECKING:
         VisibilityResult,
     )
     from contextcliff_dagster.extensions.visibility.results import Cell as Combination
+
 
 MOST_CELLS = 48
 """Of more combinations a table has those with the least and the most regret."""
@@ -292,3 +299,79 @@ def overview(result: VisibilityResult) -> dict[str, Any]:
         "fallback steps": fallback_share(result),
         "unparsable steps": unparsable_share(result),
     }
+
+
+def answer_sentences(result: VisibilityResult) -> list[str]:
+    """Whether showing more helps; what the runs reach, next to the best search without a model."""
+    found = [_verdict(result), _reached(result)]
+    return [sentence for sentence in found if sentence]
+
+
+def _verdict(result: VisibilityResult) -> str:
+    regret = [one for one in result.effects if one.outcome == "regret" and shows_more(one)]
+    named = {
+        word: joined(
+            [
+                f"{effect_name(one)} ({difference(one.difference)})"
+                for one in regret
+                if one.verdict == word
+            ]
+        )
+        for word in ("better", "worse")
+    }
+    if not regret:
+        return ""
+    if result.verdict == "helps":
+        return f"Showing more helps: the regret is less with {named['better']}."
+    if result.verdict == "harms":
+        return f"Showing more harms: the regret is more with {named['worse']}."
+    if result.verdict == "mixed":
+        return (
+            f"Some of what is shown helps, some harms: the regret is less with {named['better']}, "
+            f"more with {named['worse']}."
+        )
+    if result.verdict == "no_benefit":
+        return (
+            f"Showing more does not help: of every axis a benefit of {result.margin:g} or more is "
+            "excluded."
+        )
+    return (
+        "Whether showing more helps is undecided: no axis is shown to change the regret, and a "
+        f"benefit of {result.margin:g} is not excluded of each."
+    )
+
+
+def _reached(result: VisibilityResult) -> str:
+    everything = next((one for one in result.curves if one.axis is None), None)
+    if everything is None:
+        return ""
+    start, end = everything.points[0].regret, everything.points[-1].regret
+    runs = "The run" if everything.n_runs == 1 else f"{everything.n_runs:,} runs"
+    reached = f"{runs} went from a regret of {score(start)} to {score(end)} in "
+    reached += count(result.steps, "step")
+    if not result.searches:
+        return f"{reached}."
+    best = score(min(one.regret for one in result.searches))
+    names = [
+        SEARCH_NAMES.get(one.name, one.name) for one in result.searches if score(one.regret) == best
+    ]
+    return f"{reached}; of the searches without a model the best reach {best} ({joined(names)})."
+
+
+def fallback_sentence(result: VisibilityResult) -> str:
+    """How many steps are not the model's, and how many replies could not be read."""
+    share, unreadable = fallback_share(result), unparsable_share(result)
+    steps = result.n_runs * result.steps
+    if share is None or not steps:
+        return "No run is whole, so there are no steps to count."
+    if share >= 1:
+        return (
+            f"No reply of {count(steps, 'step')} set a parameter: nothing here is the model's "
+            f"search ({percent(unreadable)} of the replies could not be read)."
+        )
+    if not share:
+        return f"Every reply set a parameter: none of {count(steps, 'step')} is a fallback."
+    return (
+        f"{percent(share)} of {count(steps, 'step')} are fallbacks, whose reply set nothing; "
+        f"{percent(unreadable)} of the replies could not be read."
+    )

@@ -9,11 +9,9 @@ from typing import TYPE_CHECKING, Any
 from contextcliff_dagster.extensions.visibility.axes import AXES
 from contextcliff_dagster.extensions.visibility.behaviour import Behaviour, behaviour_of
 from contextcliff_dagster.extensions.visibility.report.names import joined, score_words
-from contextcliff_dagster.extensions.visibility.report.recorded_run import (
+from contextcliff_dagster.extensions.visibility.report.step_words import (
     RecordedRun,
     recorded_run,
-)
-from contextcliff_dagster.extensions.visibility.report.step_words import (
     start_sentence,
     step_sentence,
 )

@@ -46,7 +46,7 @@ from contextcliff_dagster.extensions.visibility.tasks.catalogue import task_name
 from contextcliff_dagster.extensions.visibility.tasks.clamping import clamp
 from contextcliff_dagster.extensions.visibility.tasks.task import Evaluation
 from contextcliff_dagster.inference.requests.call_plan import PlannedCall, follow_up
-from contextcliff_dagster.inference.requests.sampling import Sampling
+from contextcliff_dagster.inference.requests.shared_document import Sampling
 from contextcliff_dagster.private_files import make_folder
 from contextcliff_dagster.scoring.parse import parse_answer
 from contextcliff_dagster.step_progress import report_step

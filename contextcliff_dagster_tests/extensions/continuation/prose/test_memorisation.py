@@ -5,12 +5,12 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contextcliff_dagster.extensions.continuation.prose.memorisation import (
+from contextcliff_dagster.extensions.continuation.prose.words import (
     Overlap,
     chance_overlap,
+    read_prose,
     verbatim_overlap,
 )
-from contextcliff_dagster.extensions.continuation.prose.words import read_prose
 from contextcliff_dagster_tests.extensions.continuation.prose.passages import (
     HARBOUR,
     LETTER,

@@ -19,7 +19,7 @@ from contextcliff_dagster.extensions.continuation.report.page import (
     draw_pictures,
 )
 from contextcliff_dagster.extensions.continuation.results import ContinuationResult
-from contextcliff_dagster.reporting.plain_report import write_page
+from contextcliff_dagster.reporting.report_files import write_page
 from contextcliff_dagster_tests.extensions.continuation.made_runs import OLD_CSV, write_made_run
 from contextcliff_dagster_tests.extensions.continuation.measured_study import (
     STUDY,

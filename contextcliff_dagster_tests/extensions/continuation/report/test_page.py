@@ -23,7 +23,7 @@ from contextcliff_dagster.extensions.continuation.report.page import (
 )
 from contextcliff_dagster.extensions.continuation.results import ContinuationResult
 from contextcliff_dagster.reporting.markdown.render import as_page
-from contextcliff_dagster.reporting.plain_report import write_page
+from contextcliff_dagster.reporting.report_files import write_page
 from contextcliff_dagster_tests.extensions.continuation.analysis.test_degenerate import (
     QUICK,
     STUDY,

@@ -11,8 +11,7 @@ from contextcliff_dagster.extensions.utilization.benchmarks.data import (
     Benchmark,
     BenchmarkName,
 )
-from contextcliff_dagster.extensions.utilization.benchmarks.generate import generate
-from contextcliff_dagster.extensions.utilization.benchmarks.sizes import parameters_for
+from contextcliff_dagster.extensions.utilization.benchmarks.sizes import generate, parameters_for
 
 SEEDS = 400
 

@@ -10,9 +10,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from contextcliff_dagster.extensions.utilization.benchmarks.data import Benchmark
-from contextcliff_dagster.extensions.utilization.benchmarks.generate import generate
 from contextcliff_dagster.extensions.utilization.benchmarks.schema import DOMAINS
-from contextcliff_dagster.extensions.utilization.benchmarks.sizes import DEFAULTS, parameters_for
+from contextcliff_dagster.extensions.utilization.benchmarks.sizes import (
+    DEFAULTS,
+    generate,
+    parameters_for,
+)
 from contextcliff_dagster.extensions.utilization.verification.solution import solver_for
 from contextcliff_dagster_tests.support.examples import examples
 

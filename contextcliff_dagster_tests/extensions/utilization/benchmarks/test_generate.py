@@ -14,9 +14,12 @@ from contextcliff_dagster.extensions.utilization.benchmarks.data import (
     Benchmark,
     BenchmarkName,
 )
-from contextcliff_dagster.extensions.utilization.benchmarks.generate import generate
 from contextcliff_dagster.extensions.utilization.benchmarks.schema import ASKS, SCHEMAS
-from contextcliff_dagster.extensions.utilization.benchmarks.sizes import parameters_for, smallest
+from contextcliff_dagster.extensions.utilization.benchmarks.sizes import (
+    generate,
+    parameters_for,
+    smallest,
+)
 
 GOLDEN = {
     "warehouse": "a2cbd2e23d7f292b",

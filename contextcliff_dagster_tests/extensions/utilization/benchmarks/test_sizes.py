@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from contextcliff_dagster.extensions.utilization.benchmarks.data import BENCHMARKS, BenchmarkName
-from contextcliff_dagster.extensions.utilization.benchmarks.generate import generate
 from contextcliff_dagster.extensions.utilization.benchmarks.sizes import (
     DEFAULTS,
+    generate,
     parameters_for,
     records_of,
     smallest,

@@ -10,8 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contextcliff_dagster.extensions.utilization.benchmarks.data import Record
-from contextcliff_dagster.extensions.utilization.benchmarks.generate import generate
-from contextcliff_dagster.extensions.utilization.benchmarks.sizes import DEFAULTS, parameters_for
+from contextcliff_dagster.extensions.utilization.benchmarks.sizes import (
+    DEFAULTS,
+    generate,
+    parameters_for,
+)
 from contextcliff_dagster_tests.extensions.utilization.benchmarks.removal import (
     require_exact_evidence,
 )

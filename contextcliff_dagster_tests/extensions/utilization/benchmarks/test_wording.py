@@ -13,8 +13,7 @@ from contextcliff_dagster.extensions.utilization.benchmarks.asking import (
     time_in_words,
 )
 from contextcliff_dagster.extensions.utilization.benchmarks.data import BENCHMARKS, BenchmarkName
-from contextcliff_dagster.extensions.utilization.benchmarks.generate import generate
-from contextcliff_dagster.extensions.utilization.benchmarks.sizes import parameters_for
+from contextcliff_dagster.extensions.utilization.benchmarks.sizes import generate, parameters_for
 
 SLOTS = {
     "sku": r"(?P<sku>SKU-\d{4,})",

@@ -8,8 +8,7 @@ import time
 import pytest
 
 from contextcliff_dagster.extensions.utilization.benchmarks.data import BENCHMARKS, BenchmarkName
-from contextcliff_dagster.extensions.utilization.benchmarks.generate import generate
-from contextcliff_dagster.extensions.utilization.benchmarks.sizes import parameters_for
+from contextcliff_dagster.extensions.utilization.benchmarks.sizes import generate, parameters_for
 from contextcliff_dagster.extensions.utilization.prompts import TEMPLATES, asked
 from contextcliff_dagster.extensions.utilization.rendering.formats import FORMATS
 from contextcliff_dagster.extensions.utilization.rendering.render import render

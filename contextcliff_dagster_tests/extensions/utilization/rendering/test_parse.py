@@ -11,9 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contextcliff_dagster.extensions.utilization.benchmarks.data import BENCHMARKS, BenchmarkName
-from contextcliff_dagster.extensions.utilization.benchmarks.generate import generate
 from contextcliff_dagster.extensions.utilization.benchmarks.schema import SCHEMAS
-from contextcliff_dagster.extensions.utilization.benchmarks.sizes import smallest
+from contextcliff_dagster.extensions.utilization.benchmarks.sizes import generate, smallest
 from contextcliff_dagster.extensions.utilization.rendering.formats import (
     FORMATS,
     Format,

@@ -14,7 +14,7 @@ from contextcliff_dagster.extensions.utilization.report.page import (
     draw_pictures,
     utilization_page,
 )
-from contextcliff_dagster.reporting.plain_report import write_page
+from contextcliff_dagster.reporting.report_files import write_page
 from contextcliff_dagster_tests.extensions.utilization.planted_records import planted_records
 from contextcliff_dagster_tests.support.report_browser import ReportBrowser
 from contextcliff_dagster_tests.support.requirements import require

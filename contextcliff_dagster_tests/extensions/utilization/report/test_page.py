@@ -28,7 +28,7 @@ from contextcliff_dagster.extensions.utilization.report.page import (
 )
 from contextcliff_dagster.extensions.utilization.results import UtilizationResult
 from contextcliff_dagster.reporting.markdown.render import as_page
-from contextcliff_dagster.reporting.plain_report import write_page
+from contextcliff_dagster.reporting.report_files import write_page
 from contextcliff_dagster_tests.extensions.utilization.planted_records import planted_records
 
 HOSTILE = "a|b <script>alert(1)</script> [x](http://example.invalid)"

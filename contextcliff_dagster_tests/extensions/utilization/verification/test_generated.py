@@ -11,8 +11,8 @@ from contextcliff_dagster.extensions.utilization.benchmarks.data import (
     BenchmarkName,
     Evidence,
 )
-from contextcliff_dagster.extensions.utilization.benchmarks.generate import generate
 from contextcliff_dagster.extensions.utilization.benchmarks.sizes import (
+    generate,
     most_questions,
     parameters_for,
 )

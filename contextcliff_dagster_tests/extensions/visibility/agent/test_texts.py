@@ -10,7 +10,7 @@ import pytest
 
 from contextcliff_dagster.extensions.visibility.agent import texts_of
 from contextcliff_dagster.extensions.visibility.tasks.catalogue import BUNDLED, TASKS
-from contextcliff_dagster.extensions.visibility.tasks.kaggle.formats import FORMATS, Format
+from contextcliff_dagster.extensions.visibility.tasks.kaggle.source_file import FORMATS, Format
 from contextcliff_dagster.extensions.visibility.tasks.kaggle.tasks import KAGGLE
 from contextcliff_dagster.extensions.visibility.tasks.scores import Score
 from contextcliff_dagster.extensions.visibility.tasks.task import Data, Task

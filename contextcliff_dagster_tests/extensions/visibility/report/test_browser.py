@@ -11,7 +11,7 @@ from contextcliff_dagster.contracts.results import to_json
 from contextcliff_dagster.extensions.visibility.report.page import draw_pictures, visibility_page
 from contextcliff_dagster.extensions.visibility.report.trajectory import trajectories_of
 from contextcliff_dagster.extensions.visibility.section import VisibilitySection
-from contextcliff_dagster.reporting.plain_report import write_page
+from contextcliff_dagster.reporting.report_files import write_page
 from contextcliff_dagster_tests.extensions.visibility.made_records import records_of_runs
 from contextcliff_dagster_tests.extensions.visibility.report.made_results import made_result
 from contextcliff_dagster_tests.support.report_browser import ReportBrowser

@@ -12,10 +12,6 @@ from PIL import Image
 
 from contextcliff_dagster.contracts.results import to_json
 from contextcliff_dagster.extensions.visibility.analysis.model import analyse_model
-from contextcliff_dagster.extensions.visibility.report.answer import (
-    answer_sentences,
-    fallback_sentence,
-)
 from contextcliff_dagster.extensions.visibility.report.page import (
     HOW_TO_READ,
     MEASURED,
@@ -24,7 +20,9 @@ from contextcliff_dagster.extensions.visibility.report.page import (
 )
 from contextcliff_dagster.extensions.visibility.report.tables import (
     MOST_CELLS,
+    answer_sentences,
     combinations,
+    fallback_sentence,
     overview,
 )
 from contextcliff_dagster.extensions.visibility.report.trajectory import (
@@ -33,7 +31,7 @@ from contextcliff_dagster.extensions.visibility.report.trajectory import (
 )
 from contextcliff_dagster.extensions.visibility.results import MissingRun, VisibilityResult
 from contextcliff_dagster.extensions.visibility.section import VisibilitySection
-from contextcliff_dagster.reporting.plain_report import write_page
+from contextcliff_dagster.reporting.report_files import write_page
 from contextcliff_dagster_tests.extensions.visibility.made_records import records_of_runs
 from contextcliff_dagster_tests.extensions.visibility.report.made_results import FIXED, made_result
 

@@ -18,7 +18,7 @@ from contextcliff_dagster.extensions.visibility.report.names import (
     change_words,
     value_words,
 )
-from contextcliff_dagster.extensions.visibility.report.recorded_run import recorded_run
+from contextcliff_dagster.extensions.visibility.report.step_words import recorded_run
 from contextcliff_dagster.extensions.visibility.report.trajectory import (
     trajectories_of,
     trajectory_of,

@@ -19,7 +19,7 @@ from contextcliff_dagster.inference.engines.llamacpp.engine import LlamaCppEngin
 from contextcliff_dagster.inference.execution.single_request import ask
 from contextcliff_dagster.inference.models.models_file import ModelEntry
 from contextcliff_dagster.inference.requests.recipe import Recipe
-from contextcliff_dagster.inference.requests.sampling import Sampling
+from contextcliff_dagster.inference.requests.shared_document import Sampling
 from contextcliff_dagster.inference.weights.files import LOCAL_MODEL_FILE
 from contextcliff_dagster_tests.support.files.source_lines import source_documents
 

@@ -14,8 +14,8 @@ from contextcliff_dagster.contracts import BudgetError
 from contextcliff_dagster.inference.engines.base import MOST_TOKENS, TransportError, Usage
 from contextcliff_dagster.inference.engines.openai import token_counting
 from contextcliff_dagster.inference.execution.cost_estimate import estimate
+from contextcliff_dagster.inference.execution.interrupts import RunControl
 from contextcliff_dagster.inference.execution.measure import measure
-from contextcliff_dagster.inference.execution.run_control import RunControl
 from contextcliff_dagster.inference.ledger.ledger import Ledger
 from contextcliff_dagster.inference.models.identity import Identity
 from contextcliff_dagster.inference.requests.recipe import Prompt

@@ -11,13 +11,13 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
 from contextcliff_dagster.extensions.utilization.benchmarks.asking import Made
-from contextcliff_dagster.extensions.utilization.benchmarks.constraints.answers import (
+from contextcliff_dagster.extensions.utilization.benchmarks.constraints.world import (
     Cell,
     Statements,
     Value,
     cells_of,
+    domains_of,
 )
-from contextcliff_dagster.extensions.utilization.benchmarks.constraints.world import domains_of
 from contextcliff_dagster.extensions.utilization.benchmarks.data import Benchmark, Record
 from contextcliff_dagster.extensions.utilization.benchmarks.draws import Draws
 

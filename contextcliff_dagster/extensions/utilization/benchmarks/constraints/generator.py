@@ -20,13 +20,11 @@ from contextcliff_dagster.extensions.utilization.benchmarks.asking import (
     needed_records,
     require_not_last,
 )
-from contextcliff_dagster.extensions.utilization.benchmarks.constraints.answers import (
+from contextcliff_dagster.extensions.utilization.benchmarks.constraints.world import (
+    PARTNER,
     Cell,
     Statements,
     Value,
-)
-from contextcliff_dagster.extensions.utilization.benchmarks.constraints.world import (
-    PARTNER,
     World,
     written,
 )

@@ -27,10 +27,10 @@ from contextcliff_dagster.extensions.utilization.benchmarks.data import (
     QuestionKind,
 )
 from contextcliff_dagster.extensions.utilization.benchmarks.draws import Draws
-from contextcliff_dagster.extensions.utilization.benchmarks.network.answers import Network
-from contextcliff_dagster.extensions.utilization.benchmarks.network.graph import (
+from contextcliff_dagster.extensions.utilization.benchmarks.network.answers import (
     Edge,
     Flow,
+    Network,
     distances,
     path_to,
 )

@@ -16,7 +16,7 @@ from contextcliff_dagster.extensions.utilization.benchmarks.data import (
     Record,
 )
 from contextcliff_dagster.extensions.utilization.benchmarks.draws import Draws
-from contextcliff_dagster.extensions.utilization.benchmarks.network.graph import Edge
+from contextcliff_dagster.extensions.utilization.benchmarks.network.answers import Edge
 
 START = 1704067200
 """The first second of 2024."""

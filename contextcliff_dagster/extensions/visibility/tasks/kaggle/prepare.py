@@ -17,8 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from contextcliff_dagster.contracts import DataError, StudyError
-from contextcliff_dagster.extensions.visibility.tasks.kaggle.formats import FORMATS, Format
-from contextcliff_dagster.extensions.visibility.tasks.kaggle.source_file import read_table_of
+from contextcliff_dagster.extensions.visibility.tasks.kaggle.source_file import (
+    FORMATS,
+    Format,
+    read_table_of,
+)
 from contextcliff_dagster.extensions.visibility.tasks.task import Data
 from contextcliff_dagster.store import Store, write_atomic, write_json
 from contextcliff_dagster.user_files import open_file

@@ -11,13 +11,13 @@ import pytest
 from contextcliff_dagster.contracts import ContextCliffError, DataError, StudyError
 from contextcliff_dagster.extensions.visibility.tasks.catalogue import load_data, task_named
 from contextcliff_dagster.extensions.visibility.tasks.kaggle import source_file
-from contextcliff_dagster.extensions.visibility.tasks.kaggle.formats import FORMATS, Format
 from contextcliff_dagster.extensions.visibility.tasks.kaggle.prepare import (
     format_named,
     load_prepared,
     prepare,
     prepared_dir,
 )
+from contextcliff_dagster.extensions.visibility.tasks.kaggle.source_file import FORMATS, Format
 from contextcliff_dagster.store import Store
 from contextcliff_dagster_tests.extensions.visibility.kaggle_files import table_of, zipped
 
