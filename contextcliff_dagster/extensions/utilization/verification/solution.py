@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, cached_property
-from importlib import import_module
 from itertools import chain
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -54,22 +53,21 @@ def unknown_ask(benchmark: str, about: About) -> ValueError:
     return ValueError(f"no question of the {benchmark} benchmark: {dict(about)!r}")
 
 
-_SOLVERS = {
-    "warehouse": "WarehouseSolver",
-    "constraints": "ConstraintsSolver",
-    "network": "NetworkSolver",
-}
-
-
 def solver_for(records: Sequence[Record], benchmark: BenchmarkName) -> Solver:
     """Return the solver of ``benchmark`` over ``records``.
 
     Raises:
         KeyError: a record lacks a field of its type.
     """
-    module = import_module(f"{__package__}.{benchmark}")
-    solver: Solver = getattr(module, _SOLVERS[benchmark])(records)
-    return solver
+    if benchmark == "warehouse":
+        return WarehouseSolver(records)
+    if benchmark == "network":
+        return NetworkSolver(records)
+    from contextcliff_dagster.extensions.utilization.verification.constraints import (
+        ConstraintsSolver,
+    )
+
+    return ConstraintsSolver(records)
 
 
 def solve(records: Sequence[Record], benchmark: BenchmarkName, about: About) -> str:
