@@ -5,7 +5,8 @@ The assets of the documents that an experiment makes and keeps.
 The asset `report`, over all experiments of a study.
 """
 
-from __future__ import annotations
+# No `from __future__ import annotations` here: Dagster reads config and resources off the
+# annotations of an asset and does not resolve strings.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
