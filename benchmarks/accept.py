@@ -33,8 +33,8 @@ for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
 import numpy as np
 from planted import CLASSES, draw
 
-from contextcliff_dagster.analysis.cliff.conclusion import baseline_of, conclude, drops_that_recover
-from contextcliff_dagster.analysis.records.settings import AnalysisSettings
+from contextcliff_dagster.analysis.cliff import baseline_of, conclude, drops_that_recover
+from contextcliff_dagster.analysis.records import AnalysisSettings
 from contextcliff_dagster.analysis.statistics.intervals import chi_square_quantile
 from contextcliff_dagster.contracts import DROPS as ALARMS
 

@@ -22,12 +22,16 @@ import numpy as np
 from accept import ALARMS, SETTINGS, Outcome, share, summarise
 from planted import CURVES
 
-from contextcliff_dagster.analysis.cliff.conclusion import Conclusion, baseline_of, conclude
-from contextcliff_dagster.analysis.design.simulation import Design, Drawn, simulate, simulate_sample
+from contextcliff_dagster.analysis.cliff import Conclusion, baseline_of, conclude
+from contextcliff_dagster.analysis.design.error_rates import (
+    Design,
+    Drawn,
+    simulate,
+    simulate_sample,
+)
 from contextcliff_dagster.analysis.design.true_curves import Curve
-from contextcliff_dagster.analysis.profile.table_profile import examples_of
-from contextcliff_dagster.analysis.records.samples import Documents, clean_records
-from contextcliff_dagster.analysis.records.settings import AnalysisSettings
+from contextcliff_dagster.analysis.profile import examples_of
+from contextcliff_dagster.analysis.records import AnalysisSettings, Documents, clean_records
 from contextcliff_dagster.score_files import MeansTable
 
 LENGTHS = 10

@@ -83,8 +83,8 @@ def measured(*arguments: str) -> tuple[float, float, float]:
 
 def alone(rows: int) -> list[float]:
     """Wall seconds of the analysis by itself, three times after the one that imports."""
-    from contextcliff_dagster.analysis.profile.model_profile import ProfileContext, profile_model
-    from contextcliff_dagster.analysis.records.settings import AnalysisSettings
+    from contextcliff_dagster.analysis.profile import ProfileContext, profile_model
+    from contextcliff_dagster.analysis.records import AnalysisSettings
 
     records = table(rows, True).drop_columns(["model", "raw_output"]).to_pandas()
     took = []

@@ -32,13 +32,14 @@ for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
 import numpy as np
 import pandas as pd
 
-from contextcliff_dagster.analysis.attention.matched import match_attention
-from contextcliff_dagster.analysis.attention.result import foretell_wrong_answers, judge_attention
-from contextcliff_dagster.analysis.attention.sample import AttentionSample
-from contextcliff_dagster.analysis.cliff.conclusion import baseline_of
-from contextcliff_dagster.analysis.cliff.verdict import find_verdict
-from contextcliff_dagster.analysis.records.samples import Sample, clean_records
-from contextcliff_dagster.analysis.records.settings import AnalysisSettings
+from contextcliff_dagster.analysis.attention import (
+    AttentionSample,
+    foretell_wrong_answers,
+    judge_attention,
+    match_attention,
+)
+from contextcliff_dagster.analysis.cliff import baseline_of, find_verdict
+from contextcliff_dagster.analysis.records import AnalysisSettings, Sample, clean_records
 from contextcliff_dagster.analysis.statistics.intervals import exact_interval
 
 PLANTED = ("smooth", "jump", "same place", "auc .7, step", "auc .7, slope")

@@ -30,15 +30,15 @@ for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
 import numpy as np
 from numpy.typing import NDArray
 
-from contextcliff_dagster.analysis.comparison.comparison import RESAMPLES, loss_shift
-from contextcliff_dagster.analysis.comparison.difference_tests import (
+from contextcliff_dagster.analysis.comparison import RESAMPLES, loss_shift
+from contextcliff_dagster.analysis.contrast import (
+    Pairs,
+    Side,
     difference_curve,
     difference_interval,
 )
-from contextcliff_dagster.analysis.comparison.pairing import Pairs, Side
-from contextcliff_dagster.analysis.records.settings import AnalysisSettings
-from contextcliff_dagster.analysis.statistics.intervals import agreeing_interval
-from contextcliff_dagster.analysis.statistics.length_at_loss import resample_weights
+from contextcliff_dagster.analysis.records import AnalysisSettings
+from contextcliff_dagster.analysis.statistics.intervals import agreeing_interval, resample_weights
 
 Floats = NDArray[np.float64]
 Curve = Callable[[Floats], Floats]

@@ -24,7 +24,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from contextcliff_dagster.analysis.records.settings import AnalysisSettings
+from contextcliff_dagster.analysis.records import AnalysisSettings
 from contextcliff_dagster.extensions.continuation.analysis.model import analyse_model
 from contextcliff_dagster_tests.support.simulated_study import (
     SimulatedStudy,

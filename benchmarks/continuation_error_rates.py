@@ -39,7 +39,7 @@ import numpy as np
 import pandas as pd
 from continuation_prose_studies import KINDS, agreement, novels, prose_study
 
-from contextcliff_dagster.analysis.records.settings import AnalysisSettings
+from contextcliff_dagster.analysis.records import AnalysisSettings
 from contextcliff_dagster.extensions.continuation.analysis.arm import passages_needed
 from contextcliff_dagster.extensions.continuation.analysis.model import analyse_model
 from contextcliff_dagster.extensions.continuation.results import ContinuationResult

@@ -27,11 +27,9 @@ for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
 import numpy as np
 import pandas as pd
 
-from contextcliff_dagster.analysis.cliff.conclusion import baseline_of
-from contextcliff_dagster.analysis.cliff.verdict import drop_window, find_verdict
-from contextcliff_dagster.analysis.confounds.control_tests import ControlAnswers, judge_controls
-from contextcliff_dagster.analysis.records.samples import clean_records
-from contextcliff_dagster.analysis.records.settings import AnalysisSettings
+from contextcliff_dagster.analysis.cliff import baseline_of, drop_window, find_verdict
+from contextcliff_dagster.analysis.control_tests import ControlAnswers, judge_controls
+from contextcliff_dagster.analysis.records import AnalysisSettings, clean_records
 from contextcliff_dagster.analysis.statistics.intervals import agreeing_interval
 
 PLANTED = ("harder", "length", "both", "no loss")

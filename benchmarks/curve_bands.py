@@ -28,14 +28,14 @@ for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
 import numpy as np
 from numpy.typing import NDArray
 
-from contextcliff_dagster.analysis.curves.falling_curve import (
+from contextcliff_dagster.analysis.records import Documents
+from contextcliff_dagster.analysis.robustness import variance_signal
+from contextcliff_dagster.analysis.statistics.falling_curve import (
     BASELINE_SHARE,
     curve_points,
     fit_falling_curve,
     fitted_mean,
 )
-from contextcliff_dagster.analysis.records.samples import Documents
-from contextcliff_dagster.analysis.robustness.variance_signal import variance_signal
 from contextcliff_dagster.analysis.statistics.intervals import agreeing_interval
 
 Floats = NDArray[np.float64]

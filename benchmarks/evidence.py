@@ -21,9 +21,8 @@ for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
 import numpy as np
 import pandas as pd
 
-from contextcliff_dagster.analysis.confounds.evidence_position import evidence_curve
-from contextcliff_dagster.analysis.records.samples import clean_records
-from contextcliff_dagster.analysis.records.settings import AnalysisSettings
+from contextcliff_dagster.analysis.confounds import evidence_curve
+from contextcliff_dagster.analysis.records import AnalysisSettings, clean_records
 from contextcliff_dagster.analysis.statistics.intervals import agreeing_interval
 
 PLANTED = ("flat", "middle", "with length")

@@ -20,10 +20,9 @@ for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
 import numpy as np
 from numpy.typing import NDArray
 
-from contextcliff_dagster.analysis.cliff.conclusion import Conclusion, baseline_of, conclude
-from contextcliff_dagster.analysis.records.samples import Documents
-from contextcliff_dagster.analysis.records.settings import AnalysisSettings
-from contextcliff_dagster.analysis.robustness.sample_size import _Expected
+from contextcliff_dagster.analysis.cliff import Conclusion, baseline_of, conclude
+from contextcliff_dagster.analysis.records import AnalysisSettings, Documents
+from contextcliff_dagster.analysis.sample_size import _Expected
 
 Floats = NDArray[np.float64]
 LOW, HIGH, BINS, PER_BIN = 40.0, 5_900.0, 10, 20

@@ -34,12 +34,10 @@ for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
 import numpy as np
 from numpy.typing import NDArray
 
-from contextcliff_dagster.analysis.cliff.cap import certified_cap
-from contextcliff_dagster.analysis.cliff.conclusion import baseline_of
-from contextcliff_dagster.analysis.cliff.verdict import find_verdict
-from contextcliff_dagster.analysis.curves.falling_curve import BASELINE_SHARE, fit_falling_curve
-from contextcliff_dagster.analysis.profile.model_profile import AnalysisSettings
-from contextcliff_dagster.analysis.records.samples import Documents
+from contextcliff_dagster.analysis.cliff import baseline_of, certified_cap, find_verdict
+from contextcliff_dagster.analysis.profile import AnalysisSettings
+from contextcliff_dagster.analysis.records import Documents
+from contextcliff_dagster.analysis.statistics.falling_curve import BASELINE_SHARE, fit_falling_curve
 from contextcliff_dagster.analysis.statistics.intervals import agreeing_interval
 from contextcliff_dagster.contracts import Verdict
 

@@ -28,9 +28,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from contextcliff_dagster.analysis.comparison.kv_costs import equal_score, kv_cap
-from contextcliff_dagster.analysis.comparison.pairing import Pairs, Side
-from contextcliff_dagster.analysis.records.settings import AnalysisSettings
+from contextcliff_dagster.analysis.contrast import Pairs, Side
+from contextcliff_dagster.analysis.kv_costs import equal_score, kv_cap
+from contextcliff_dagster.analysis.records import AnalysisSettings
 
 Floats = NDArray[np.float64]
 MARGIN, CONFIDENCE = 0.1, 0.95
@@ -147,8 +147,8 @@ def caps(simulations: int) -> None:
 
 def policies(model: str, named: Sequence[str], documents: int, out: Path | None) -> None:
     """Measure policies at 50% and print what each keeps, costs and saves."""
-    from contextcliff_dagster.analysis.comparison.comparison import Measured, compare
-    from contextcliff_dagster.analysis.comparison.kv_family import kv_family
+    from contextcliff_dagster.analysis.comparison import Measured, compare
+    from contextcliff_dagster.analysis.kv_family import kv_family
     from contextcliff_dagster.contracts.results.kv import KvPolicy
     from contextcliff_dagster.experiments.common.preparation import load_frozen
     from contextcliff_dagster.experiments.common.record_tables import read_records

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from contextcliff_dagster.analysis.latency.latency_regression import fit_length_law
+from contextcliff_dagster.analysis.latency import fit_length_law
 
 Floats = NDArray[np.float64]
 CALLS, BINS = 200, 10

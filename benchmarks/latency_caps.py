@@ -39,13 +39,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import norm
 
-from contextcliff_dagster.analysis.latency.bin_latency import (
+from contextcliff_dagster.analysis.latency import (
     ERROR_SHARE,
     by_document,
+    find_slowdown,
     judge_limit,
     noticed,
 )
-from contextcliff_dagster.analysis.latency.slowdown import find_slowdown
 from contextcliff_dagster.analysis.statistics.intervals import agreeing_interval
 
 Floats = NDArray[np.float64]

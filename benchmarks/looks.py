@@ -25,11 +25,9 @@ import numpy as np
 from accept import share
 from planted import CLASSES, draw
 
-from contextcliff_dagster.analysis.cliff.conclusion import cap_after_looks
-from contextcliff_dagster.analysis.cliff.verdict import Finding
-from contextcliff_dagster.analysis.curves.falling_curve import fit_falling_curve
-from contextcliff_dagster.analysis.records.samples import Documents
-from contextcliff_dagster.analysis.records.settings import AnalysisSettings
+from contextcliff_dagster.analysis.cliff import Finding, cap_after_looks
+from contextcliff_dagster.analysis.records import AnalysisSettings, Documents
+from contextcliff_dagster.analysis.statistics.falling_curve import fit_falling_curve
 from contextcliff_dagster.contracts import Verdict
 from contextcliff_dagster.contracts.results.caps import Look
 

@@ -26,10 +26,10 @@ import pandas as pd
 from accept import ALARMS, SETTINGS, share
 from PIL import Image
 
-from contextcliff_dagster.analysis.cliff.conclusion import baseline_of, conclude
-from contextcliff_dagster.analysis.profile.context import ProfileContext
-from contextcliff_dagster.analysis.profile.model_profile import profile_model
-from contextcliff_dagster.analysis.records.samples import Documents
+from contextcliff_dagster.analysis.bin_statistics import ProfileContext
+from contextcliff_dagster.analysis.cliff import baseline_of, conclude
+from contextcliff_dagster.analysis.profile import profile_model
+from contextcliff_dagster.analysis.records import Documents
 from contextcliff_dagster.reporting.report_files import write_report
 
 

@@ -22,10 +22,9 @@ for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
 import numpy as np
 import pandas as pd
 
-from contextcliff_dagster.analysis.cliff.conclusion import baseline_of, conclude
-from contextcliff_dagster.analysis.confounds.measuring_time import time_warnings
-from contextcliff_dagster.analysis.records.samples import clean_records
-from contextcliff_dagster.analysis.records.settings import AnalysisSettings
+from contextcliff_dagster.analysis.cliff import baseline_of, conclude
+from contextcliff_dagster.analysis.confounds import time_warnings
+from contextcliff_dagster.analysis.records import AnalysisSettings, clean_records
 from contextcliff_dagster.analysis.statistics.intervals import chi_square_quantile
 from contextcliff_dagster.contracts import DROPS as ALARMS
 from contextcliff_dagster.contracts import Example

@@ -43,19 +43,19 @@ from typing import TYPE_CHECKING
 import numpy as np
 import ruptures
 
-from contextcliff_dagster.analysis.profile.model_profile import (
+from contextcliff_dagster.analysis.profile import (
     AnalysisSettings,
     ProfileContext,
     profile_model,
 )
-from contextcliff_dagster.analysis.records.samples import clean_records
+from contextcliff_dagster.analysis.records import clean_records
 from contextcliff_dagster.contracts import ContextCliffError, Verdict
 from contextcliff_dagster.contracts.results.cliffs import Detector
 from contextcliff_dagster.score_files.logs.answers import LogOptions
 from contextcliff_dagster.score_files.reader import read_scores
 
 if TYPE_CHECKING:
-    from contextcliff_dagster.analysis.records.samples import Documents
+    from contextcliff_dagster.analysis.records import Documents
     from contextcliff_dagster.contracts.arrays import Floats
     from contextcliff_dagster.contracts.results.cliffs import Baseline, Cliff
     from contextcliff_dagster.contracts.results.fields import BinResult

@@ -14,14 +14,14 @@ from functools import partial
 
 import numpy as np
 
-from contextcliff_dagster.analysis.design.simulation import (
+from contextcliff_dagster.analysis.design.error_rates import (
     Design,
     Drawn,
     simulate,
     simulate_sample,
 )
 from contextcliff_dagster.analysis.design.true_curves import Curve
-from contextcliff_dagster.analysis.records.samples import Documents
+from contextcliff_dagster.analysis.records import Documents
 from contextcliff_dagster.contracts.arrays import Floats
 
 Rng = np.random.Generator

@@ -35,11 +35,10 @@ for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
 
 import numpy as np
 
-from contextcliff_dagster.analysis.cliff.conclusion import baseline_of, cap_of, conclude
-from contextcliff_dagster.analysis.curves.falling_curve import merge_cells
-from contextcliff_dagster.analysis.design.monte_carlo_rates import Rate
-from contextcliff_dagster.analysis.records.samples import Documents
-from contextcliff_dagster.analysis.records.settings import AnalysisSettings
+from contextcliff_dagster.analysis.cliff import baseline_of, cap_of, conclude
+from contextcliff_dagster.analysis.design.error_rates import Rate
+from contextcliff_dagster.analysis.records import AnalysisSettings, Documents
+from contextcliff_dagster.analysis.statistics.falling_curve import merge_cells
 from contextcliff_dagster.contracts import DROPS as ALARMS
 
 SETTINGS = AnalysisSettings(permutations=199, resamples=100)

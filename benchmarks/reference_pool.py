@@ -28,9 +28,8 @@ for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
 import numpy as np
 from accept import share
 
-from contextcliff_dagster.analysis.cliff.conclusion import baseline_of, conclude
-from contextcliff_dagster.analysis.records.samples import Documents
-from contextcliff_dagster.analysis.records.settings import AnalysisSettings
+from contextcliff_dagster.analysis.cliff import baseline_of, conclude
+from contextcliff_dagster.analysis.records import AnalysisSettings, Documents
 
 ROOT = Path(__file__).resolve().parents[1]
 SHORT, LONG = "reference-short", "reference-long"

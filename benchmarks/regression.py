@@ -37,8 +37,8 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from contextcliff_dagster.analysis.comparison.pairing import Pairs, Side
-from contextcliff_dagster.analysis.comparison.regression import (
+from contextcliff_dagster.analysis.contrast import Pairs, Side
+from contextcliff_dagster.analysis.regression import (
     RegressionSettings,
     find_sentinel_shrink,
     find_shrink,

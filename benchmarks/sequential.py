@@ -33,13 +33,11 @@ import numpy as np
 from numpy.typing import NDArray
 from planted import SHAPES, Shape
 
-from contextcliff_dagster.analysis.cliff.cap import DEPTH, chance_allowed
-from contextcliff_dagster.analysis.cliff.conclusion import baseline_of, conclude
+from contextcliff_dagster.analysis.cliff import DEPTH, baseline_of, chance_allowed, conclude
 from contextcliff_dagster.analysis.design.allocation import apportion, take_aim, weigh
-from contextcliff_dagster.analysis.design.loss_window import locate_loss, rank_cells
-from contextcliff_dagster.analysis.design.simulation import Design, Pool, simulate_pool
-from contextcliff_dagster.analysis.design.true_curves import Curve
-from contextcliff_dagster.analysis.records.settings import AnalysisSettings
+from contextcliff_dagster.analysis.design.error_rates import Design, Pool, simulate_pool
+from contextcliff_dagster.analysis.design.true_curves import Curve, locate_loss, rank_cells
+from contextcliff_dagster.analysis.records import AnalysisSettings
 from contextcliff_dagster.contracts import Verdict
 
 Ints = NDArray[np.int64]

@@ -33,7 +33,7 @@ import numpy as np
 import pandas as pd
 from scipy.stats import binom, binomtest
 
-from contextcliff_dagster.analysis.profile.model_profile import (
+from contextcliff_dagster.analysis.profile import (
     AnalysisSettings,
     ProfileContext,
     profile_model,

@@ -25,10 +25,8 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from contextcliff_dagster.analysis.cliff.conclusion import baseline_of
-from contextcliff_dagster.analysis.cliff.verdict import find_verdict
-from contextcliff_dagster.analysis.records.samples import Documents
-from contextcliff_dagster.analysis.records.settings import AnalysisSettings
+from contextcliff_dagster.analysis.cliff import baseline_of, find_verdict
+from contextcliff_dagster.analysis.records import AnalysisSettings, Documents
 from contextcliff_dagster.contracts import Verdict
 
 SHAPES = ("step", "within 8%", "ramp", "line in log length", "line in rank", "line in length")

@@ -27,9 +27,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from accept import share
 
-from contextcliff_dagster.analysis.cliff.cap import certified_cap
-from contextcliff_dagster.analysis.curves.falling_curve import fit_falling_curve
-from contextcliff_dagster.analysis.records.samples import Documents
+from contextcliff_dagster.analysis.cliff import certified_cap
+from contextcliff_dagster.analysis.records import Documents
+from contextcliff_dagster.analysis.statistics.falling_curve import fit_falling_curve
 
 COUNT, BASELINE, CONFIDENCE, SECOND = 200, 0.9, 0.95, 0.7
 FIRST = int(0.15 * COUNT)

@@ -44,10 +44,10 @@ for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
 import numpy as np
 from numpy.typing import NDArray
 
-from contextcliff_dagster.analysis.comparison.difference_tests import student
-from contextcliff_dagster.analysis.records.settings import AnalysisSettings
-from contextcliff_dagster.analysis.statistics.proportions import band_quantile
-from contextcliff_dagster.analysis.statistics.sign_flips import sign_flip_p_value
+from contextcliff_dagster.analysis.contrast import student
+from contextcliff_dagster.analysis.records import AnalysisSettings
+from contextcliff_dagster.analysis.statistics.intervals import band_quantile
+from contextcliff_dagster.analysis.statistics.rank_tests import sign_flip_p_value
 from contextcliff_dagster.extensions.utilization.analysis.answers import (
     Matched,
     Question,

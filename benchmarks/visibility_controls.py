@@ -20,8 +20,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from contextcliff_dagster.analysis.records.settings import AnalysisSettings
-from contextcliff_dagster.analysis.statistics.sign_flips import sign_flip_p_value
+from contextcliff_dagster.analysis.records import AnalysisSettings
+from contextcliff_dagster.analysis.statistics.rank_tests import sign_flip_p_value
 from contextcliff_dagster.extensions.visibility.analysis.effects import (
     comparisons_of,
     effects_of,

@@ -10,11 +10,11 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from contextcliff_dagster.analysis.profile.context import ModelProfile as ModelProfile
-    from contextcliff_dagster.analysis.profile.context import ProfileContext as ProfileContext
-    from contextcliff_dagster.analysis.profile.model_profile import profile_model as profile_model
-    from contextcliff_dagster.analysis.profile.table_profile import profile_table as profile_table
-    from contextcliff_dagster.analysis.records.settings import AnalysisSettings as AnalysisSettings
+    from contextcliff_dagster.analysis.bin_statistics import ModelProfile as ModelProfile
+    from contextcliff_dagster.analysis.bin_statistics import ProfileContext as ProfileContext
+    from contextcliff_dagster.analysis.profile import profile_model as profile_model
+    from contextcliff_dagster.analysis.profile import profile_table as profile_table
+    from contextcliff_dagster.analysis.records import AnalysisSettings as AnalysisSettings
     from contextcliff_dagster.contracts import BudgetError as BudgetError
     from contextcliff_dagster.contracts import ContextCliffError as ContextCliffError
     from contextcliff_dagster.contracts import CorpusError as CorpusError

@@ -73,9 +73,9 @@ def result_of(series: Series, kept: Kept) -> Cliffs | None:
 
 
 def _analysed(series: Series) -> Cliffs:
-    from contextcliff_dagster.analysis.profile.context import ProfileContext
-    from contextcliff_dagster.analysis.profile.model_profile import profile_model
-    from contextcliff_dagster.analysis.records.settings import AnalysisSettings
+    from contextcliff_dagster.analysis.bin_statistics import ProfileContext
+    from contextcliff_dagster.analysis.profile import profile_model
+    from contextcliff_dagster.analysis.records import AnalysisSettings
 
     settings = AnalysisSettings(chance=series.chance, second_opinions=False)
     context = ProfileContext(
@@ -163,8 +163,8 @@ def _compared(
     results: Mapping[str, Cliffs | None],
     kept: Kept,
 ) -> Comparison | None:
-    from contextcliff_dagster.analysis.comparison.comparison import Measured, compare
-    from contextcliff_dagster.analysis.records.settings import AnalysisSettings
+    from contextcliff_dagster.analysis.comparison import Measured, compare
+    from contextcliff_dagster.analysis.records import AnalysisSettings
 
     scored = [one.records[~one.records["failure"].isin(UNSCORED_TAGS)] for one in (a, b)]
     if min(map(len, scored)) < LEAST_ANSWERS:
@@ -205,8 +205,8 @@ def _in_family(comparisons: Sequence[Comparison]) -> Iterator[Comparison]:
 
     A comparison's own are adjusted for its bins and its overall difference already.
     """
-    from contextcliff_dagster.analysis.comparison.sentence import sentence
-    from contextcliff_dagster.analysis.statistics.sign_flips import holm
+    from contextcliff_dagster.analysis.comparison import sentence
+    from contextcliff_dagster.analysis.statistics.rank_tests import holm
 
     overall = holm([comparison.overall.p_value for comparison in comparisons])
     for comparison, p in zip(comparisons, overall, strict=True):

@@ -31,7 +31,7 @@ from contextcliff_dagster.user_files import open_file
 if TYPE_CHECKING:
     import pandas as pd
 
-    from contextcliff_dagster.analysis.records.settings import AnalysisSettings
+    from contextcliff_dagster.analysis.records import AnalysisSettings
     from contextcliff_dagster.contracts.results import Cliffs
 
 _LONGEST_PART = 120
@@ -67,8 +67,7 @@ def analyze_files(
 
     What cannot be analysed is appended to ``errors``.
     """
-    from contextcliff_dagster.analysis.profile.model_profile import ProfileContext, profile_model
-    from contextcliff_dagster.analysis.profile.table_profile import profile_table
+    from contextcliff_dagster.analysis.profile import ProfileContext, profile_model, profile_table
 
     try:
         path = paths[0]

@@ -14,7 +14,7 @@ from contextcliff_dagster.notebook.results import Result, Results
 if TYPE_CHECKING:
     import pandas as pd
 
-    from contextcliff_dagster.analysis.records.settings import AnalysisSettings
+    from contextcliff_dagster.analysis.records import AnalysisSettings
 
 Assumption = Literal["falling", "any"]
 
@@ -151,8 +151,8 @@ def analyzed(
     Raises:
         DataError: nothing was scored, or everything at one length.
     """
-    from contextcliff_dagster.analysis.profile.context import ProfileContext
-    from contextcliff_dagster.analysis.profile.model_profile import profile_model
+    from contextcliff_dagster.analysis.bin_statistics import ProfileContext
+    from contextcliff_dagster.analysis.profile import profile_model
 
     seen = records["length_tokens"].to_numpy(np.float64)[records["score"].notna().to_numpy()]
     of_model = f" of model {name!r}" if name != "model" else ""
@@ -171,7 +171,7 @@ def analyzed(
 def _settings(
     tolerance: float, confidence: float, assumption: Assumption, quick: bool, chance: float
 ) -> AnalysisSettings:
-    from contextcliff_dagster.analysis.records.settings import AnalysisSettings
+    from contextcliff_dagster.analysis.records import AnalysisSettings
 
     shares = {"tolerance": tolerance, "confidence": confidence, "chance": chance}
     for name, value in shares.items():

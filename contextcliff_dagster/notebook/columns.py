@@ -29,7 +29,7 @@ def records_of(
     failures: Column | None,
     scale: float,
 ) -> pd.DataFrame:
-    """Records with the columns that `analysis.records.samples.clean_records` reads.
+    """Records with the columns that `analysis.records.clean_records` reads.
 
     Args:
         lengths: tokens, above 0.

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from contextcliff_dagster.analysis.comparison.comparison import Measured
-    from contextcliff_dagster.analysis.records.settings import AnalysisSettings
+    from contextcliff_dagster.analysis.comparison import Measured
+    from contextcliff_dagster.analysis.records import AnalysisSettings
     from contextcliff_dagster.cli.commands.compare import Ref, ScoreFile
     from contextcliff_dagster.contracts import LengthBin
     from contextcliff_dagster.contracts.results import Cliffs, Comparison
@@ -109,8 +109,8 @@ def compare(a: Side, b: Side, *, names: tuple[str, str] | None = None) -> Compar
         DataError: a side is none of these, or has several models.
         ContextCliffError: a side cannot be read, or has no scored answer.
     """
-    from contextcliff_dagster.analysis.comparison.comparison import compare as compare_measured
-    from contextcliff_dagster.analysis.comparison.comparison import whole_cache_first
+    from contextcliff_dagster.analysis.comparison import compare as compare_measured
+    from contextcliff_dagster.analysis.comparison import whole_cache_first
     from contextcliff_dagster.cli.commands.compare import notes_on
 
     with TemporaryDirectory(prefix="contextcliff-") as folder:
@@ -239,7 +239,7 @@ def _names(refs: Sequence[Source]) -> tuple[str, str]:
 def _measured(
     ref: Source, store: Store, name: str
 ) -> tuple[Measured, Sequence[LengthBin], AnalysisSettings]:
-    from contextcliff_dagster.analysis.comparison.comparison import Measured
+    from contextcliff_dagster.analysis.comparison import Measured
     from contextcliff_dagster.experiments.length_profile.kv_policies import policy_of
 
     if isinstance(ref, Result):

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from contextcliff_dagster.analysis.records.settings import AnalysisSettings
+    from contextcliff_dagster.analysis.records import AnalysisSettings
     from contextcliff_dagster.contracts import LengthBin
     from contextcliff_dagster.contracts.results import Cliffs, Metrics
     from contextcliff_dagster.reporting.report_files import ReportFiles

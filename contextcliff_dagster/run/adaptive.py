@@ -17,7 +17,7 @@ from contextcliff_dagster.run.in_process import LocalRuns
 from contextcliff_dagster.run.study import Profiled, read_profiled
 
 if TYPE_CHECKING:
-    from contextcliff_dagster.analysis.design.sampling_rounds import Round, Target
+    from contextcliff_dagster.analysis.design.allocation import Round, Target
     from contextcliff_dagster.inference.telemetry.progress import RunSummary
 
 

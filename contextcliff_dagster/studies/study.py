@@ -32,8 +32,8 @@ from contextcliff_dagster.studies.study_paths import Leave, absolute
 from contextcliff_dagster.studies.track_section import TrackSection
 
 if TYPE_CHECKING:
-    from contextcliff_dagster.analysis.design.sampling_rounds import Target
-    from contextcliff_dagster.analysis.records.settings import AnalysisSettings
+    from contextcliff_dagster.analysis.design.allocation import Target
+    from contextcliff_dagster.analysis.records import AnalysisSettings
     from contextcliff_dagster.inference.requests.recipe import Recipe
     from contextcliff_dagster.sampling.bins import BinSpec
     from contextcliff_dagster.sampling.draw_manifest import SampleSpec
@@ -207,7 +207,7 @@ class Study(Section):
             raise StudyError(f"{named}: {error}") from error
 
     def analysis_settings(self) -> AnalysisSettings:
-        from contextcliff_dagster.analysis.records.settings import AnalysisSettings
+        from contextcliff_dagster.analysis.records import AnalysisSettings
 
         limit = self.latency.ttft_ms_p95 if self.latency else None
         return AnalysisSettings(**dict(self.analysis), ttft_limit_ms=limit)
@@ -218,7 +218,7 @@ class Study(Section):
         Raises:
             StudyError: ``until`` is outside its range.
         """
-        from contextcliff_dagster.analysis.design.sampling_rounds import Target
+        from contextcliff_dagster.analysis.design.allocation import Target
 
         if (own := self.targeted) is None:
             return Target()

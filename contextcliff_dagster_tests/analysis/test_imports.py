@@ -12,7 +12,7 @@ import contextcliff_dagster.analysis
 
 def test_importing_the_analysis_costs_no_heavy_library() -> None:
     code = (
-        "import sys; import contextcliff_dagster.analysis.profile.model_profile; "
+        "import sys; import contextcliff_dagster.analysis.profile; "
         "print([m for m in ('pandas', 'scipy', 'pyarrow', 'matplotlib', 'dagster', 'torch') "
         "if m in sys.modules])"
     )

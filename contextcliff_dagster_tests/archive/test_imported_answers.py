@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from contextcliff_dagster.analysis.design.sampling_rounds import Target
+from contextcliff_dagster.analysis.design.allocation import Target
 from contextcliff_dagster.archive.row_checks import result_checksum
 from contextcliff_dagster.experiments.common.preparation import load_frozen
 from contextcliff_dagster.experiments.length_profile.adaptive_rounds import plan_rounds

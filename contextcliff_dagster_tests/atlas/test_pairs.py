@@ -19,7 +19,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contextcliff_dagster.analysis.statistics.sign_flips import holm
+from contextcliff_dagster.analysis.statistics.rank_tests import holm
 from contextcliff_dagster.atlas.results import Kept, Pair, _in_family, pairs_of
 from contextcliff_dagster.atlas.series import series_of
 from contextcliff_dagster.atlas.sources import Conditions, Source, load_sources

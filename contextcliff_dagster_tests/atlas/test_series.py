@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contextcliff_dagster.analysis.profile.model_profile import ProfileContext, profile_model
+from contextcliff_dagster.analysis.profile import ProfileContext, profile_model
 from contextcliff_dagster.atlas.series import Series, series_of
 from contextcliff_dagster.atlas.sources import COLUMNS, Source, load_sources, read_table
 from contextcliff_dagster.contracts import ContextCliffError, Verdict

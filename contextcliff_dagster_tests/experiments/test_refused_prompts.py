@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from contextcliff_dagster.analysis.comparison.pairing import pair_records
-from contextcliff_dagster.analysis.comparison.regression import find_shrink
+from contextcliff_dagster.analysis.contrast import pair_records
+from contextcliff_dagster.analysis.regression import find_shrink
 from contextcliff_dagster.experiments.length_profile.regression import refused_as_lost
 from contextcliff_dagster_tests.support.records.planted_curves import bins_of, flat, plant
 

@@ -12,8 +12,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from contextcliff_dagster.analysis.profile.model_profile import profile_model
-from contextcliff_dagster.analysis.records.samples import Documents, clean_records
+from contextcliff_dagster.analysis.profile import profile_model
+from contextcliff_dagster.analysis.records import Documents, clean_records
 from contextcliff_dagster.contracts import Verdict
 from contextcliff_dagster.contracts.results.cliffs import Baseline, Cliff, Detector
 from contextcliff_dagster.contracts.results.fields import BinResult

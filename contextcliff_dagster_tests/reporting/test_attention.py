@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from contextcliff_dagster.analysis.profile.context import ProfileContext
-from contextcliff_dagster.analysis.profile.model_profile import profile_model
-from contextcliff_dagster.analysis.records.settings import AnalysisSettings
+from contextcliff_dagster.analysis.bin_statistics import ProfileContext
+from contextcliff_dagster.analysis.profile import profile_model
+from contextcliff_dagster.analysis.records import AnalysisSettings
 from contextcliff_dagster.contracts.results import Cliffs
 from contextcliff_dagster.reporting.figures.attention import attention_panels, plot_attention
 from contextcliff_dagster.reporting.report_files import write_report

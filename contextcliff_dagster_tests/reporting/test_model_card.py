@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from contextcliff_dagster.analysis.profile.context import ProfileContext
-from contextcliff_dagster.analysis.profile.model_profile import profile_model
+from contextcliff_dagster.analysis.bin_statistics import ProfileContext
+from contextcliff_dagster.analysis.profile import profile_model
 from contextcliff_dagster.contracts import Verdict
 from contextcliff_dagster.contracts.results import Cliffs
 from contextcliff_dagster.reporting.model_card import (

@@ -6,9 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from contextcliff_dagster.analysis.comparison.comparison import Measured, compare
-from contextcliff_dagster.analysis.comparison.sentence import sentence
-from contextcliff_dagster.analysis.records.settings import AnalysisSettings
+from contextcliff_dagster.analysis.comparison import Measured, compare, sentence
+from contextcliff_dagster.analysis.records import AnalysisSettings
 from contextcliff_dagster.contracts.results import Comparison
 from contextcliff_dagster.contracts.results.comparison import LossShift
 from contextcliff_dagster.reporting.comparison import comparison_markdown, ratio_words

@@ -257,9 +257,9 @@ def test_pictures_never_fail(one: dict[str, Any], with_records: bool) -> None:
 
 
 def test_a_real_profile_goes_through_every_door(tmp_path: Path) -> None:
-    from contextcliff_dagster.analysis.profile.context import ProfileContext
-    from contextcliff_dagster.analysis.profile.model_profile import profile_model
-    from contextcliff_dagster.analysis.records.settings import AnalysisSettings
+    from contextcliff_dagster.analysis.bin_statistics import ProfileContext
+    from contextcliff_dagster.analysis.profile import profile_model
+    from contextcliff_dagster.analysis.records import AnalysisSettings
 
     made, records = sample_pair()
     results = []

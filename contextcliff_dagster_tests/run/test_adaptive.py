@@ -7,7 +7,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from contextcliff_dagster.analysis.design.sampling_rounds import Target
+from contextcliff_dagster.analysis.design.allocation import Target
 from contextcliff_dagster.contracts import BudgetError, StudyError
 from contextcliff_dagster.defs.automation.sensors import study_sensors
 from contextcliff_dagster.defs.resources import StoreResource, Watch

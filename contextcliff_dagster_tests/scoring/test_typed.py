@@ -13,8 +13,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from contextcliff_dagster.analysis.profile.model_profile import profile_model
-from contextcliff_dagster.analysis.records.settings import AnalysisSettings
+from contextcliff_dagster.analysis.profile import profile_model
+from contextcliff_dagster.analysis.records import AnalysisSettings
 from contextcliff_dagster.scoring.parse import parse_answer
 from contextcliff_dagster.scoring.typed import typed_scorer
 from contextcliff_dagster_tests.scoring.manners import (

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from contextcliff_dagster.analysis.attention.sample import AttentionSample
+from contextcliff_dagster.analysis.attention import AttentionSample
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,14 @@
-"""The error rates of a design, by simulation: before a token is spent, or from a pilot.
+"""How often verdict and cap err in a design, found by simulating it.
+
+Samples drawn from a planted curve, by the design of a study.
+
+A pool of documents with one or more questions each is cut into quantile bins, ``per_bin`` questions
+are drawn from every bin, and each is scored. A document has a probability of its own around the
+curve's mean, p_d ~ Beta with correlation rho between its questions (k = 1 / rho - 1 prior answers;
+Kleinman 1973, JASA 68, 46-54), and a question scores 0 or 1 with it, or partly: a graded score is
+1 or 0 for one half of the questions and Beta(p_d c, (1 - p_d) c) for the other.
+
+The error rates of a design, by simulation: before a token is spent, or from a pilot.
 
 Samples of the design are drawn from planted curves and concluded upon like measured ones, so that
 the rates are those of the whole instrument for this number of documents, questions and scores.
@@ -12,20 +22,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import partial
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from contextcliff_dagster.analysis.cliff.conclusion import baseline_of, conclude
-from contextcliff_dagster.analysis.design.monte_carlo_rates import Rate, Reach
-from contextcliff_dagster.analysis.design.simulation import (
-    GRADED_CONCENTRATION,
-    GRADED_SHARE,
-    Design,
-    Drawn,
-    simulate,
-    simulate_sample,
-)
+from contextcliff_dagster.analysis.cliff import baseline_of, conclude
 from contextcliff_dagster.analysis.design.true_curves import (
     DIP,
     FLAT,
@@ -35,11 +37,216 @@ from contextcliff_dagster.analysis.design.true_curves import (
     draw_curve,
     drops,
 )
+from contextcliff_dagster.analysis.records import Documents
+from contextcliff_dagster.analysis.statistics.intervals import agreeing_interval
 from contextcliff_dagster.contracts import DROPS
 
 if TYPE_CHECKING:
     from contextcliff_dagster.analysis.design.true_curves import Curve
-    from contextcliff_dagster.analysis.records.settings import AnalysisSettings
+    from contextcliff_dagster.analysis.records import AnalysisSettings
+    from contextcliff_dagster.contracts.arrays import Bools, Floats, Ints
+
+CONFIDENCE = 0.95
+"""Of the limits that say how exact a simulation is; not of what is simulated."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """A share of simulations with the 95% limits of its Monte Carlo error (Wilson's; exact ones at
+    0 and 1); nulls where there was none to count."""
+
+    hits: int
+    runs: int
+    value: float | None
+    low: float | None
+    high: float | None
+
+    @classmethod
+    def of(cls, hits: Sequence[bool]) -> Rate:
+        runs, count = len(hits), sum(hits)
+        if not runs:
+            return cls(0, 0, None, None, None)
+        low, high = agreeing_interval(count / runs, runs, CONFIDENCE)
+        return cls(count, runs, count / runs, low, high)
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """Caps as shares of the samples that are safe in truth, no cap counting as 0: quartiles, and
+    95% limits of the median (by its order statistics)."""
+
+    median: float | None
+    low: float | None
+    high: float | None
+    quarter: float | None
+    three_quarters: float | None
+
+    @classmethod
+    def of(cls, shares: Sequence[float]) -> Reach:
+        if not shares:
+            return cls(None, None, None, None, None)
+        ordered = np.sort(np.array(shares))
+        half, away = 0.5 * len(ordered), 0.98 * np.sqrt(len(ordered))
+        low = ordered[max(int(np.floor(half - away)), 0)]
+        high = ordered[min(int(np.ceil(half + away)), len(ordered) - 1)]
+        quarter, median, three = np.quantile(ordered, (0.25, 0.5, 0.75))
+        return cls(float(median), float(low), float(high), float(quarter), float(three))
+
+
+GRADED_SHARE = 0.5
+GRADED_CONCENTRATION = 4.0
+_EDGE = 1e-3
+_OWN_QUESTION = 1.0
+"""Prior answers behind the probability of one question where its calls are repeated: questions are
+mostly always right or always wrong."""
+
+
+@dataclass(frozen=True, slots=True)
+class Design:
+    """What a study measures of one model.
+
+    Attributes:
+        bins, per_bin: quantile bins and questions drawn from each.
+        questions: least and most questions a document of the pool has.
+        pool: questions in the pool; ``None``: only those that are drawn, so that the sample itself
+            has that many questions a document.
+        binary: scores are 0 or 1; else graded.
+        correlation: of two questions on one document, 0..1, as 0/1 scores of single calls have it;
+            graded and averaged scores have another (`correlation.of_chances`).
+        replicates: calls of each question, averaged.
+        log_sd: of the documents' log-normal lengths.
+    """
+
+    bins: int = 10
+    per_bin: int = 20
+    questions: tuple[int, int] = (1, 1)
+    pool: int | None = 2_000
+    binary: bool = False
+    correlation: float = 0.15
+    replicates: int = 1
+    log_sd: float = 1.0
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A simulated sample and the population it comes from.
+
+    ``documents`` as the analysis takes them; of every question of the pool, ascending, ``share``
+    (of the questions on shorter documents) and ``log_length``: what shares are counted in.
+    """
+
+    documents: Documents
+    share: Floats
+    log_length: Floats
+
+    def share_up_to(self, tokens: float) -> float:
+        """Share of the pool's questions on documents of at most ``tokens``."""
+        count = np.searchsorted(self.log_length, np.log(tokens) + 1e-9, side="right")
+        return float(count / len(self.log_length))
+
+
+def simulate(design: Design, curve: Curve, rng: np.random.Generator) -> Drawn:
+    """One sample of ``design`` where the truth is ``curve``."""
+    pool = simulate_pool(design, curve, rng)
+    # `per_bin` questions of every quantile bin
+    cuts = (np.arange(design.bins + 1) * len(pool.score) / design.bins).astype(np.int64)
+    parts = [a + rng.permutation(b - a)[: design.per_bin] for a, b in pairwise(cuts)]
+    return pool.drawn(np.sort(np.concatenate(parts)))
+
+
+def simulate_sample(
+    lengths: Ints, questions: Ints, design: Design, curve: Curve, rng: np.random.Generator
+) -> Drawn:
+    """Answers to a sample that is drawn already, which is its own population.
+
+    Args:
+        lengths, questions: tokens of the documents, ascending, and questions on each (D).
+        design: its scores, correlation and replicates; the sample has the rest.
+    """
+    document = np.repeat(np.arange(len(lengths)), questions)
+    pool = _answered(lengths, document, design, curve, rng)
+    return pool.drawn(np.arange(len(document)))
+
+
+def _spread(mean: Floats, correlation: float, rng: np.random.Generator) -> Floats:
+    """A probability of its own for every unit, Beta around ``mean``."""
+    if correlation <= 0:
+        return mean
+    prior = 1.0 / correlation - 1.0
+    inside = np.clip(mean, _EDGE, 1.0 - _EDGE)
+    return rng.beta(inside * prior, (1.0 - inside) * prior)
+
+
+def _scores(
+    design: Design, p: Floats, share: Floats, curve: Curve, rng: np.random.Generator
+) -> Floats:
+    if design.replicates > 1:
+        own = _spread(p, 1.0 / (1.0 + _OWN_QUESTION), rng)
+        out: Floats = rng.binomial(design.replicates, own) / design.replicates
+        return out
+    whole = (rng.random(len(p)) < p).astype(np.float64)
+    if design.binary:
+        return whole
+    inside = np.clip(p, _EDGE, 1.0 - _EDGE)
+    partly = rng.beta(inside * GRADED_CONCENTRATION, (1.0 - inside) * GRADED_CONCENTRATION)
+    noisy = (share >= curve.noisy_from) & (share < curve.place)
+    graded = (rng.random(len(p)) < GRADED_SHARE) & ~noisy
+    return np.where(graded, partly, whole)
+
+
+@dataclass(frozen=True)
+class Pool:
+    """Every question of a simulated pool with its answer, shortest first; arrays of length Q.
+
+    ``document`` numbers the documents of length D, ``length_tokens`` is each question's document's.
+    """
+
+    length_tokens: Ints
+    document: Ints
+    score: Floats
+    share: Floats
+
+    def documents(self, asked: Bools | Ints) -> Documents:
+        """The questions ``asked`` as the analysis takes them."""
+        kept, first, group = np.unique(self.document[asked], return_index=True, return_inverse=True)
+        scores = self.score[asked]
+        return Documents(
+            self.length_tokens[asked][first],
+            np.bincount(group, minlength=len(kept)).astype(np.float64),
+            np.bincount(group, weights=scores, minlength=len(kept)).astype(np.float64),
+            bool(np.isin(scores, (0.0, 1.0)).all()),
+        )
+
+    def drawn(self, asked: Ints) -> Drawn:
+        """The questions ``asked`` as a sample of this pool."""
+        return Drawn(self.documents(asked), self.share, np.log(self.length_tokens))
+
+
+def simulate_pool(design: Design, curve: Curve, rng: np.random.Generator) -> Pool:
+    """Answers to the whole pool of ``design``, for samples that are drawn step by step."""
+    wanted = design.bins * design.per_bin if design.pool is None else design.pool
+    low, high = design.questions
+    questions = rng.integers(low, high + 1, size=wanted // low + 1)
+    questions = questions[: int(np.searchsorted(np.cumsum(questions), wanted)) + 1]
+    lengths = np.exp(rng.normal(np.log(8_000.0), design.log_sd, len(questions)))
+    lengths = np.sort(np.maximum(lengths.round(), 1.0)).astype(np.int64)
+    document = np.repeat(np.arange(len(questions)), questions)
+    return _answered(lengths, document, design, curve, rng)
+
+
+def _answered(
+    lengths: Ints, document: Ints, design: Design, curve: Curve, rng: np.random.Generator
+) -> Pool:
+    length = lengths[document]
+    # Equal lengths have one truth: no cap can part them.
+    share = np.searchsorted(length, length) / len(length)
+    first = np.searchsorted(document, np.arange(len(lengths)))
+    if curve.stretch > 1.0:
+        length = np.where(share < curve.place, length, np.round(length * curve.stretch))
+        length = length.astype(np.int64)
+    p = _spread(curve.mean(share, np.log(length))[first], design.correlation, rng)
+    return Pool(length, document, _scores(design, p[document], share, curve, rng), share)
+
 
 ASSUMED = ("baseline", "correlation")
 """What a design does not fix but the model and its answers do."""

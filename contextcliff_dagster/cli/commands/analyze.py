@@ -123,7 +123,7 @@ def analyze(
     if ttft_limit is not None and aggregated:
         raise click.UsageError("--ttft-limit takes single answers, not tables of means")
     require_address_space()
-    from contextcliff_dagster.analysis.records.settings import AnalysisSettings
+    from contextcliff_dagster.analysis.records import AnalysisSettings
     from contextcliff_dagster.cli.score_analysis import AnalyzeOptions, ResultFiles, analyze_files
 
     settings = AnalysisSettings(

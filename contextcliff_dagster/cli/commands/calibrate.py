@@ -16,7 +16,7 @@ from contextcliff_dagster.cli.options import Finite, common_options, share_optio
 from contextcliff_dagster.store import Store
 
 if TYPE_CHECKING:
-    from contextcliff_dagster.analysis.records.settings import AnalysisSettings
+    from contextcliff_dagster.analysis.records import AnalysisSettings
     from contextcliff_dagster.studies import Study
 
 
@@ -175,7 +175,7 @@ def calibrate(
 
 def _settings(study: Study | None, **given: float | None) -> AnalysisSettings:
     """The study's, or the defaults, with those that are ``given``."""
-    from contextcliff_dagster.analysis.records.settings import AnalysisSettings
+    from contextcliff_dagster.analysis.records import AnalysisSettings
 
     own = AnalysisSettings() if study is None else study.analysis_settings()
     changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}

@@ -21,8 +21,8 @@ from contextcliff_dagster.contracts import StudyError
 from contextcliff_dagster.store import Store, slug
 
 if TYPE_CHECKING:
-    from contextcliff_dagster.analysis.comparison.comparison import Measured
-    from contextcliff_dagster.analysis.records.settings import AnalysisSettings
+    from contextcliff_dagster.analysis.comparison import Measured
+    from contextcliff_dagster.analysis.records import AnalysisSettings
     from contextcliff_dagster.contracts import LengthBin
     from contextcliff_dagster.score_files import LogOptions
     from contextcliff_dagster.studies import Study
@@ -63,8 +63,8 @@ def compare(
     scores or logs of other tools as `analyze` reads them, FILE or FILE:MODEL (with --chance; a
     study has its own). Of a KV policy and the whole cache of the same model, the whole cache is A.
     """
-    from contextcliff_dagster.analysis.comparison.comparison import compare as compare_measured
-    from contextcliff_dagster.analysis.comparison.comparison import whole_cache_first
+    from contextcliff_dagster.analysis.comparison import compare as compare_measured
+    from contextcliff_dagster.analysis.comparison import whole_cache_first
     from contextcliff_dagster.reporting.comparison import write_comparison
     from contextcliff_dagster.reporting.kv.costs import kv_sentences
 
@@ -125,7 +125,7 @@ class Ref:
 
     def measured(self, store: Store, name: str) -> Measured:
         """Records and result."""
-        from contextcliff_dagster.analysis.comparison.comparison import Measured
+        from contextcliff_dagster.analysis.comparison import Measured
         from contextcliff_dagster.experiments.common.preparation import load_frozen
         from contextcliff_dagster.experiments.common.record_tables import read_records
         from contextcliff_dagster.experiments.length_profile.kv_policies import policy_of
@@ -164,7 +164,7 @@ class ScoreFile:
 
     def settings(self) -> AnalysisSettings:
         """The defaults."""
-        from contextcliff_dagster.analysis.records.settings import AnalysisSettings
+        from contextcliff_dagster.analysis.records import AnalysisSettings
 
         return AnalysisSettings(second_opinions=False, chance=self.chance)
 
@@ -178,9 +178,9 @@ class ScoreFile:
         Raises:
             ScoreFileError: the file cannot be used, or it holds several models.
         """
-        from contextcliff_dagster.analysis.comparison.comparison import Measured
-        from contextcliff_dagster.analysis.profile.context import ProfileContext
-        from contextcliff_dagster.analysis.profile.model_profile import profile_model
+        from contextcliff_dagster.analysis.bin_statistics import ProfileContext
+        from contextcliff_dagster.analysis.comparison import Measured
+        from contextcliff_dagster.analysis.profile import profile_model
         from contextcliff_dagster.score_files import chosen, read_scores
 
         models = read_scores(self.path, self.log)

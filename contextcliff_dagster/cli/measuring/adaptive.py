@@ -11,7 +11,7 @@ from contextcliff_dagster.cli.errors import say
 from contextcliff_dagster.cli.options import MOST_SAMPLES, count_option, together
 
 if TYPE_CHECKING:
-    from contextcliff_dagster.analysis.design.sampling_rounds import Target
+    from contextcliff_dagster.analysis.design.allocation import Target
     from contextcliff_dagster.cli.options import StudyOptions
     from contextcliff_dagster.defs.resources import Watch
     from contextcliff_dagster.run.in_process import LocalRuns
@@ -66,7 +66,7 @@ def rounds_of(
 
     Those are the examples a bin may give: as asked, as a study for rounds says, else 20 pilots.
     """
-    from contextcliff_dagster.analysis.design.sampling_rounds import Target
+    from contextcliff_dagster.analysis.design.allocation import Target
 
     own, size = study.target_of_rounds(), options.samples_per_bin
     target = Target(

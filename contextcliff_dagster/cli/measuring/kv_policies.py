@@ -166,7 +166,7 @@ def compare_pairs(
     pairs: Sequence[KvPair], study: Study, store: Store, campaign: str
 ) -> list[tuple[Comparison, ComparisonFiles]]:
     """Compare each pair on what both answered in the campaign, and write it as `compare` does."""
-    from contextcliff_dagster.analysis.comparison.comparison import compare
+    from contextcliff_dagster.analysis.comparison import compare
     from contextcliff_dagster.cli.commands.compare import Ref, notes_on
     from contextcliff_dagster.reporting.comparison import write_comparison
 

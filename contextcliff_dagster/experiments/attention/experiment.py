@@ -29,7 +29,7 @@ from contextcliff_dagster.store import read_table, slug
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from contextcliff_dagster.analysis.attention.sample import AttentionSample
+    from contextcliff_dagster.analysis.attention import AttentionSample
     from contextcliff_dagster.experiments.common.study_run import StudyRun
     from contextcliff_dagster.inference.models.models_file import ModelEntry
     from contextcliff_dagster.inference.requests.recipe import Recipe
@@ -132,7 +132,7 @@ class Attention(Experiment):
         """
         import numpy as np
 
-        from contextcliff_dagster.analysis.attention.sample import AttentionSample
+        from contextcliff_dagster.analysis.attention import AttentionSample
 
         files = table_files(run.store, self.records, run.study.name, run.campaign, slug(model))
         # Records of another prompt stay until attention is asked for again.

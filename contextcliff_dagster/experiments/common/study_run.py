@@ -16,7 +16,7 @@ from contextcliff_dagster.studies.study_lock import study_used
 if TYPE_CHECKING:
     import pandas as pd
 
-    from contextcliff_dagster.analysis.profile.context import ProfileContext
+    from contextcliff_dagster.analysis.bin_statistics import ProfileContext
     from contextcliff_dagster.experiments.common.experiment import Experiment
     from contextcliff_dagster.inference.ledger.ledger import Ledger
     from contextcliff_dagster.sampling.manifest import Manifest
@@ -132,7 +132,7 @@ def context_of(
 
     Its time is that of the last answer: the same records give the same result, whenever it is made.
     """
-    from contextcliff_dagster.analysis.profile.context import ProfileContext
+    from contextcliff_dagster.analysis.bin_statistics import ProfileContext
 
     times = records["finished_at"].dropna()
     return ProfileContext(

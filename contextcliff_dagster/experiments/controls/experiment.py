@@ -23,7 +23,7 @@ from contextcliff_dagster.sampling.controls import CONTROLS, Control, ControlSou
 from contextcliff_dagster.store import read_table, slug
 
 if TYPE_CHECKING:
-    from contextcliff_dagster.analysis.confounds.control_tests import ControlAnswers
+    from contextcliff_dagster.analysis.control_tests import ControlAnswers
     from contextcliff_dagster.experiments.common.study_run import StudyRun
     from contextcliff_dagster.studies import Study
 
@@ -93,7 +93,7 @@ class Controls(Experiment):
 
     def contribution(self, run: StudyRun, model: str) -> list[ControlAnswers]:
         """Return the scored controls of ``model``, one item for each control that has any."""
-        from contextcliff_dagster.analysis.confounds.control_tests import ControlAnswers
+        from contextcliff_dagster.analysis.control_tests import ControlAnswers
 
         files = table_files(run.store, self.records, run.study.name, run.campaign, slug(model))
         if not files:

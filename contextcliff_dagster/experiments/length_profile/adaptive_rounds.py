@@ -14,7 +14,7 @@ from contextcliff_dagster.store import Store
 from contextcliff_dagster.studies import Study
 
 if TYPE_CHECKING:
-    from contextcliff_dagster.analysis.design.sampling_rounds import Round, Target
+    from contextcliff_dagster.analysis.design.allocation import Round, Target
     from contextcliff_dagster.sampling.manifest import Manifest
 
 
@@ -26,8 +26,8 @@ def plan_rounds(
     Each bin gives at most what the study samples. Records that cannot be read count as none: what
     they were made of is in the ledger, and asking for it again costs nothing.
     """
-    from contextcliff_dagster.analysis.design.sampling_rounds import plan_round
-    from contextcliff_dagster.analysis.records.samples import Documents, clean_records
+    from contextcliff_dagster.analysis.design.allocation import plan_round
+    from contextcliff_dagster.analysis.records import Documents, clean_records
 
     planned = {
         b.bin: manifest.planned(b.bin, study.sampling.samples_per_bin)

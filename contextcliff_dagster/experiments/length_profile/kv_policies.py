@@ -18,7 +18,7 @@ from contextcliff_dagster.inference.models.models_file import ModelEntry, get_mo
 if TYPE_CHECKING:
     import pandas as pd
 
-    from contextcliff_dagster.analysis.comparison.kv_family import KvFamily
+    from contextcliff_dagster.analysis.kv_family import KvFamily
     from contextcliff_dagster.contracts.results import Cliffs
     from contextcliff_dagster.experiments.common.study_run import StudyRun
 
@@ -80,8 +80,8 @@ def kv_families(run: StudyRun, cliffs: Sequence[Cliffs], records: pd.DataFrame) 
     bases = dict.fromkeys(among[name].base for name in baselines)
     if not bases:
         return []
-    from contextcliff_dagster.analysis.comparison.comparison import Measured
-    from contextcliff_dagster.analysis.comparison.kv_family import kv_family
+    from contextcliff_dagster.analysis.comparison import Measured
+    from contextcliff_dagster.analysis.kv_family import kv_family
 
     rows = dict(iter(records.groupby("model", sort=False)))
     return [

@@ -13,7 +13,7 @@ from contextcliff_dagster.contracts.results.fields import BinMean, BinResult
 if TYPE_CHECKING:
     import pandas as pd
 
-    from contextcliff_dagster.analysis.records.settings import AnalysisSettings
+    from contextcliff_dagster.analysis.records import AnalysisSettings
 
 SCORES = ("em", "f1", "contained")
 

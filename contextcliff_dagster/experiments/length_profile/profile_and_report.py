@@ -35,7 +35,7 @@ from contextcliff_dagster.store import write_result
 if TYPE_CHECKING:
     import pandas as pd
 
-    from contextcliff_dagster.analysis.profile.context import ModelProfile
+    from contextcliff_dagster.analysis.bin_statistics import ModelProfile
     from contextcliff_dagster.contracts.results import Cliffs
     from contextcliff_dagster.experiments.common.experiment import Experiment
     from contextcliff_dagster.reporting.html.payload import Evidence
@@ -61,8 +61,8 @@ def profile_campaign(
     Raises:
         StoreError: there are no records.
     """
-    from contextcliff_dagster.analysis.profile.context import ProfileContext
-    from contextcliff_dagster.analysis.profile.model_profile import profile_model
+    from contextcliff_dagster.analysis.bin_statistics import ProfileContext
+    from contextcliff_dagster.analysis.profile import profile_model
     from contextcliff_dagster.experiments.length_profile.serving_notes import (
         mixtures,
         serving_notes,

@@ -129,8 +129,8 @@ def by_this_method(
     Nothing is written. Its provenance names the others as ``earlier_method``, ``earlier_scorers``,
     and what they found as ``replaces``.
     """
-    from contextcliff_dagster.analysis.profile.context import ProfileContext
-    from contextcliff_dagster.analysis.profile.model_profile import profile_model
+    from contextcliff_dagster.analysis.bin_statistics import ProfileContext
+    from contextcliff_dagster.analysis.profile import profile_model
 
     earlier = {
         **({"earlier_method": of} if (of := method_of(cliffs)) != METHOD_VERSION else {}),

@@ -26,8 +26,8 @@ from contextcliff_dagster.studies.length_profile_keys import require_length_prof
 if TYPE_CHECKING:
     import pandas as pd
 
-    from contextcliff_dagster.analysis.comparison.pairing import Pairs
-    from contextcliff_dagster.analysis.comparison.regression import Shrink
+    from contextcliff_dagster.analysis.contrast import Pairs
+    from contextcliff_dagster.analysis.regression import Shrink
     from contextcliff_dagster.inference.ledger.ledger import Ledger
     from contextcliff_dagster.sampling.manifest import Manifest
 
@@ -189,8 +189,8 @@ def judge_regression(study: Study, store: Store, manifest: Manifest, campaign: s
     Raises:
         StoreError: the campaign has no records, or the baseline's file is damaged.
     """
-    from contextcliff_dagster.analysis.comparison.pairing import pair_records
-    from contextcliff_dagster.analysis.comparison.regression import RegressionSettings, find_shrink
+    from contextcliff_dagster.analysis.contrast import pair_records
+    from contextcliff_dagster.analysis.regression import RegressionSettings, find_shrink
 
     pinned = read_baseline(study, store)
     if pinned is None or pinned.campaign == campaign:
@@ -298,7 +298,7 @@ def _incomparable(before: pd.DataFrame, after: pd.DataFrame) -> str | None:
 
 def _few_runs(shrinks: Iterable[Shrink]) -> list[str]:
     """What it costs that few runs of the unchanged model are known; nothing where they do."""
-    from contextcliff_dagster.analysis.comparison.regression import LEAST_RUNS
+    from contextcliff_dagster.analysis.regression import LEAST_RUNS
 
     few = [one.runs for one in shrinks if one.runs < LEAST_RUNS]
     return [

@@ -75,8 +75,8 @@ def run_sentinel(
             sentinels.
         ContextCliffError: measuring failed; what is measured is kept.
     """
-    from contextcliff_dagster.analysis.comparison.pairing import pair_records
-    from contextcliff_dagster.analysis.comparison.regression import (
+    from contextcliff_dagster.analysis.contrast import pair_records
+    from contextcliff_dagster.analysis.regression import (
         RegressionSettings,
         find_sentinel_shrink,
     )

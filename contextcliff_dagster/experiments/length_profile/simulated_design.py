@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from contextcliff_dagster.analysis.design.error_rates import Calibration, Plan
-    from contextcliff_dagster.analysis.records.settings import AnalysisSettings
+    from contextcliff_dagster.analysis.records import AnalysisSettings
     from contextcliff_dagster.contracts.results import Cliffs
     from contextcliff_dagster.sampling.manifest import Manifest
 
@@ -84,8 +84,7 @@ class Pilot:
 
 def plain_plan(overrides: DesignOverrides) -> DesignBasis:
     """The plan of a design that no study has."""
-    from contextcliff_dagster.analysis.design.error_rates import Plan
-    from contextcliff_dagster.analysis.design.simulation import Design
+    from contextcliff_dagster.analysis.design.error_rates import Design, Plan
 
     given = {name: value for name, value in asdict(overrides).items() if value is not None}
     baseline = given.pop("baseline", BASELINE)
@@ -204,9 +203,9 @@ def pilot_of(
     records: pd.DataFrame, manifest: Manifest, settings: AnalysisSettings, campaign: str
 ) -> Pilot | None:
     """Baseline and correlation of ``records``, the mean over models; None without answers."""
-    from contextcliff_dagster.analysis.cliff.conclusion import baseline_of
-    from contextcliff_dagster.analysis.records.samples import clean_records
-    from contextcliff_dagster.analysis.statistics.proportions import (
+    from contextcliff_dagster.analysis.cliff import baseline_of
+    from contextcliff_dagster.analysis.records import clean_records
+    from contextcliff_dagster.analysis.statistics.intervals import (
         LEAST_REPEATED,
         intraclass_correlation,
     )
@@ -314,8 +313,7 @@ def quoted(study: Study, store: Store, manifest: Manifest, cliffs: Sequence[Clif
 def _holds(
     result: Mapping[str, Any], study: Study, manifest: Manifest, cliffs: Sequence[Cliffs]
 ) -> bool:
-    from contextcliff_dagster.analysis.design.error_rates import Plan, describe
-    from contextcliff_dagster.analysis.design.simulation import Design
+    from contextcliff_dagster.analysis.design.error_rates import Design, Plan, describe
 
     design, analysis = result["design"], study.analysis
     settings = [result["versions"], result["tolerance"], result["confidence"]]

@@ -10,7 +10,7 @@ from contextcliff_dagster.reporting.wording.number_format import level, score, t
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from contextcliff_dagster.analysis.comparison.kv_family import KvFamily, KvMember, LossAt
+    from contextcliff_dagster.analysis.kv_family import KvFamily, KvMember, LossAt
 
 _LEFT, _ROW, _HEAD, _FOOT, _CELL = 1.9, 0.82, 0.95, 1.05, 2.6
 _NARROW = 1.7

@@ -27,7 +27,7 @@ from contextcliff_dagster.reporting.wording.number_format import level, score, t
 from contextcliff_dagster.store import slug
 
 if TYPE_CHECKING:
-    from contextcliff_dagster.analysis.comparison.kv_family import KvFamily, KvMember
+    from contextcliff_dagster.analysis.kv_family import KvFamily, KvMember
     from contextcliff_dagster.contracts.results import Comparison
     from contextcliff_dagster.contracts.results.comparison import LossShift
     from contextcliff_dagster.contracts.results.kv import KvComparison, KvCost, Quantity

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from contextcliff_dagster.analysis.latency.bin_latency import (
+from contextcliff_dagster.analysis.latency import (
     KINDS,
     KNOWN_WITHIN,
     WORTH_A_WARNING,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from contextcliff_dagster.analysis.latency.bin_latency import SHARE, least_documents
+from contextcliff_dagster.analysis.latency import SHARE, least_documents
 from contextcliff_dagster.reporting.wording.number_format import count, level, tokens
 
 if TYPE_CHECKING:

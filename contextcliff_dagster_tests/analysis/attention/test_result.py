@@ -8,10 +8,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from contextcliff_dagster.analysis.attention.sample import AttentionSample
-from contextcliff_dagster.analysis.profile.context import ProfileContext
-from contextcliff_dagster.analysis.profile.model_profile import profile_model
-from contextcliff_dagster.analysis.records.settings import AnalysisSettings
+from contextcliff_dagster.analysis.attention import AttentionSample
+from contextcliff_dagster.analysis.bin_statistics import ProfileContext
+from contextcliff_dagster.analysis.profile import profile_model
+from contextcliff_dagster.analysis.records import AnalysisSettings
 from contextcliff_dagster.contracts.results import Cliffs, from_json, to_json
 from contextcliff_dagster.contracts.results.attention import AttentionResult
 from contextcliff_dagster_tests.support.drawn_attention import Planted, draw

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from contextcliff_dagster.analysis.attention.sample import AttentionSample
+from contextcliff_dagster.analysis.attention import AttentionSample
 from contextcliff_dagster.contracts import ContextCliffError
 
 

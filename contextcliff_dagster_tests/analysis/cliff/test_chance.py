@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contextcliff_dagster.analysis.cliff.conclusion import Conclusion, baseline_of, conclude
-from contextcliff_dagster.analysis.curves.falling_process import falling_posterior, kept_of
+from contextcliff_dagster.analysis.cliff import Conclusion, baseline_of, conclude
 from contextcliff_dagster.analysis.design.true_curves import Curve
-from contextcliff_dagster.analysis.records.samples import Documents
-from contextcliff_dagster.analysis.statistics.length_at_loss import loss_lengths
+from contextcliff_dagster.analysis.records import Documents
+from contextcliff_dagster.analysis.statistics.falling_curve import falling_posterior, kept_of
+from contextcliff_dagster.analysis.statistics.intervals import loss_lengths
 from contextcliff_dagster.contracts import Verdict
 from contextcliff_dagster.contracts.arrays import Floats
 from contextcliff_dagster_tests.support.records.planted_curves import plant, step

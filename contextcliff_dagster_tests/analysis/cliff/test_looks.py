@@ -9,16 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contextcliff_dagster.analysis.cliff.conclusion import (
+from contextcliff_dagster.analysis.cliff import (
     LOOK_SHARE,
+    Finding,
     cap_after_looks,
     cap_of,
     caps_at,
 )
-from contextcliff_dagster.analysis.cliff.verdict import Finding
-from contextcliff_dagster.analysis.curves.falling_curve import fit_falling_curve
-from contextcliff_dagster.analysis.records.samples import Documents
-from contextcliff_dagster.analysis.records.settings import AnalysisSettings
+from contextcliff_dagster.analysis.records import AnalysisSettings, Documents
+from contextcliff_dagster.analysis.statistics.falling_curve import fit_falling_curve
 from contextcliff_dagster.contracts import Verdict
 from contextcliff_dagster.contracts.results.caps import Look
 

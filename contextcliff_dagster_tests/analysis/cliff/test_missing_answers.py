@@ -8,9 +8,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from contextcliff_dagster.analysis.cliff.cap import Cap
-from contextcliff_dagster.analysis.cliff.conclusion import limited_cap
-from contextcliff_dagster.analysis.records.settings import AnalysisSettings
+from contextcliff_dagster.analysis.cliff import Cap, limited_cap
+from contextcliff_dagster.analysis.records import AnalysisSettings
 from contextcliff_dagster_tests.support.records.planted_curves import flat, plant
 from contextcliff_dagster_tests.support.records.profiles import QUICK, cliffs_of
 from contextcliff_dagster_tests.support.records.reports import page_of

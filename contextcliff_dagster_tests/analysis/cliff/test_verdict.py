@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from contextcliff_dagster.analysis.profile.model_profile import AnalysisSettings
+from contextcliff_dagster.analysis.profile import AnalysisSettings
 from contextcliff_dagster_tests.support.records.planted_curves import flat, plant, ramp, shelf, step
 from contextcliff_dagster_tests.support.records.profiles import QUICK, cliffs_of
 

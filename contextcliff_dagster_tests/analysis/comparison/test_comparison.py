@@ -9,15 +9,15 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from contextcliff_dagster.analysis.comparison.comparison import Measured, compare
-from contextcliff_dagster.analysis.comparison.difference_tests import (
+from contextcliff_dagster.analysis.comparison import Measured, compare
+from contextcliff_dagster.analysis.contrast import (
     adjusted_p_values,
     difference_interval,
+    pair_records,
     student,
 )
-from contextcliff_dagster.analysis.comparison.pairing import pair_records
-from contextcliff_dagster.analysis.records.settings import AnalysisSettings
-from contextcliff_dagster.analysis.statistics.length_at_loss import loss_lengths, resample_weights
+from contextcliff_dagster.analysis.records import AnalysisSettings
+from contextcliff_dagster.analysis.statistics.intervals import loss_lengths, resample_weights
 from contextcliff_dagster.contracts import ContextCliffError
 from contextcliff_dagster.contracts.results import Comparison, to_json
 from contextcliff_dagster_tests.support.records.planted_curves import (

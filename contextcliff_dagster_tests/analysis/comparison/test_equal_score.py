@@ -10,15 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contextcliff_dagster.analysis.comparison.comparison import Measured, compare
-from contextcliff_dagster.analysis.comparison.kv_costs import (
+from contextcliff_dagster.analysis.comparison import Measured, compare
+from contextcliff_dagster.analysis.contrast import Pairs, pair_records
+from contextcliff_dagster.analysis.kv_costs import (
     LEAST_DOCUMENTS,
     drop_p_value,
     equal_score,
     median_of,
 )
-from contextcliff_dagster.analysis.comparison.pairing import Pairs, pair_records
-from contextcliff_dagster.analysis.records.settings import AnalysisSettings
+from contextcliff_dagster.analysis.records import AnalysisSettings
 from contextcliff_dagster.contracts.results import Comparison, to_json
 from contextcliff_dagster.contracts.results.kv import KvPolicy
 from contextcliff_dagster_tests.support.records.planted_curves import bins_of, flat, plant

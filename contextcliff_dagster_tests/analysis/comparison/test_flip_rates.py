@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binom
 
-from contextcliff_dagster.analysis.comparison.lost_answers import Changes
-from contextcliff_dagster.analysis.comparison.pairing import Pairs
-from contextcliff_dagster.analysis.comparison.regression import (
+from contextcliff_dagster.analysis.contrast import Pairs
+from contextcliff_dagster.analysis.regression import (
     RATES,
+    Changes,
     FlipRates,
     RegressionSettings,
     find_shrink,

@@ -6,9 +6,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contextcliff_dagster.analysis.comparison.kv_costs import kv_cap
-from contextcliff_dagster.analysis.comparison.pairing import Pairs, Side
-from contextcliff_dagster.analysis.records.settings import AnalysisSettings
+from contextcliff_dagster.analysis.contrast import Pairs, Side
+from contextcliff_dagster.analysis.kv_costs import kv_cap
+from contextcliff_dagster.analysis.records import AnalysisSettings
 from contextcliff_dagster_tests.support.examples import examples
 
 SETTINGS = AnalysisSettings()

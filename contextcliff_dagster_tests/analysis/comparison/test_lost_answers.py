@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binom
 
-from contextcliff_dagster.analysis.comparison.lost_answers import (
+from contextcliff_dagster.analysis.regression import (
     Changes,
     at_the_loss,
     count_windows,

@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from contextcliff_dagster.analysis.comparison.pairing import Pairs, pair_records
-from contextcliff_dagster.analysis.comparison.regression import RegressionSettings, find_shrink
+from contextcliff_dagster.analysis.contrast import Pairs, pair_records
+from contextcliff_dagster.analysis.regression import RegressionSettings, find_shrink
 from contextcliff_dagster_tests.support.records.planted_curves import (
     Curve,
     bins_of,

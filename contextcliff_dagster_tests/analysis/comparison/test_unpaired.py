@@ -8,14 +8,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from contextcliff_dagster.analysis.comparison.comparison import Measured, compare
-from contextcliff_dagster.analysis.comparison.difference_tests import (
+from contextcliff_dagster.analysis.comparison import Measured, compare
+from contextcliff_dagster.analysis.contrast import (
     at_same_lengths,
     difference_interval,
+    pair_records,
 )
-from contextcliff_dagster.analysis.comparison.pairing import pair_records
-from contextcliff_dagster.analysis.records.settings import AnalysisSettings
-from contextcliff_dagster.analysis.statistics.length_at_loss import resample_weights
+from contextcliff_dagster.analysis.records import AnalysisSettings
+from contextcliff_dagster.analysis.statistics.intervals import resample_weights
 from contextcliff_dagster.contracts.results import Comparison
 from contextcliff_dagster.reporting.comparison import comparison_markdown
 from contextcliff_dagster_tests.support.records.planted_curves import (

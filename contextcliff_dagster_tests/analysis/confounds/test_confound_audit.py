@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contextcliff_dagster.analysis.profile.model_profile import profile_model
-from contextcliff_dagster.analysis.records.samples import MOST_VALUES, categories_of
-from contextcliff_dagster.analysis.statistics.stratified_auc import cells_of, standardise
+from contextcliff_dagster.analysis.profile import profile_model
+from contextcliff_dagster.analysis.records import MOST_VALUES, categories_of
+from contextcliff_dagster.analysis.statistics.rank_tests import cells_of, standardise
 from contextcliff_dagster.contracts.results.questions import Confounds
 from contextcliff_dagster_tests.support.examples import examples
 from contextcliff_dagster_tests.support.records.planted_curves import Floats, bins_of, lengths_of

@@ -9,17 +9,16 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from contextcliff_dagster.analysis.cliff.conclusion import baseline_of
-from contextcliff_dagster.analysis.cliff.verdict import DropWindow, Finding, find_verdict
-from contextcliff_dagster.analysis.confounds.control_tests import (
+from contextcliff_dagster.analysis.bin_statistics import ProfileContext
+from contextcliff_dagster.analysis.cliff import DropWindow, Finding, baseline_of, find_verdict
+from contextcliff_dagster.analysis.control_tests import (
     ControlAnswers,
     ControlMeans,
     Pairs,
     no_context,
 )
-from contextcliff_dagster.analysis.profile.context import ProfileContext
-from contextcliff_dagster.analysis.profile.model_profile import profile_model
-from contextcliff_dagster.analysis.records.samples import Documents
+from contextcliff_dagster.analysis.profile import profile_model
+from contextcliff_dagster.analysis.records import Documents
 from contextcliff_dagster.contracts.results.fields import MeanScore
 from contextcliff_dagster_tests.support.records.profiles import QUICK, assert_conforms, changed
 

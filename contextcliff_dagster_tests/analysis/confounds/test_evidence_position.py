@@ -10,16 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contextcliff_dagster.analysis.confounds.evidence_position import (
+from contextcliff_dagster.analysis.confounds import (
     EvidenceCurve,
+    compare_levels,
     evidence_curve,
     evidence_sentence,
 )
-from contextcliff_dagster.analysis.confounds.measuring_time import compare_levels
-from contextcliff_dagster.analysis.profile.model_profile import profile_model
-from contextcliff_dagster.analysis.records.samples import clean_records
-from contextcliff_dagster.analysis.records.settings import AnalysisSettings
-from contextcliff_dagster.analysis.statistics.stratified_auc import exchanges
+from contextcliff_dagster.analysis.profile import profile_model
+from contextcliff_dagster.analysis.records import AnalysisSettings, clean_records
+from contextcliff_dagster.analysis.statistics.rank_tests import exchanges
 from contextcliff_dagster_tests.support.examples import examples
 from contextcliff_dagster_tests.support.records.profiles import CONTEXT, QUICK, assert_conforms
 

@@ -8,13 +8,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from contextcliff_dagster.analysis.confounds.measuring_time import (
+from contextcliff_dagster.analysis.confounds import (
     length_time_correlation,
     time_warnings,
 )
-from contextcliff_dagster.analysis.profile.model_profile import ProfileContext, profile_model
-from contextcliff_dagster.analysis.records.samples import clean_records
-from contextcliff_dagster.analysis.records.settings import AnalysisSettings
+from contextcliff_dagster.analysis.profile import ProfileContext, profile_model
+from contextcliff_dagster.analysis.records import AnalysisSettings, clean_records
 from contextcliff_dagster_tests.support.records.planted_curves import flat, plant, step
 from contextcliff_dagster_tests.support.records.reports import page_of
 

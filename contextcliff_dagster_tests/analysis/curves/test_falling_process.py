@@ -10,16 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.linalg import expm
 
-from contextcliff_dagster.analysis.cliff.cap import certified_cap
-from contextcliff_dagster.analysis.curves.falling_curve import FallingCurve, fit_falling_curve
-from contextcliff_dagster.analysis.curves.falling_process import (
+from contextcliff_dagster.analysis.cliff import certified_cap
+from contextcliff_dagster.analysis.records import Documents
+from contextcliff_dagster.analysis.statistics.falling_curve import (
     LEVELS,
     REGIMES,
+    FallingCurve,
     draw_curves,
     falling_posterior,
+    fit_falling_curve,
     part_reached,
 )
-from contextcliff_dagster.analysis.records.samples import Documents
 from contextcliff_dagster.contracts.arrays import Floats
 
 

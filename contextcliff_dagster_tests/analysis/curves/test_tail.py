@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contextcliff_dagster.analysis.cliff.cap import certified_cap, tail_confidence
-from contextcliff_dagster.analysis.curves.falling_curve import fit_falling_curve, tail_of
-from contextcliff_dagster.analysis.records.samples import Documents
+from contextcliff_dagster.analysis.cliff import certified_cap, tail_confidence
+from contextcliff_dagster.analysis.records import Documents
+from contextcliff_dagster.analysis.statistics.falling_curve import fit_falling_curve, tail_of
 from contextcliff_dagster.contracts.arrays import Floats
 
 SHORT_END, FIRST_LONG = 5_000, 10_000

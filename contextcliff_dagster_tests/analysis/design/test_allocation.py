@@ -11,17 +11,21 @@ from hypothesis import strategies as st
 
 from contextcliff_dagster.analysis.design.allocation import (
     Aim,
+    Target,
     apportion,
     information,
+    plan_round,
     take_aim,
     weigh,
 )
-from contextcliff_dagster.analysis.design.loss_window import LossPlace, locate_loss, rank_cells
-from contextcliff_dagster.analysis.design.sampling_rounds import Target, plan_round
-from contextcliff_dagster.analysis.design.simulation import Design, Pool, simulate_pool
-from contextcliff_dagster.analysis.design.true_curves import Curve
-from contextcliff_dagster.analysis.records.samples import Documents
-from contextcliff_dagster.analysis.records.settings import AnalysisSettings
+from contextcliff_dagster.analysis.design.error_rates import Design, Pool, simulate_pool
+from contextcliff_dagster.analysis.design.true_curves import (
+    Curve,
+    LossPlace,
+    locate_loss,
+    rank_cells,
+)
+from contextcliff_dagster.analysis.records import AnalysisSettings, Documents
 from contextcliff_dagster.contracts import StudyError
 from contextcliff_dagster_tests.support.examples import examples
 

@@ -8,12 +8,19 @@ from dataclasses import asdict, replace
 import numpy as np
 import pytest
 
-from contextcliff_dagster.analysis.design.error_rates import Plan, calibrate, describe, of_chances
-from contextcliff_dagster.analysis.design.monte_carlo_rates import Rate, Reach
-from contextcliff_dagster.analysis.design.simulation import Design, simulate_sample
+from contextcliff_dagster.analysis.design.error_rates import (
+    Design,
+    Plan,
+    Rate,
+    Reach,
+    calibrate,
+    describe,
+    of_chances,
+    simulate_sample,
+)
 from contextcliff_dagster.analysis.design.true_curves import KINDS, Curve, draw_curve, drops
-from contextcliff_dagster.analysis.records.settings import AnalysisSettings
-from contextcliff_dagster.analysis.statistics.proportions import intraclass_correlation
+from contextcliff_dagster.analysis.records import AnalysisSettings
+from contextcliff_dagster.analysis.statistics.intervals import intraclass_correlation
 
 SETTINGS = AnalysisSettings(permutations=99)
 SMALL = Plan(Design(bins=5, per_bin=8, pool=200, binary=True), 0.9)

@@ -11,9 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contextcliff_dagster.analysis.latency.bin_latency import spread_of
-from contextcliff_dagster.analysis.latency.latency_regression import LengthLaw, fit_length_law
-from contextcliff_dagster.analysis.profile.model_profile import ModelProfile, profile_model
+from contextcliff_dagster.analysis.latency import LengthLaw, fit_length_law, spread_of
+from contextcliff_dagster.analysis.profile import ModelProfile, profile_model
 from contextcliff_dagster.contracts.results import to_json
 from contextcliff_dagster.contracts.results.metrics import (
     ExcessByKind,

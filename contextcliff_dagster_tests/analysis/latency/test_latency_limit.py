@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contextcliff_dagster.analysis.latency.bin_latency import (
+from contextcliff_dagster.analysis.latency import (
     joint_cap,
     judge_limit,
     least_documents,

@@ -6,13 +6,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from contextcliff_dagster.analysis.latency.bin_latency import (
+from contextcliff_dagster.analysis.latency import (
     by_document,
+    find_slowdown,
     joint_cap,
     slowdown_sentences,
 )
-from contextcliff_dagster.analysis.latency.slowdown import find_slowdown
-from contextcliff_dagster.analysis.profile.model_profile import ModelProfile, profile_model
+from contextcliff_dagster.analysis.profile import ModelProfile, profile_model
 from contextcliff_dagster.contracts.results.caps import (
     JointCap,
     Slowdown,

@@ -9,13 +9,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from contextcliff_dagster.analysis.profile.bin_statistics import (
+from contextcliff_dagster.analysis.bin_statistics import (
     bimodality,
     instability,
     rolling_variance,
 )
-from contextcliff_dagster.analysis.profile.model_profile import profile_model
-from contextcliff_dagster.analysis.records.settings import AnalysisSettings
+from contextcliff_dagster.analysis.profile import profile_model
+from contextcliff_dagster.analysis.records import AnalysisSettings
 from contextcliff_dagster.analysis.statistics.intervals import agreeing_interval, document_interval
 from contextcliff_dagster.contracts import ContextCliffError, LengthBin
 from contextcliff_dagster.contracts.results.fields import BinResult, Missing

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from contextcliff_dagster.analysis.profile.model_profile import AnalysisSettings, profile_model
-from contextcliff_dagster.analysis.records.samples import decile_bins
+from contextcliff_dagster.analysis.profile import AnalysisSettings, profile_model
+from contextcliff_dagster.analysis.records import decile_bins
 from contextcliff_dagster.contracts import LengthBin
 from contextcliff_dagster.contracts.results import Cliffs
 from contextcliff_dagster_tests.support.examples import examples

@@ -7,12 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from contextcliff_dagster.analysis.cliff.conclusion import Conclusion, baseline_of, conclude
+from contextcliff_dagster.analysis.bin_statistics import ProfileContext
+from contextcliff_dagster.analysis.cliff import Conclusion, baseline_of, conclude
 from contextcliff_dagster.analysis.design.true_curves import Curve
-from contextcliff_dagster.analysis.profile.context import ProfileContext
-from contextcliff_dagster.analysis.profile.table_profile import examples_of, profile_table
-from contextcliff_dagster.analysis.records.samples import clean_records
-from contextcliff_dagster.analysis.records.settings import AnalysisSettings
+from contextcliff_dagster.analysis.profile import examples_of, profile_table
+from contextcliff_dagster.analysis.records import AnalysisSettings, clean_records
 from contextcliff_dagster.score_files import MeansTable
 
 QUICK = AnalysisSettings(permutations=199, resamples=100, second_opinions=False)

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from contextcliff_dagster.analysis.records.samples import clean_records
+from contextcliff_dagster.analysis.records import clean_records
 
 
 def equal_lengths(per_length: int = 2_000) -> pd.DataFrame:

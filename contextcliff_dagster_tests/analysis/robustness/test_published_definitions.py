@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from contextcliff_dagster.analysis.robustness.published_definitions import effective_lengths
+from contextcliff_dagster.analysis.robustness import effective_lengths
 from contextcliff_dagster.contracts.results.cliffs import EffectiveLength
 
 LENGTHS = [1_000, 2_000, 4_000, 8_000, 16_000]

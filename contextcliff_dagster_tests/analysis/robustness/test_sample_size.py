@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from contextcliff_dagster.analysis.cliff.conclusion import Conclusion, baseline_of, conclude
-from contextcliff_dagster.analysis.cliff.verdict import Finding
-from contextcliff_dagster.analysis.profile.model_profile import AnalysisSettings, profile_model
-from contextcliff_dagster.analysis.records.samples import Documents, clean_records
-from contextcliff_dagster.analysis.robustness.sample_size import _Expected, required_sample_size
+from contextcliff_dagster.analysis.cliff import Conclusion, Finding, baseline_of, conclude
+from contextcliff_dagster.analysis.profile import AnalysisSettings, profile_model
+from contextcliff_dagster.analysis.records import Documents, clean_records
+from contextcliff_dagster.analysis.sample_size import _Expected, required_sample_size
 from contextcliff_dagster.contracts.results import Cliffs
 from contextcliff_dagster.contracts.results.caps import Certify
 from contextcliff_dagster.reporting.length_profile.robustness import more_data_sections

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from contextcliff_dagster.analysis.profile.model_profile import AnalysisSettings, profile_model
+from contextcliff_dagster.analysis.profile import AnalysisSettings, profile_model
 from contextcliff_dagster.contracts.results import Cliffs
 from contextcliff_dagster.reporting.length_profile.robustness import sensitivity_sections
 from contextcliff_dagster.reporting.markdown.render import as_markdown

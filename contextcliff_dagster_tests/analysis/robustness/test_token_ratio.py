@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contextcliff_dagster.analysis.profile.model_profile import profile_model
-from contextcliff_dagster.analysis.records.samples import clean_records
-from contextcliff_dagster.analysis.robustness.token_ratio import (
+from contextcliff_dagster.analysis.profile import profile_model
+from contextcliff_dagster.analysis.records import clean_records
+from contextcliff_dagster.analysis.robustness import (
     UNEQUAL_RATIO,
     TokenRatio,
     token_ratio,

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from contextcliff_dagster.analysis.profile.model_profile import profile_model
-from contextcliff_dagster.analysis.robustness.variance_signal import (
+from contextcliff_dagster.analysis.profile import profile_model
+from contextcliff_dagster.analysis.robustness import (
     variance_sentence,
     variance_signal,
 )

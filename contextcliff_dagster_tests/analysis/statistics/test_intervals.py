@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from contextcliff_dagster.analysis.records.settings import AnalysisSettings
+from contextcliff_dagster.analysis.records import AnalysisSettings
 from contextcliff_dagster.analysis.statistics.intervals import (
     document_interval,
     exact_interval,

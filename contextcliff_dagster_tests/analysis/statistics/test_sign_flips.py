@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from contextcliff_dagster.analysis.statistics.sign_flips import holm, sign_flip_p_value
+from contextcliff_dagster.analysis.statistics.rank_tests import holm, sign_flip_p_value
 
 whole = st.lists(st.integers(-4, 4), max_size=10).map(np.array)
 broken = st.lists(st.floats(-1, 1).map(lambda x: round(x, 3)), max_size=9).map(np.array)

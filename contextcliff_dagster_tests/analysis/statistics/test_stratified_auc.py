@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contextcliff_dagster.analysis.statistics.stratified_auc import permuted_auc, stratified_auc
+from contextcliff_dagster.analysis.statistics.rank_tests import permuted_auc, stratified_auc
 
 
 def _by_pairs(predictor: np.ndarray, positive: np.ndarray, stratum: np.ndarray) -> float:

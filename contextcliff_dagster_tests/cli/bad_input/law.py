@@ -13,7 +13,7 @@ from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
-import contextcliff_dagster.analysis.profile.model_profile
+import contextcliff_dagster.analysis.profile
 import contextcliff_dagster.run.study  # noqa: F401  (imports are not to be stopped half-way)
 from contextcliff_dagster_tests.support.terminal import Ended, call
 

@@ -11,7 +11,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from contextcliff_dagster.analysis.records.settings import AnalysisSettings
+from contextcliff_dagster.analysis.records import AnalysisSettings
 from contextcliff_dagster.cli.campaign_lookup import profiled_campaign
 from contextcliff_dagster.experiments.common.preparation import load_frozen
 from contextcliff_dagster.experiments.length_profile.profile_files import read_cliffs

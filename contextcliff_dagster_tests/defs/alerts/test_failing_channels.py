@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import dagster as dg
 import pytest
 
-from contextcliff_dagster.analysis.comparison.regression import Shrink
+from contextcliff_dagster.analysis.regression import Shrink
 from contextcliff_dagster.defs.alerts import channels, failed_runs
 from contextcliff_dagster.defs.alerts.channels import COMMAND, WEBHOOK
 from contextcliff_dagster.defs.automation import sentinel

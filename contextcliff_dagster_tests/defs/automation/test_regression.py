@@ -14,7 +14,7 @@ import pytest
 from dagster._core.loader import LoadingContextForTest
 from dagster._core.storage.asset_check_execution_record import AssetCheckExecutionResolvedStatus
 
-from contextcliff_dagster.analysis.comparison.regression import Shrink
+from contextcliff_dagster.analysis.regression import Shrink
 from contextcliff_dagster.contracts import EVAL_RECORDS, StudyError
 from contextcliff_dagster.defs.alerts.channels import COMMAND, WEBHOOK, alert
 from contextcliff_dagster.defs.automation.schedules import (

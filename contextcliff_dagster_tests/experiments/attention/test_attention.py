@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from contextcliff_dagster.analysis.attention.sample import AttentionSample
+from contextcliff_dagster.analysis.attention import AttentionSample
 from contextcliff_dagster.archive.prune import prune_store
 from contextcliff_dagster.cli import main
 from contextcliff_dagster.contracts import (

@@ -6,9 +6,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from contextcliff_dagster.analysis.profile.context import ProfileContext
-from contextcliff_dagster.analysis.profile.model_profile import profile_model
-from contextcliff_dagster.analysis.records.settings import AnalysisSettings
+from contextcliff_dagster.analysis.bin_statistics import ProfileContext
+from contextcliff_dagster.analysis.profile import profile_model
+from contextcliff_dagster.analysis.records import AnalysisSettings
 from contextcliff_dagster.experiments.length_profile.other_scores import other_scores
 
 SETTINGS = AnalysisSettings(resamples=500)

@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
-from contextcliff_dagster.analysis.profile.context import ProfileContext
-from contextcliff_dagster.analysis.records.settings import AnalysisSettings
+from contextcliff_dagster.analysis.bin_statistics import ProfileContext
+from contextcliff_dagster.analysis.records import AnalysisSettings
 from contextcliff_dagster.extensions.continuation.analysis.metric_means import with_metrics
 from contextcliff_dagster.extensions.continuation.analysis.model import analyse_model
 from contextcliff_dagster.extensions.continuation.noise import Authors

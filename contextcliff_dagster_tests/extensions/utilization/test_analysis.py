@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from contextcliff_dagster.analysis.profile.context import ProfileContext
-from contextcliff_dagster.analysis.records.settings import AnalysisSettings
+from contextcliff_dagster.analysis.bin_statistics import ProfileContext
+from contextcliff_dagster.analysis.records import AnalysisSettings
 from contextcliff_dagster.contracts import ContextCliffError
 from contextcliff_dagster.contracts.results import from_json, to_json
 from contextcliff_dagster.extensions.utilization.analysis.model import analyse_model

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import optimize, stats
 
-from contextcliff_dagster.analysis.statistics.proportions import newcombe_limits
+from contextcliff_dagster.analysis.statistics.intervals import newcombe_limits
 from contextcliff_dagster.extensions.utilization.analysis.comparison import (
     binomial_p_value,
     bootstrap_weights,

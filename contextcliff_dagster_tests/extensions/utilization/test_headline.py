@@ -6,9 +6,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from contextcliff_dagster.analysis.profile.context import ProfileContext
-from contextcliff_dagster.analysis.records.settings import AnalysisSettings
-from contextcliff_dagster.analysis.statistics.proportions import score_correlation
+from contextcliff_dagster.analysis.bin_statistics import ProfileContext
+from contextcliff_dagster.analysis.records import AnalysisSettings
+from contextcliff_dagster.analysis.statistics.intervals import score_correlation
 from contextcliff_dagster.extensions.utilization.analysis.comparison import mean_limits
 from contextcliff_dagster.extensions.utilization.analysis.model import analyse_model
 from contextcliff_dagster.reporting.wording.number_format import difference

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from contextcliff_dagster.analysis.comparison.regression import Shrink
+from contextcliff_dagster.analysis.regression import Shrink
 from contextcliff_dagster.contracts.results import Cliffs, Comparison, from_json
 from contextcliff_dagster.experiments.length_profile import regression_page
 from contextcliff_dagster.experiments.length_profile.regression import Regression

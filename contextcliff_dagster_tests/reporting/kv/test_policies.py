@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from contextcliff_dagster.analysis.comparison.kv_family import KvFamily, LossAt
+from contextcliff_dagster.analysis.kv_family import KvFamily, LossAt
 from contextcliff_dagster.reporting.figures.kv_caps import loss_words, plot_kv_caps
 from contextcliff_dagster.reporting.kv.costs import cap_sentence, kv_sentences
 from contextcliff_dagster.reporting.kv.policies import policy_sections

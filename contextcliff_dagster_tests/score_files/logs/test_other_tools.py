@@ -81,7 +81,7 @@ def test_results_of_babilong_are_scored_by_its_rule(tmp_path: Path) -> None:
 
 
 def test_sizes_of_babilong_pool_to_one_model_and_0k_is_left_out(tmp_path: Path) -> None:
-    from contextcliff_dagster.analysis.records.settings import AnalysisSettings
+    from contextcliff_dagster.analysis.records import AnalysisSettings
 
     paths = [
         write_babilong(tmp_path / f"qa1_{size}_x.csv", ANSWERS * 4)

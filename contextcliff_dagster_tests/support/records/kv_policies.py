@@ -8,11 +8,11 @@ from functools import cache
 
 import numpy as np
 
-from contextcliff_dagster.analysis.comparison.comparison import Measured
-from contextcliff_dagster.analysis.comparison.kv_family import KvFamily, kv_family
-from contextcliff_dagster.analysis.profile.context import ProfileContext
-from contextcliff_dagster.analysis.profile.model_profile import profile_model
-from contextcliff_dagster.analysis.records.settings import AnalysisSettings
+from contextcliff_dagster.analysis.bin_statistics import ProfileContext
+from contextcliff_dagster.analysis.comparison import Measured
+from contextcliff_dagster.analysis.kv_family import KvFamily, kv_family
+from contextcliff_dagster.analysis.profile import profile_model
+from contextcliff_dagster.analysis.records import AnalysisSettings
 from contextcliff_dagster.contracts.results.kv import KvPolicy
 from contextcliff_dagster_tests.support.records.planted_curves import Curve, bins_of, plant, ramp
 

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from contextcliff_dagster.analysis.records.samples import decile_bins
+from contextcliff_dagster.analysis.records import decile_bins
 from contextcliff_dagster.contracts import LengthBin
 
 Floats = NDArray[np.float64]

@@ -9,7 +9,7 @@ from importlib.resources import files
 import pandas as pd
 from jsonschema import Draft202012Validator
 
-from contextcliff_dagster.analysis.profile.model_profile import (
+from contextcliff_dagster.analysis.profile import (
     AnalysisSettings,
     ModelProfile,
     ProfileContext,

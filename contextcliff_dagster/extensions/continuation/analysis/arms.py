@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, get_args
 
 import numpy as np
 
-from contextcliff_dagster.analysis.statistics.sign_flips import holm, sign_flip_p_value
+from contextcliff_dagster.analysis.statistics.rank_tests import holm, sign_flip_p_value
 from contextcliff_dagster.extensions.continuation.analysis.arm import (
     PERMUTATIONS,
     ClusterBootstrap,
@@ -29,7 +29,7 @@ from contextcliff_dagster.extensions.continuation.results import (
 )
 
 if TYPE_CHECKING:
-    from contextcliff_dagster.analysis.records.settings import AnalysisSettings
+    from contextcliff_dagster.analysis.records import AnalysisSettings
     from contextcliff_dagster.contracts.arrays import Floats
     from contextcliff_dagster.extensions.continuation.analysis.outcomes import ArmOutcomes
 

@@ -29,7 +29,7 @@ from contextcliff_dagster.reporting.wording.number_format import count, percent,
 if TYPE_CHECKING:
     import pandas as pd
 
-    from contextcliff_dagster.analysis.records.settings import AnalysisSettings
+    from contextcliff_dagster.analysis.records import AnalysisSettings
     from contextcliff_dagster.contracts.arrays import Floats
     from contextcliff_dagster.extensions.continuation.analysis.outcomes import ArmOutcomes
     from contextcliff_dagster.extensions.continuation.noise import Authors

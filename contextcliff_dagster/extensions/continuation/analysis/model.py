@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from contextcliff_dagster.analysis.profile.context import ProfileContext
-from contextcliff_dagster.analysis.records.settings import AnalysisSettings
+from contextcliff_dagster.analysis.bin_statistics import ProfileContext
+from contextcliff_dagster.analysis.records import AnalysisSettings
 from contextcliff_dagster.contracts import ContextCliffError
 from contextcliff_dagster.extensions.continuation.analysis.arm import analyse_arm
 from contextcliff_dagster.extensions.continuation.analysis.arms import compare_arms

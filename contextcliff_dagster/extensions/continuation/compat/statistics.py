@@ -19,7 +19,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from contextcliff_dagster.analysis.statistics.sign_flips import holm
+from contextcliff_dagster.analysis.statistics.rank_tests import holm
 from contextcliff_dagster.extensions.continuation.compat.metrics import METRICS, reading_level
 
 Round = Mapping[str, Any]

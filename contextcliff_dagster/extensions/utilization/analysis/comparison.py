@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from contextcliff_dagster.analysis.comparison.difference_tests import difference_interval
-from contextcliff_dagster.analysis.curves.falling_process import draw_curves, falling_posterior
-from contextcliff_dagster.analysis.statistics.proportions import (
+from contextcliff_dagster.analysis.contrast import difference_interval
+from contextcliff_dagster.analysis.statistics.falling_curve import draw_curves, falling_posterior
+from contextcliff_dagster.analysis.statistics.intervals import (
     band_quantile,
     design_effect,
     newcombe_limits,
@@ -20,7 +20,7 @@ from contextcliff_dagster.analysis.statistics.proportions import (
     shrunk_correlation,
     wilson_limits,
 )
-from contextcliff_dagster.analysis.statistics.sign_flips import holm, sign_flip_p_value
+from contextcliff_dagster.analysis.statistics.rank_tests import holm, sign_flip_p_value
 from contextcliff_dagster.contracts.results.fields import nulls
 from contextcliff_dagster.experiments.common.crossing import Crossing, crossing_of
 from contextcliff_dagster.extensions.utilization.analysis.wording import (
@@ -43,7 +43,7 @@ from contextcliff_dagster.extensions.utilization.results import (
 )
 
 if TYPE_CHECKING:
-    from contextcliff_dagster.analysis.records.settings import AnalysisSettings
+    from contextcliff_dagster.analysis.records import AnalysisSettings
     from contextcliff_dagster.contracts.arrays import Floats, Ints
     from contextcliff_dagster.extensions.utilization.analysis.answers import Matched, Question, Side
 

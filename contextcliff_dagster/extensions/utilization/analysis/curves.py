@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from contextcliff_dagster.analysis.cliff.conclusion import (
+from contextcliff_dagster.analysis.cliff import (
+    FLOOR,
     baseline_of,
     caps_at,
     conclude,
     limited_cap,
     missing_by_length,
 )
-from contextcliff_dagster.analysis.cliff.verdict import FLOOR
-from contextcliff_dagster.analysis.curves.falling_curve import curve_points
-from contextcliff_dagster.analysis.records.samples import clean_records
-from contextcliff_dagster.analysis.statistics.proportions import band_quantile, score_correlation
+from contextcliff_dagster.analysis.records import clean_records
+from contextcliff_dagster.analysis.statistics.falling_curve import curve_points
+from contextcliff_dagster.analysis.statistics.intervals import band_quantile, score_correlation
 from contextcliff_dagster.contracts.results.fields import MeanScore
 from contextcliff_dagster.contracts.values import Verdict
 from contextcliff_dagster.extensions.utilization.analysis.answers import missing_of
@@ -36,7 +36,7 @@ from contextcliff_dagster.extensions.utilization.rendering.formats import Format
 if TYPE_CHECKING:
     import pandas as pd
 
-    from contextcliff_dagster.analysis.records.settings import AnalysisSettings
+    from contextcliff_dagster.analysis.records import AnalysisSettings
     from contextcliff_dagster.extensions.utilization.analysis.answers import Scale
 
 REPORTED_TOLERANCES = (0.10, 0.20, 0.30)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from contextcliff_dagster.analysis.statistics.sign_flips import holm
+from contextcliff_dagster.analysis.statistics.rank_tests import holm
 from contextcliff_dagster.contracts.results.fields import nulls
 from contextcliff_dagster.extensions.utilization.analysis.answers import BASE, Matched, match_rows
 from contextcliff_dagster.extensions.utilization.analysis.comparison import (
@@ -33,7 +33,7 @@ from contextcliff_dagster.extensions.utilization.results import Effect
 if TYPE_CHECKING:
     import pandas as pd
 
-    from contextcliff_dagster.analysis.records.settings import AnalysisSettings
+    from contextcliff_dagster.analysis.records import AnalysisSettings
 
 
 def effects_of(

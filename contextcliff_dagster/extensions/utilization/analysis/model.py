@@ -7,8 +7,8 @@ from dataclasses import replace
 from itertools import combinations
 from typing import TYPE_CHECKING, Literal
 
-from contextcliff_dagster.analysis.profile.context import ProfileContext
-from contextcliff_dagster.analysis.records.settings import AnalysisSettings
+from contextcliff_dagster.analysis.bin_statistics import ProfileContext
+from contextcliff_dagster.analysis.records import AnalysisSettings
 from contextcliff_dagster.contracts import ContextCliffError
 from contextcliff_dagster.extensions.utilization.analysis.answers import (
     BASE,

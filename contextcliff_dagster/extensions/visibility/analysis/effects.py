@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from contextcliff_dagster.analysis.statistics.sign_flips import holm
+from contextcliff_dagster.analysis.statistics.rank_tests import holm
 from contextcliff_dagster.extensions.visibility.axes import AXES, Level
 from contextcliff_dagster.extensions.visibility.results import (
     OUTCOMES,
@@ -22,7 +22,7 @@ from contextcliff_dagster.extensions.visibility.results import (
 )
 
 if TYPE_CHECKING:
-    from contextcliff_dagster.analysis.records.settings import AnalysisSettings
+    from contextcliff_dagster.analysis.records import AnalysisSettings
     from contextcliff_dagster.contracts.arrays import Floats, Ints
     from contextcliff_dagster.extensions.visibility.analysis.model import Runs
 

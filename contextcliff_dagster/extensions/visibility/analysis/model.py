@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from contextcliff_dagster.analysis.profile.context import ProfileContext
-from contextcliff_dagster.analysis.records.settings import AnalysisSettings
-from contextcliff_dagster.analysis.statistics.sign_flips import holm
+from contextcliff_dagster.analysis.bin_statistics import ProfileContext
+from contextcliff_dagster.analysis.records import AnalysisSettings
+from contextcliff_dagster.analysis.statistics.rank_tests import holm
 from contextcliff_dagster.contracts import UNSCORED_TAGS, ContextCliffError
 from contextcliff_dagster.extensions.visibility.analysis.effects import (
     FLIPS,
@@ -65,7 +65,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import ArrayLike
 
-    from contextcliff_dagster.analysis.records.settings import AnalysisSettings
+    from contextcliff_dagster.analysis.records import AnalysisSettings
     from contextcliff_dagster.contracts.arrays import Bools, Floats, Ints
     from contextcliff_dagster.extensions.visibility.analysis.effects import Comparison
     from contextcliff_dagster.extensions.visibility.results import (

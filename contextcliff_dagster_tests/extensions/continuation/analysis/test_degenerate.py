@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from contextcliff_dagster.analysis.records.settings import AnalysisSettings
+from contextcliff_dagster.analysis.records import AnalysisSettings
 from contextcliff_dagster.contracts import ContextCliffError
 from contextcliff_dagster.contracts.results import to_json
 from contextcliff_dagster.extensions.continuation.analysis.model import analyse_model

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from contextcliff_dagster.analysis.profile.context import ProfileContext
+from contextcliff_dagster.analysis.bin_statistics import ProfileContext
 from contextcliff_dagster.contracts.results import to_json
 from contextcliff_dagster.extensions.continuation.analysis.model import analyse_model
 from contextcliff_dagster.extensions.continuation.report.metric_figures import metric_chart

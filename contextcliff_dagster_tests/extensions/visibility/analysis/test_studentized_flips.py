@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from contextcliff_dagster.analysis.statistics.sign_flips import sign_flip_p_value
+from contextcliff_dagster.analysis.statistics.rank_tests import sign_flip_p_value
 from contextcliff_dagster.contracts.arrays import Floats
 from contextcliff_dagster.extensions.visibility.analysis.effects import (
     ClusterMeans,

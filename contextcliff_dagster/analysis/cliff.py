@@ -1,0 +1,772 @@
+"""The verdict, the safe context cap, the baseline and the zones of one model.
+Decisions drawn from fitted curves; the fits are in `analysis.statistics`.
+
+The verdict on the scores over length, and what it rests on.
+
+Both sides of a loss, and whether what remains of it, all else equal, is still one.
+
+The safe context cap: the longest length before the tolerance may be lost.
+
+Drops that recover: which of them the scores exclude.
+
+A fitted curve only falls. Where a model may fail over a stretch of lengths and recover beyond it,
+nothing but the scores of that very stretch excludes it.
+
+What documents of known length and score allow to conclude: the verdict and the certified cap.
+
+The one door to both, for the profile of a model, for simulations of a design, and for anything else
+that asks the same question of other data.
+
+The region everything else is compared with.
+
+The cap of more data, where caps of fewer were read before.
+
+A cap errs rarely, the longest of several that were read one after another errs more often: of 5,
+10, 20 and 50 examples a bin .09 of the longest were unsafe, and .02 of the last. So what goes
+beyond every earlier cap takes a chance of loss of a quarter only; up to them the usual one counts.
+benchmarks/looks.py has the rates, cliff/cap.py what the chance is of.
+
+Calls without an answer that become more with length: they end a cap like wrong answers would.
+
+Scores are means over the calls that were answered. Where long documents time out or overflow the
+window, those means say nothing of what a user gets. So the scan that looks for a drop of scores
+tests whether the share of calls without an answer rises with length; if it does, the cap is no
+longer than that of the scores with 0 for every missing answer.
+
+The length axis cut into stable, transition and degraded regions.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from contextcliff_dagster.analysis.records import average_replicates
+from contextcliff_dagster.analysis.statistics.falling_curve import (
+    Estimate,
+    fit_falling_curve,
+    kept_of,
+    merge_cells,
+)
+from contextcliff_dagster.analysis.statistics.intervals import (
+    chi_square_quantile,
+    document_interval,
+    ratio_interval,
+)
+from contextcliff_dagster.analysis.statistics.permutation_scan import SPLIT_LIMIT, scan_at
+from contextcliff_dagster.contracts import Verdict, level
+from contextcliff_dagster.contracts.results.caps import MissingByLength, Recovery
+from contextcliff_dagster.contracts.results.cliffs import Baseline, Zone, ZoneName
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from contextcliff_dagster.analysis.records import AnalysisSettings, Documents, Sample
+    from contextcliff_dagster.analysis.statistics.falling_curve import FallingCurve
+    from contextcliff_dagster.analysis.statistics.permutation_scan import Dip, Scan, Split
+    from contextcliff_dagster.contracts.arrays import Bools, Floats, Ints
+    from contextcliff_dagster.contracts.results.caps import Look
+
+LEAST_EXAMPLES = 30
+LEAST_DOCUMENTS = 20
+FLOOR = 0.10
+ALARM_SHARE = 5 / 6
+"""A drop is an alarm from this share of the tolerance on: .25 at 30%."""
+STEP_SHARE = 0.9
+"""Share of the error rate spent on steps; the rest on dips."""
+SMALL_SHARE, SURE_CHANCE = 2 / 3, 0.95
+"""A drop no larger than its split may feign is an alarm if 2/3 of the tolerance is surely lost."""
+SURELY = 3.84
+"""Deviance (over the dispersion) by which a dip must explain the scores better than a step."""
+CHOSEN_SHARE, CHOSEN_EXCESS = 1 / 2, 1.2
+"""A split is chosen where the drop looks largest, and there it looks larger than it is, the more so
+the fewer examples (n0, n1) its sides have: an alarm needs a drop of half the tolerance plus
+1.2 sqrt(1 / n0 + 1 / n1)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Drop:
+    """Where (tokens), how much (relative to the baseline), and the chance of it by accident.
+
+    ``placed``: it lies beyond the baseline region, within which no drop can be placed.
+    """
+
+    location: Estimate
+    drop: Estimate
+    p_value: float
+    placed: bool = True
+
+    @property
+    def tokens(self) -> tuple[int, int | None, int | None]:
+        """The location and its interval; no interval where the drop is not placed."""
+        at, low, high = self.location.tokens
+        return (at, low, high) if self.placed else (at, None, None)
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """The verdict and what led to it.
+
+    Attributes:
+        reason: a sentence, for the verdicts that allow no cap; else empty.
+        note: a sentence that qualifies the verdict; or empty.
+        cliff: the drop, for the verdicts that have one.
+        degraded: first length of the degraded region and the first after it, tokens.
+        scan, curve: what the scores say; ``None`` where the data support nothing.
+        visible: the scan found a drop, alarm or not.
+    """
+
+    verdict: Verdict
+    reason: str = ""
+    note: str = ""
+    cliff: Drop | None = None
+    degraded: tuple[int, int] = (0, 0)
+    scan: Scan | None = None
+    curve: FallingCurve | None = None
+    visible: bool = False
+
+    @property
+    def dip_window(self) -> tuple[int, int] | None:
+        """``degraded`` where the verdict is a dip."""
+        return self.degraded if self.verdict is Verdict.DIP else None
+
+    @property
+    def dip_start(self) -> int | None:
+        """The shortest length (tokens) at which a dip may begin; ``None`` without one."""
+        return int(self.cliff.location.low) if self.dip_window and self.cliff else None
+
+
+def find_verdict(documents: Documents, settings: AnalysisSettings, baseline: Baseline) -> Finding:
+    """Decide, in this order:
+
+    1. ``insufficient_data``: fewer than 30 examples or 20 documents, or no place to split them;
+    2. ``floor``: the baseline's mean is below .10, or its interval reaches what guessing scores;
+    3. ``dip``: the scan's window has p <= .1 alpha and a large drop, and explains the scores better
+       than the best step (quasi-deviance by more than 3.84);
+    4. ``cliff``, ``gradual_decline`` or ``decline``: the scan's step has p <= .9 alpha, and the
+       drop at its split is large, or 2/3 of the tolerance is lost with a chance of .95. Which of
+       the three `kind_of_drop` says, however deep the drop is;
+    5. ``stable``.
+
+    Large is a drop of at least 5/6 of the tolerance and of what the choice of its place may feign
+    (`CHOSEN_EXCESS`).
+    """
+    examples, count = int(documents.n.sum()), len(documents.n)
+    if examples < LEAST_EXAMPLES or count < LEAST_DOCUMENTS or baseline.mean is None:
+        return _insufficient(_too_few(examples, count))
+    scan = scan_at(documents, (1.0 - STEP_SHARE) * (1.0 - settings.confidence), settings)
+    if scan is None:
+        return _insufficient(
+            "Nearly all examples have one length: no length has 15% of them before it and 4% "
+            "after; measure more at other lengths."
+            if len(np.unique(documents.length_tokens)) > 1
+            else "All scored documents have the same length, so its effect is unknown; measure "
+            "documents of different lengths."
+        )
+    curve = fit_falling_curve(documents, settings.baseline_share)
+    if not curve.beyond_baseline:
+        return _insufficient(
+            f"The shortest {settings.baseline_share:.0%} of the examples, the baseline, reach the "
+            "longest length: nothing is left to compare; measure more long documents."
+        )
+    if why := _floor(baseline, documents.chance):
+        return Finding(Verdict.FLOOR, why, scan=scan, curve=curve)
+    return judge(scan, curve, settings)
+
+
+def _floor(baseline: Baseline, guessing: float) -> str:
+    """Why nothing can be lost from this baseline; empty where something can."""
+    mean, low, high = baseline.mean or 0.0, baseline.ci_low or 0.0, baseline.ci_high or 1.0
+    if guessing and low <= guessing:
+        return (
+            f"The baseline score is {mean:.2f} [{low:.2f}, {high:.2f}], not better than guessing "
+            f"({guessing:.2f}): short documents already fail, so no length is safe."
+        )
+    if mean < FLOOR:
+        return (
+            f"The baseline score is {mean:.2f}, below {FLOOR:.2f}: short "
+            "documents already fail, so no length is safe."
+        )
+    return ""
+
+
+def judge(scan: Scan, curve: FallingCurve, settings: AnalysisSettings) -> Finding:
+    """The verdict on fitted scores at the tolerance and confidence of ``settings``."""
+    confidence, tolerance = settings.confidence, settings.tolerance
+    alpha, least = 1.0 - confidence, ALARM_SHARE * tolerance
+    if (dip := scan.dip) is not None and _is_dip(dip, scan, curve, alpha, tolerance):
+        return _dip(dip, scan, curve, confidence)
+    significant = scan.step.p_value <= STEP_SHARE * alpha + 1e-9
+    drop = curve.drop(confidence)
+    size = f"{drop.value:.0%} [{drop.low:.0%}, {drop.high:.0%}]"
+    surely = curve.chance_lost(SMALL_SHARE * tolerance)[-1] >= SURE_CHANCE
+    if significant and (surely or _large(scan.step, tolerance)):
+        location = curve.drop_place(confidence)
+        certain = f"A drop of {tolerance:.0%} is not certain: the score drops by {size}."
+        most = curve.lost_at(0.9 * drop.value, confidence).value
+        start = max(min(most, float(curve.cells.high[-1])), location.high)
+        return Finding(
+            kind_of_drop(curve),
+            note=certain if drop.low < tolerance else "",
+            cliff=Drop(location, drop, scan.step.p_value, not curve.drop_may_be_in_baseline),
+            degraded=(round(start), int(curve.cells.high[-1]) + 1),
+            scan=scan,
+            curve=curve,
+            visible=True,
+        )
+    note = ""
+    if significant:
+        large = f"a drop of {least:.0%} or more counts as large"
+        note = f"A drop with length is visible, {size}. " + (
+            f"It is not large: {large}."
+            if drop.high < least
+            else f"More examples would show whether it is large: {large}."
+        )
+    elif scan.rise_p_value <= alpha:
+        note = "The score rises with length: questions on short documents may be harder."
+    return Finding(Verdict.STABLE, note=note, scan=scan, curve=curve, visible=significant)
+
+
+def _is_dip(dip: Dip, scan: Scan, curve: FallingCurve, alpha: float, tolerance: float) -> bool:
+    better = dip.deviance - scan.step.deviance > SURELY * float(curve.dispersion.mean())
+    likely = dip.p_value <= (1.0 - STEP_SHARE) * alpha + 1e-9
+    return likely and better and _large(dip, tolerance)
+
+
+def _large(split: Split, tolerance: float) -> bool:
+    low_n, _, high_n, _ = split.counts
+    feigned = CHOSEN_EXCESS * split.above * math.sqrt(1.0 / low_n + 1.0 / high_n)
+    return split.drop >= max(ALARM_SHARE * tolerance, CHOSEN_SHARE * tolerance + feigned)
+
+
+def _dip(dip: Dip, scan: Scan, curve: FallingCurve, confidence: float) -> Finding:
+    low, high = (float(tokens) for tokens in dip.starts)
+    phi = float(curve.dispersion.mean())
+    least, most = ratio_interval(*dip.counts, phi, chi_square_quantile(confidence))
+    least, most = least * dip.above, min(most * dip.above, 1.0)
+    drop = Estimate(dip.drop, min(least, dip.drop), max(most, dip.drop))
+    return Finding(
+        Verdict.DIP,
+        cliff=Drop(Estimate(float(dip.first_tokens), low, high), drop, dip.p_value),
+        degraded=(dip.first_tokens, dip.last_tokens + 1),
+        scan=scan,
+        curve=curve,
+        visible=True,
+    )
+
+
+def _too_few(examples: int, documents: int) -> str:
+    short = ["examples"] * (examples < LEAST_EXAMPLES) + ["documents"] * (
+        documents < LEAST_DOCUMENTS
+    )
+    return (
+        f"Too few {' and '.join(short)} for a verdict: {examples} examples on {documents} "
+        f"documents are scored, and it needs {LEAST_EXAMPLES} on {LEAST_DOCUMENTS} (add documents, "
+        "or raise samples_per_bin of the study)."
+    )
+
+
+def _insufficient(reason: str) -> Finding:
+    return Finding(Verdict.INSUFFICIENT_DATA, reason)
+
+
+SUDDEN, GRADUAL = 1.0, 0.0
+"""Twice the log evidence of a step over a slope: a cliff from the first on, a gradual decline up to
+the second; chosen by benchmarks/suddenness.py."""
+_LEAST_AFTER = 0.04
+_LEAST, _MOST = 0.05, 0.95
+"""Means in the variance of a score, so that a flawless cell does not decide alone."""
+
+
+def kind_of_drop(curve: FallingCurve) -> Verdict:
+    """``cliff``, ``gradual_decline``, or ``decline`` where neither explains the scores better."""
+    evidence = step_over_slope(curve)
+    if evidence >= SUDDEN:
+        return Verdict.CLIFF
+    return Verdict.GRADUAL_DECLINE if evidence <= GRADUAL else Verdict.DECLINE
+
+
+def step_over_slope(curve: FallingCurve) -> float:
+    """Twice the log evidence of a step over that of a slope over all lengths.
+
+    Each shape has the mean before and the mean after it free, and is fitted by weighted least
+    squares, which leaves for each what it explains. A step may lie anywhere beyond the baseline
+    region, a slope be straight in the logarithm of length, in the rank of length, or in length. The
+    evidence of either kind is the mean of exp(explained / 2) over its shapes, so that many places
+    to choose from are no advantage.
+    """
+    cells = curve.cells
+    reached = np.cumsum(cells.n) / cells.n.sum()
+    cut = np.arange(cells.baseline_cells, len(cells.n))
+    cut = cut[(1.0 - reached[cut - 1] >= _LEAST_AFTER - 1e-9) | (cut == cut[0])]
+    steps = np.arange(len(cells.n)) >= cut[:, None]
+    slopes = np.array([cells.x, reached - 0.5 * cells.n / cells.n.sum(), np.exp(cells.x)])
+    mean = curve.mean().clip(_LEAST, _MOST)
+    weight = cells.n / (curve.dispersion * mean * (1.0 - mean))
+    score = cells.s / cells.n
+
+    def evidence(shapes: Floats) -> float:
+        centred = shapes - (shapes @ weight)[:, None] / weight.sum()
+        spread = np.maximum(np.square(centred) @ weight, 1e-12)
+        fall = np.maximum(-centred @ (weight * score), 0.0)
+        explained = np.square(fall) / spread
+        most = float(explained.max())
+        return most + 2.0 * float(np.log(np.exp(0.5 * (explained - most)).mean()))
+
+    return evidence(steps.astype(np.float64)) - evidence(slopes)
+
+
+_UNSEEN = 1 / 3
+"""Of the examples, the longest, that are compared at least where no drop is seen."""
+LEAST_REMAINING = 0.5
+"""Share of the loss as measured that must remain, all else equal."""
+CHOSEN = (SPLIT_LIMIT / 3.84) ** 0.5
+"""Times its interval's reach that what remains must lie above 0: the place was chosen where the
+loss looks largest, also by the luck of the examples within a category."""
+
+
+@dataclass(frozen=True, slots=True)
+class DropWindow:
+    """Where the loss lies, tokens, half-open; ``to_tokens`` is ``None``: to the end."""
+
+    from_tokens: int
+    to_tokens: int | None
+
+    def of(self, lengths: Ints) -> Bools:
+        """Which of the lengths lie in it."""
+        end = np.inf if self.to_tokens is None else self.to_tokens
+        return (lengths >= self.from_tokens) & (lengths < end)
+
+    @property
+    def words(self) -> str:
+        if self.to_tokens is None:
+            return f"from {self.from_tokens:,} tokens on"
+        return f"between {self.from_tokens:,} and {self.to_tokens:,} tokens"
+
+
+def drop_window(finding: Finding, lengths: Ints) -> DropWindow | None:
+    """Return where the loss found lies, else where one is likeliest and both sides are large."""
+    if finding.scan is None or finding.verdict is Verdict.FLOOR:
+        return None
+    if finding.verdict is Verdict.DIP:
+        return DropWindow(*finding.degraded)
+    start = finding.scan.step.first_tokens
+    if finding.cliff is not None:
+        start = round(finding.cliff.location.value)
+    elif not finding.visible:
+        start = min(start, int(np.quantile(lengths, 1.0 - _UNSEEN)))
+    window = DropWindow(start, None)
+    return window if 0 < window.of(lengths).sum() < len(lengths) else None
+
+
+@dataclass(frozen=True, slots=True)
+class AdjustedDrop:
+    """The drop all else equal, and as measured.
+
+    ``strength``: how many times its interval's reach ``drop`` lies above 0. ``other``: the cause of
+    the drop if it is not length; ``hidden``: what would hide one.
+    """
+
+    drop: Estimate
+    strength: float
+    measured: float
+    other: str
+    hidden: str
+
+
+def judge_adjusted_drop(
+    head: str, adjusted: AdjustedDrop, finding: Finding, settings: AnalysisSettings
+) -> tuple[Literal["yes", "no"], str]:
+    """Whether the drop is due to length, and the reason as a sentence that begins with ``head``."""
+    drop, measured = adjusted.drop.value, adjusted.measured
+    if not finding.visible:
+        if abs(drop - measured) >= ALARM_SHARE * settings.tolerance:
+            return "no", f"{head}: {adjusted.hidden} hides the effect of length."
+    elif drop < LEAST_REMAINING * measured:
+        return "no", f"{head}: most of the drop comes from {adjusted.other}."
+    elif adjusted.strength <= CHOSEN:
+        return "no", f"{head}: too few examples to attribute any of the drop to length."
+    return "yes", f"{head}."
+
+
+def percent(share: float) -> str:
+    return f"{share:.0%}".replace("-0%", "0%")
+
+
+LEAST, SHARE = 6, 0.10
+"""Examples in a dip, at least so many and this share of them: nothing refutes a shorter one."""
+_ABOVE = 0.7
+"""Times the normal quantile by which a window's mean must lie above what a dip would leave: less
+than 1 holds, since the windows just before and in it, and the falling curve, find a dip as well
+(chosen by benchmarks/accept.py)."""
+_DEPTHS = np.arange(0.05, 0.96, 0.05)
+
+
+def first_possible_dip(
+    curve: FallingCurve, drop: float, confidence: float, above: float = _ABOVE
+) -> int:
+    """The first cell at which a dip by ``drop`` may begin; the number of cells: at none.
+
+    Every window of max(6, 10%) of the examples beyond the baseline region is compared with all
+    before it: their means m_w and m_b, and the error of m_w - (1 - drop) m_b where a dip has
+    happened. A longer dip contains such a window. ``above``: times the normal quantile.
+    """
+    cells, kept, guessing = curve.cells, 1.0 - drop, curve.documents.chance
+    n = np.concatenate([[0.0], np.cumsum(cells.n)])
+    s = np.concatenate([[0.0], np.cumsum(cells.s)])
+    phi = np.concatenate([[0.0], np.cumsum(cells.n * curve.dispersion)])
+    start = np.arange(cells.baseline_cells, len(cells.n))
+    end = np.searchsorted(n, n[start] + max(float(LEAST), SHARE * float(n[-1])) - 1e-9)
+    start, end = start[end <= len(cells.n)], end[end <= len(cells.n)]
+    n_b, s_b, n_w, s_w = n[start], s[start], n[end] - n[start], s[end] - s[start]
+    # The mean before such a dip, from both sides of it.
+    mean = np.clip((s_b + s_w - drop * guessing * n_w) / (n_b + kept * n_w), 1e-3, 1.0 - 1e-3)
+    inside = np.maximum(kept_of(mean, kept, guessing), 1e-4)
+    variance = inside * (1.0 - inside) * (phi[end] - phi[start]) / n_w**2
+    variance += kept**2 * mean * (1.0 - mean) * phi[start] / n_b**2
+    z = (s_w / n_w - kept_of(s_b / n_b, kept, guessing)) / np.sqrt(variance)
+    possible = np.flatnonzero(z < above * np.sqrt(chi_square_quantile(confidence)))
+    return int(start[possible[0]]) if len(possible) else len(cells.n)
+
+
+def least_excluded_dip(curve: FallingCurve, tokens: int, confidence: float) -> float | None:
+    """The smallest drop, in steps of 5%, that no dip up to ``tokens`` can have; ``None``: any.
+
+    By its window alone; any, too, where none fits between the baseline region and ``tokens``.
+    """
+    cell = int(np.searchsorted(curve.cells.low, tokens, side="right"))
+    size = max(float(LEAST), SHARE * float(curve.cells.n.sum()))
+    # A dip that lies wholly below the length begins so many examples before it.
+    reached = np.cumsum(curve.cells.n[:cell])
+    last = int(np.searchsorted(reached, reached[-1] - size, side="right")) + 1
+    if last <= curve.cells.baseline_cells:
+        return None
+    for depth in _DEPTHS:
+        if first_possible_dip(curve, float(depth), confidence, above=1.0) >= last:
+            return float(depth)
+    return None
+
+
+DEPTH, CHANCE = 0.85, 0.60
+"""A cap ends where a drop of this share of the tolerance has a chance of more than this share of
+the error rate: a drop of .255 a chance of .03 at a tolerance of 30% and 95% confidence. Both chosen
+by simulation, so that caps keep their promise over all falling curves of benchmarks/accept.py."""
+_FEW = 100
+"""Fewer examples are allowed less, in proportion: 50 would err in .05 (benchmarks/looks.py)."""
+
+
+_SMALL = 0.25
+"""Smaller tolerances, too, or a drop half as large again as 10% would pass in .14."""
+
+
+def chance_allowed(tolerance: float, confidence: float, examples: float) -> float:
+    """Chance that a drop of `DEPTH` times the tolerance may have at a cap."""
+    return CHANCE * (1.0 - confidence) * min(examples / _FEW, 1.0) * min(tolerance / _SMALL, 1.0)
+
+
+def tail_confidence(confidence: float, share: float = 1.0) -> float:
+    """Confidence at which the longest answers have to refute a loss by themselves (`Tail`).
+
+    Twice the error rate: over late drops and outlying documents of benchmarks/accept.py caps were
+    unsafe in .05 at most that way, and flat curves covered as far as they can be.
+    """
+    return 1.0 - 2.0 * share * (1.0 - confidence)
+
+
+@dataclass(frozen=True, slots=True)
+class Cap:
+    """``tokens`` of the document, ``None`` where no length can be called safe; and why.
+
+    ``baseline_tokens``: the end of the baseline region where nothing longer is shown.
+    """
+
+    tokens: int | None
+    reason: str
+    baseline_tokens: int | None = None
+
+
+def certified_cap(
+    curve: FallingCurve,
+    tolerance: float,
+    confidence: float,
+    before: int | None = None,
+    *,
+    may_recover: bool = False,
+    share: float = 1.0,
+) -> Cap:
+    """The longest length before ``tolerance`` may be lost.
+
+    It never exceeds the longest scored length, and one that would not leave the baseline region is
+    none. The larger the tolerance or the lower the confidence, the longer.
+
+    Args:
+        before: another bound, exclusive (the start of a dip), tokens.
+        may_recover: whether it is to hold for a model that fails at a length and recovers, too.
+        share: of the chance that a loss may have (`CHANCE`).
+    """
+    cells = curve.cells
+    baseline_end, longest = int(cells.high[cells.baseline_cells - 1]), int(cells.high[-1])
+    drop, sure = level(tolerance), level(confidence)
+    chance = share * chance_allowed(tolerance, confidence, float(cells.n.sum()))
+    first = curve.first_cell(DEPTH * tolerance, chance)
+    if may_recover:
+        first = min(first, first_possible_dip(curve, tolerance, confidence))
+    tokens = int(cells.high[first - 1])
+    if before is not None:
+        tokens = min(tokens, before - 1)
+    supported = curve.supported(tolerance, tail_confidence(confidence, share))
+    alone = supported is not None and supported < tokens
+    if supported is not None:
+        tokens = min(tokens, supported)
+    if tokens <= baseline_end:
+        return Cap(
+            None,
+            f"Nothing longer than the baseline's own {baseline_end:,} tokens is shown to be safe: "
+            f"right after them the score may drop by {drop}. Measure more, and shorter documents.",
+            baseline_end,
+        )
+    if tokens >= longest:
+        return Cap(
+            longest,
+            f"The score stays within {drop} of its baseline up to {longest:,} tokens, the longest "
+            f"length scored ({sure} confidence).",
+        )
+    beyond = "beyond that there are too few answers to tell" if alone else "it may drop right after"
+    return Cap(
+        tokens,
+        f"The score stays within {drop} of its baseline up to {tokens:,} tokens ({sure} "
+        f"confidence); {beyond}.",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Conclusion:
+    """``finding`` is the verdict and what led to it, ``cap`` the certified cap."""
+
+    finding: Finding
+    cap: Cap
+
+
+def conclude(documents: Documents, settings: AnalysisSettings, baseline: Baseline) -> Conclusion:
+    """Verdict and certified cap of ``documents``, at the tolerance and confidence of ``settings``.
+
+    Args:
+        baseline: of these documents (`baseline.baseline_of`).
+    """
+    finding = find_verdict(documents, settings, baseline)
+    return Conclusion(finding, cap_of(finding, settings))
+
+
+def conclude_again(conclusion: Conclusion, settings: AnalysisSettings) -> Conclusion:
+    """The conclusion from the same documents at another tolerance, without a new fit."""
+    finding = conclusion.finding
+    if finding.scan and finding.curve and finding.verdict is not Verdict.FLOOR:
+        finding = judge(finding.scan, finding.curve, settings)
+    return Conclusion(finding, cap_of(finding, settings))
+
+
+def cap_of(finding: Finding, settings: AnalysisSettings, share: float = 1.0) -> Cap:
+    """The cap at the tolerance of ``settings``; ``None`` tokens where the verdict bars one.
+
+    ``share``: of the chance of loss that a cap may have.
+    """
+    if finding.curve is None or finding.verdict is Verdict.FLOOR:
+        return Cap(None, finding.reason)
+    return certified_cap(
+        finding.curve,
+        settings.tolerance,
+        settings.confidence,
+        finding.dip_start,
+        may_recover=settings.assumption == "any",
+        share=share,
+    )
+
+
+def drops_that_recover(conclusion: Conclusion, settings: AnalysisSettings) -> Recovery | None:
+    """What the cap assumes of them, and what holds without; ``None`` where no fit bears a cap."""
+    finding, tokens = conclusion.finding, conclusion.cap.tokens
+    if finding.curve is None or finding.verdict is Verdict.FLOOR:
+        return None
+    excluded = None
+    if tokens is not None:
+        excluded = least_excluded_dip(finding.curve, tokens, settings.confidence)
+    robust = cap_of(finding, replace(settings, assumption="any")).tokens
+    if robust is not None and tokens is not None:
+        robust = min(robust, tokens)
+    return Recovery(settings.assumption, robust if tokens else None, SHARE, excluded)
+
+
+def baseline_of(documents: Documents, settings: AnalysisSettings) -> Baseline:
+    """The ``baseline`` of ``cliffs.json``: the shortest 15% of the examples (or the share
+    of ``settings``), whole documents.
+
+    The interval resamples documents; ``n`` counts examples, ``to_tokens`` is the longest length in
+    the region.
+    """
+    if not len(documents.n):
+        return Baseline(None, None, None, 0, None)
+    cells = merge_cells(documents, baseline_share=settings.baseline_share)
+    to_tokens = int(cells.high[cells.baseline_cells - 1])
+    inside = documents.length_tokens <= to_tokens
+    n, s = documents.n[inside], documents.s[inside]
+    low, high = document_interval(n, s, settings, 0, 1)
+    return Baseline(float(s.sum() / n.sum()), low, high, int(n.sum()), to_tokens)
+
+
+LOOK_SHARE = 0.25
+"""Of the usual chance, for what goes beyond every earlier cap."""
+
+
+def cap_after_looks(finding: Finding, settings: AnalysisSettings, looks: Sequence[Look]) -> Cap:
+    """The cap at the tolerance of ``settings``; ``looks``: the earlier ones, at fewer examples."""
+    cap = cap_of(finding, settings)
+    if not looks or cap.tokens is None or finding.curve is None:
+        return cap
+    cells = finding.curve.cells
+    strict = cap_of(finding, settings, LOOK_SHARE).tokens or 0
+    tokens = max(strict, min(cap.tokens, max(look.safe_cap_tokens or 0 for look in looks)))
+    if tokens == cap.tokens:
+        return cap
+    times = "once" if len(looks) == 1 else f"{len(looks)} times"
+    before = f"the cap was read {times} before, at fewer examples"
+    drop, sure = level(settings.tolerance), level(settings.confidence)
+    if tokens <= (baseline_end := int(cells.high[cells.baseline_cells - 1])):
+        return Cap(
+            None,
+            f"Nothing longer than the baseline's own {baseline_end:,} tokens is shown to be safe, "
+            f"since {before}; these examples alone would show {cap.tokens:,} tokens. Measure more.",
+            baseline_end,
+        )
+    return Cap(
+        tokens,
+        f"The score stays within {drop} of its baseline up to {tokens:,} tokens ({sure} "
+        f"confidence); {before}, and these examples alone would show {cap.tokens:,} tokens.",
+    )
+
+
+def caps_at(
+    finding: Finding,
+    tolerances: Sequence[float],
+    settings: AnalysisSettings,
+    looks: Sequence[Look],
+) -> Iterator[tuple[float, Cap]]:
+    """The caps of the same fit at other tolerances, the larger the longer."""
+    own = cap_after_looks(finding, settings, looks)
+    for tolerance in tolerances:
+        other = replace(settings, tolerance=tolerance)
+        if abs(tolerance - settings.tolerance) < 1e-9:
+            yield tolerance, own
+            continue
+        cap = cap_of(finding, other, LOOK_SHARE if looks else 1.0)
+        longer = tolerance > settings.tolerance and (own.tokens or 0) > (cap.tokens or 0)
+        yield tolerance, own if longer else cap
+
+
+_ENDS = 0.15
+"""Share of the calls at either end whose missing share is quoted."""
+
+
+def missing_by_length(sample: Sample, settings: AnalysisSettings) -> MissingByLength | None:
+    """Where calls begin to lack an answer, and the cap that counts them; ``None``: nowhere."""
+    calls = sample.calls
+    # A cap never exceeds the longest answered length: what is missing beyond it limits nothing.
+    reach = calls.loc[calls["answered"], "length_tokens"].max()
+    calls = calls[calls["length_tokens"] <= reach]
+    answered = calls["answered"].to_numpy()
+    if answered.all():
+        return None
+    there = _documents(replace(sample, chance=0.0), calls.assign(score=answered.astype(np.float64)))
+    alpha = 1.0 - settings.confidence
+    scan = scan_at(there, alpha, settings)
+    if scan is None or scan.step.p_value > alpha:
+        return None
+    curve = fit_falling_curve(there, settings.baseline_share)
+    if not curve.beyond_baseline:
+        return None
+    place = curve.drop_place(settings.confidence)
+    delivered = _documents(sample, calls.assign(score=calls["score"].where(answered, 0.0)))
+    baseline = baseline_of(delivered, settings)
+    location, low, high = place.tokens
+    ends = max(round(_ENDS * len(answered)), 1)
+    return MissingByLength(
+        rises_at_tokens=location,
+        ci_low=low,
+        ci_high=high,
+        share_short=float(1.0 - answered[:ends].mean()),
+        share_long=float(1.0 - answered[-ends:].mean()),
+        cap_tokens=conclude(delivered, settings, baseline).cap.tokens,
+    )
+
+
+def limited_cap(cap: Cap, missing: MissingByLength | None, settings: AnalysisSettings) -> Cap:
+    """``cap``, no longer than missing answers allow, and why."""
+    if missing is None:
+        return cap
+    if cap.tokens is None:
+        return cap if (cap.baseline_tokens or 0) < missing.ci_low else Cap(None, cap.reason)
+    if missing.cap_tokens is not None and missing.cap_tokens >= cap.tokens:
+        return cap
+    drop, tokens = level(settings.tolerance), missing.cap_tokens
+    kept = (
+        "no length is safe"
+        if tokens is None
+        else f"the score stays within {drop} of its baseline up to {tokens:,} tokens"
+    )
+    return Cap(
+        missing.cap_tokens,
+        f"Missing answers limit the cap: {missing.share_short:.0%} of the shortest {_ENDS:.0%} of "
+        f"the calls lack one, {missing.share_long:.0%} of the longest. The share rises at "
+        f"{missing.rises_at_tokens:,} tokens [{missing.ci_low:,} to {missing.ci_high:,}]. If they "
+        f"score 0, {kept}.",
+    )
+
+
+def _documents(sample: Sample, calls: pd.DataFrame) -> Documents:
+    """The documents of these calls, each as if it had an answer."""
+    examples = average_replicates(calls, np.ones(len(calls), bool))
+    return replace(sample, examples=examples).documents()
+
+
+def zones_of(finding: Finding, cap: int | None, sample: Sample) -> list[Zone]:
+    """The ``zones`` of ``cliffs.json``: half-open, gap-free from the shortest scored length to the
+    longest + 1: nothing is said of lengths that were not measured.
+
+    Stable up to the cap. With a loss: degraded from where 90% of the fall has happened and its half
+    lies behind with confidence (a dip: inside its window), transition between. What else lies
+    beyond the cap is not shown. None at all where the data support no verdict.
+    """
+    if finding.verdict is Verdict.INSUFFICIENT_DATA or not len(sample.examples):
+        return []
+    lengths = sample.examples["length_tokens"].to_numpy(np.int64)
+    scores = sample.examples["score"].to_numpy(np.float64)
+    end = int(lengths.max()) + 1
+    cuts: list[tuple[ZoneName, int]]
+    safe = 0 if cap is None else cap + 1
+    if finding.cliff is None:
+        floor = finding.verdict is Verdict.FLOOR
+        cuts = [("stable", safe), ("degraded" if floor else "not_shown", end)]
+    elif finding.verdict is Verdict.DIP:
+        start, stop = finding.degraded
+        cuts = [
+            ("stable", min(safe, start)),
+            ("transition", start),
+            ("degraded", stop),
+            ("not_shown", end),
+        ]
+    else:
+        cuts = [("stable", safe), ("transition", max(finding.degraded[0], safe)), ("degraded", end)]
+    zones: list[Zone] = []
+    position = int(lengths.min())
+    for name, to in cuts:
+        to = min(to, end)
+        if to <= position:
+            continue
+        inside = scores[(lengths >= position) & (lengths < to)]
+        mean = float(inside.mean()) if len(inside) else None
+        zones.append(Zone(name, position, to, mean, len(inside)))
+        position = to
+    return zones

@@ -1,0 +1,411 @@
+"""Two measurements compared: what differs, at which lengths, and how far the loss moved.
+
+Two measurements against each other: what differs, at which lengths, and how far the loss moved.
+
+B minus A throughout: a negative difference means that B is worse, a ratio below 1 that B loses
+earlier.
+
+How far a length moved from one measurement to another: ratios B / A with their intervals.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from contextcliff_dagster.analysis.contrast import (
+    Pairs,
+    Side,
+    adjusted_p_values,
+    at_same_lengths,
+    difference_curve,
+    difference_interval,
+    pair_records,
+)
+from contextcliff_dagster.analysis.kv_costs import kv_comparison
+from contextcliff_dagster.analysis.statistics.intervals import (
+    half_drop_lengths,
+    loss_lengths,
+    resample_weights,
+)
+from contextcliff_dagster.contracts import (
+    DROPS,
+    RESULT_VERSION,
+    ContextCliffError,
+    LengthBin,
+    Verdict,
+)
+from contextcliff_dagster.contracts.results.comparison import (
+    ComparedCaps,
+    ComparedSide,
+    Comparison,
+    DifferencePoint,
+    Differing,
+    DifferingBin,
+    LossShift,
+)
+from contextcliff_dagster.contracts.results.fields import nulls
+from contextcliff_dagster.contracts.results.kv import KvComparison, KvPolicy
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from contextcliff_dagster.analysis.records import AnalysisSettings
+    from contextcliff_dagster.contracts.arrays import Floats
+    from contextcliff_dagster.contracts.results import Cliffs
+
+LOSS_RESAMPLES = 300
+
+
+def loss_shift(
+    pairs: Pairs, settings: AnalysisSettings, weights: tuple[Floats, Floats]
+) -> LossShift:
+    """How far the length moved at which the score has lost the tolerance: ratio B / A.
+
+    Percentile bootstrap over documents, the same documents on both sides where paired. A side that
+    loses less within the measured lengths bounds the ratio on one end only.
+    """
+    return _shift(
+        pairs,
+        settings,
+        weights,
+        lambda side, weight: loss_lengths(
+            side.length_tokens, side.n, side.s, weight, settings.tolerance, settings.chance
+        ),
+    )
+
+
+def midpoint_shift(
+    pairs: Pairs,
+    settings: AnalysisSettings,
+    weights: tuple[Floats, Floats],
+    midpoints: tuple[int, int],
+) -> LossShift:
+    """How far the midpoint of the drop moved; ``midpoints``: those of A and B (tokens).
+
+    The interval is that of `loss_shift`, of half the drop, and holds the ratio.
+    """
+    shift = _shift(
+        pairs,
+        settings,
+        weights,
+        lambda side, weight: half_drop_lengths(
+            side.length_tokens, side.n, side.s, weight, settings.chance
+        ),
+    )
+    ratio = midpoints[1] / midpoints[0]
+    return LossShift(
+        a_tokens=midpoints[0],
+        b_tokens=midpoints[1],
+        ratio=ratio,
+        ci_low=None if shift.ci_low is None else min(shift.ci_low, ratio),
+        ci_high=None if shift.ci_high is None else max(shift.ci_high, ratio),
+    )
+
+
+def _shift(
+    pairs: Pairs,
+    settings: AnalysisSettings,
+    weights: tuple[Floats, Floats],
+    lengths: Callable[[Side, Floats], Floats],
+) -> LossShift:
+    at_a, at_b = (
+        lengths(side, weight[:, : LOSS_RESAMPLES + 1])
+        for side, weight in zip((pairs.a, pairs.b), weights, strict=True)
+    )
+    longest = float(np.log(min(pairs.a.length_tokens[-1], pairs.b.length_tokens[-1])))
+    least = np.where(np.isinf(at_a), -np.inf, np.minimum(at_b, longest) - at_a)
+    most = np.where(np.isinf(at_b), np.inf, at_b - np.minimum(at_a, longest))
+    tail = 0.5 * (1.0 - settings.confidence)
+    low = float(np.quantile(least[1:], tail, method="inverted_cdf"))
+    high = float(np.quantile(most[1:], 1.0 - tail, method="inverted_cdf"))
+    both = bool(np.isfinite(at_a[0]) and np.isfinite(at_b[0]))
+    return LossShift(
+        a_tokens=tokens_of(at_a[0]),
+        b_tokens=tokens_of(at_b[0]),
+        ratio=float(np.exp(at_b[0] - at_a[0])) if both else None,
+        ci_low=float(np.exp(low)) if np.isfinite(low) else None,
+        ci_high=float(np.exp(high)) if np.isfinite(high) else None,
+    )
+
+
+def tokens_of(log_length: float) -> int | None:
+    """Return the length whose logarithm this is; None where it is infinite."""
+    return round(float(np.exp(log_length))) if np.isfinite(log_length) else None
+
+
+PERMUTATIONS = 4_999
+RESAMPLES = 1_000
+MOST_DOCUMENTS = 20_000
+"""More are refused: signs and resamples of every document are held in memory."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One side: a name to be called by, its records, and its ``cliffs.json`` where there is one.
+
+    ``kv``: how its KV cache is kept, where that is known; two policies of one model are compared by
+    their memory and times, too.
+    """
+
+    name: str
+    records: pd.DataFrame
+    cliffs: Cliffs | None = None
+    kv: KvPolicy | None = None
+
+
+def compare(
+    a: Measured,
+    b: Measured,
+    bins: Sequence[LengthBin],
+    settings: AnalysisSettings,
+    *,
+    notes: Sequence[str] = (),
+    created_at: str | None = None,
+) -> Comparison:
+    """The comparison, as ``comparison.json`` has it.
+
+    Args:
+        bins: of A's manifest; empty takes deciles of A's lengths.
+        notes: sentences about what is compared, put before the comparison's own warnings.
+
+    Raises:
+        ContextCliffError: one side has no scored example, or records cannot be analysed.
+    """
+    pairs = pair_records(a.records, b.records, bins)
+    for side, measured in ((pairs.a, a), (pairs.b, b)):
+        if not len(side.n):
+            raise ContextCliffError(
+                f"{measured.name} has no scored answer to compare; measure it first."
+            )
+        if len(side.n) > MOST_DOCUMENTS:
+            raise ContextCliffError(
+                f"{measured.name} has {len(side.n):,} documents, a comparison takes at most "
+                f"{MOST_DOCUMENTS:,}; compare a sample of them."
+            )
+    rng = np.random.default_rng(settings.seed)
+    p_values = adjusted_p_values(pairs, PERMUTATIONS, rng)
+    weights_a = resample_weights(len(pairs.a.n), RESAMPLES, rng)
+    weights_b = weights_a if pairs.paired else resample_weights(len(pairs.b.n), RESAMPLES, rng)
+    weights = (weights_a, weights_b)
+    curve = difference_curve(pairs.a, pairs.b, weights, settings.confidence)
+    cap_a, cap_b = (side.cliffs.safe_cap_tokens if side.cliffs else None for side in (a, b))
+    result = Comparison(
+        schema_version=RESULT_VERSION,
+        created_at=created_at or datetime.now(UTC).isoformat(timespec="seconds"),
+        a=_named(a, pairs.a, pairs.only_a),
+        b=_named(b, pairs.b, pairs.only_b),
+        paired=pairs.paired,
+        n=int(pairs.a.n.sum()) if pairs.paired else None,
+        n_documents=len(pairs.a.n) if pairs.paired else None,
+        confidence=settings.confidence,
+        tolerance=settings.tolerance,
+        overall=_differing(pairs, None, weights, settings, p_values[0]),
+        bins=[
+            DifferingBin(
+                bin=bin.bin,
+                edge_low=bin.edge_low,
+                edge_high=bin.edge_high,
+                **asdict(_differing(pairs, place, weights, settings, p_values[1 + place])),
+            )
+            for place, bin in enumerate(pairs.bins)
+        ],
+        curve=[
+            DifferencePoint(int(t), float(d), float(low), float(high))
+            for t, d, low, high in zip(*curve, strict=True)
+        ],
+        caps=ComparedCaps(cap_a, cap_b, cap_b / cap_a if cap_a and cap_b else None),
+        loss_shift=(
+            nulls(LossShift) if _any_at_floor(a, b) else loss_shift(pairs, settings, weights)
+        ),
+        midpoint_shift=_midpoint_shift(pairs, a, b, settings, weights),
+        kv=_kv(pairs, a, b, settings),
+        warnings=[*notes, *_warnings(pairs, a, b)],
+        sentence="",
+    )
+    return replace(result, sentence=sentence(result))
+
+
+def whole_cache_first(a: Measured, b: Measured) -> bool:
+    """Whether A and B are to change places: a KV policy is B, compared with the whole cache."""
+    if a.kv is None or b.kv is None or a.kv.base != b.kv.base:
+        return False
+    return _keeps_all(b.kv) and not _keeps_all(a.kv)
+
+
+def _keeps_all(kv: KvPolicy) -> bool:
+    """``f16`` is what llama.cpp has where nothing is said."""
+    return kv.keeps_all or kv.policy == "f16"
+
+
+def _kv(pairs: Pairs, a: Measured, b: Measured, settings: AnalysisSettings) -> KvComparison | None:
+    """What B's KV policy saves, where B is one of the same base as A."""
+    if not pairs.paired or a.kv is None or b.kv is None:
+        return None
+    if a.kv.base != b.kv.base or a.kv == b.kv or b.kv.keeps_all:
+        return None
+    own_cap = b.cliffs.safe_cap_tokens if b.cliffs else None
+    return kv_comparison(pairs, (a.records, b.records), (a.kv, b.kv), own_cap, settings)
+
+
+def _midpoint_shift(
+    pairs: Pairs,
+    a: Measured,
+    b: Measured,
+    settings: AnalysisSettings,
+    weights: tuple[Floats, Floats],
+) -> LossShift | None:
+    """Of a drop that is established on both sides: half of none is nowhere."""
+    drops = [side.cliffs.cliff if side.cliffs else None for side in (a, b)]
+    if drops[0] is None or drops[1] is None:
+        return None
+    at = drops[0].location_tokens, drops[1].location_tokens
+    return midpoint_shift(pairs, settings, weights, at)
+
+
+def _any_at_floor(a: Measured, b: Measured) -> bool:
+    """Whether a side scores almost nothing from the start: it has nothing to drop from."""
+    return any(side.cliffs is not None and side.cliffs.verdict is Verdict.FLOOR for side in (a, b))
+
+
+def _named(measured: Measured, side: Side, left_out: int) -> ComparedSide:
+    cliffs = measured.cliffs
+    names = ("study", "model", "campaign", "identity", "tokenizer")
+    return ComparedSide(
+        name=measured.name,
+        **{name: getattr(cliffs, name, None) for name in names},
+        verdict=cliffs.verdict.value if cliffs else None,
+        score=cliffs.score.name if cliffs else None,
+        n=int(side.n.sum()),
+        n_documents=len(side.n),
+        left_out=left_out,
+    )
+
+
+def _differing(
+    pairs: Pairs,
+    place: int | None,
+    weights: tuple[Floats, Floats],
+    settings: AnalysisSettings,
+    p_value: float,
+) -> Differing:
+    """Means, difference and interval of one bin, or of all examples.
+
+    Of all that are unpaired: at the same mix of lengths, in the bins that both have.
+    """
+    common = np.intersect1d(pairs.a.bin_index, pairs.b.bin_index)
+    sides, drawn, places = [], [], []
+    for side, weight in zip((pairs.a, pairs.b), weights, strict=True):
+        if place is not None:
+            inside = side.bin_index == place
+        elif pairs.paired:
+            inside = np.ones(len(side.n), bool)
+        else:
+            inside = np.isin(side.bin_index, common[common >= 0])
+        sides.append(np.array([side.n[inside], side.s[inside]]))
+        drawn.append(weight[inside])
+        places.append(side.bin_index[inside])
+    n_a, n_b = (int(side[0].sum()) for side in sides)
+    if not n_a or not n_b:
+        return nulls(Differing, n_a=n_a, n_b=n_b)
+    if place is None and not pairs.paired:
+        sides, drawn = at_same_lengths(sides, drawn, places)
+    one, other = sides
+    mean_a, mean_b = (float(side[1].sum() / side[0].sum()) for side in sides)
+    found = not np.isnan(p_value) and p_value <= 1.0 - settings.confidence
+    low, high = difference_interval(one, other, (drawn[0], drawn[1]), settings.confidence)
+    return Differing(
+        n_a=n_a,
+        n_b=n_b,
+        mean_a=mean_a,
+        mean_b=mean_b,
+        difference=mean_b - mean_a,
+        # An interval beside a test that finds nothing holds 0.
+        ci_low=min(low, mean_b - mean_a, *([] if found else [0.0])),
+        ci_high=max(high, mean_b - mean_a, *([] if found else [0.0])),
+        p_value=None if np.isnan(p_value) else float(p_value),
+    )
+
+
+def _warnings(pairs: Pairs, a: Measured, b: Measured) -> list[str]:
+    warnings = []
+    if not pairs.paired:
+        warnings.append(
+            "Unpaired: no example in common, so the documents differ too and the comparison is "
+            "weaker than one on the same sample. Both are given the same mix of lengths."
+        )
+        outside = [int(side.n[side.bin_index < 0].sum()) for side in (pairs.a, pairs.b)]
+        if any(outside):
+            warnings.append(
+                f"{outside[0]:,} examples of {a.name} and {outside[1]:,} of {b.name} are longer or "
+                f"shorter than the bins of {a.name}, and count for the curves alone."
+            )
+    elif pairs.only_a or pairs.only_b:
+        warnings.append(
+            f"Only examples answered by both are compared: {pairs.only_a:,} examples of {a.name} "
+            f"and {pairs.only_b:,} of {b.name} are left out."
+        )
+    if pairs.averaged:
+        warnings.append(
+            "Paired by document: answers that name no example are averaged over their document."
+        )
+    names = [side.cliffs.score.name if side.cliffs else None for side in (a, b)]
+    if None not in names and names[0] != names[1]:
+        warnings.append(f"{a.name} is scored by {names[0]}, {b.name} by {names[1]}.")
+    return warnings
+
+
+def sentence(result: Comparison) -> str:
+    """The comparison in one sentence."""
+    a, b, overall = result.a.name, result.b.name, result.overall
+    alpha = 1.0 - result.confidence
+    difference = overall.difference
+    span = f"{overall.ci_low or 0:+.2f} to {overall.ci_high or 0:+.2f}"
+    sure = [row for row in result.bins if row.p_value is not None and row.p_value <= alpha]
+    lower, higher = (
+        ", ".join(row.bin for row in sure if sign * (row.difference or 0) > 0) for sign in (-1, 1)
+    )
+    if difference is None:
+        sentence = f"{b} and {a} have no length bin in common, so their scores are not compared"
+    elif overall.p_value is not None and overall.p_value <= alpha:
+        sentence = f"{b} scores {'lower' if difference < 0 else 'higher'} than {a} by "
+        sentence += f"{abs(difference):.2f} on average ({span}, p = {overall.p_value:.2g})"
+        same, reverse = (lower, higher) if difference < 0 else (higher, lower)
+        sentence += f", significantly so in {same}" if same else ""
+        sentence += f", and significantly the reverse in {reverse}" if reverse else ""
+    elif sure:
+        sentence = f"{b} and {a} differ at some lengths (overall {difference:+.2f}, {span}): {b} "
+        parts = [f"scores lower in {lower}"] * bool(lower)
+        parts += [f"scores higher in {higher}"] * bool(higher)
+        sentence += " and ".join(parts)
+    else:
+        sentence = f"No difference detected between {b} and {a} (overall {difference:+.2f}, {span})"
+    shift = result.loss_shift
+    shown = [
+        side
+        for side, at in ((result.a, shift.a_tokens), (result.b, shift.b_tokens))
+        if (at is not None if side.verdict is None else side.verdict in DROPS)
+    ]
+    own = " from its own baseline" if result.kv is not None else ""
+    drop = f"a drop of {result.tolerance:.0%}{own}"
+    floor = [side.name for side in (result.a, result.b) if side.verdict == Verdict.FLOOR.value]
+    if floor:
+        sentence += f"; no shift of the drop is measured, since {' and '.join(floor)} "
+        sentence += f"{'has' if len(floor) == 1 else 'have'} nothing to lose at any length"
+    elif not shown:
+        sentence += f"; neither shows {drop} within the measured lengths"
+    elif len(shown) == 1:
+        sentence += f"; only {shown[0].name} shows a drop with length"
+    elif shift.ratio is None or not shift.is_bounded:
+        sentence += f"; whether {drop} comes earlier or later is open"
+    else:
+        low, high = (f"{v:.2f}" if v else "open" for v in (shift.ci_low, shift.ci_high))
+        sentence += (
+            f"; {drop} is reached at {shift.b_tokens:,} tokens instead of "
+            f"{shift.a_tokens:,} (ratio {shift.ratio:.2f}, {low} to {high})"
+        )
+    return sentence + "."

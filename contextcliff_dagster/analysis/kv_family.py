@@ -1,0 +1,183 @@
+"""All KV policies of one model: each against what keeps everything, and against the control.
+
+The policy `random` keeps entries by lot. One that scores no better than it, at the same budget and
+on the same examples, does not choose.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from contextcliff_dagster.analysis.comparison import PERMUTATIONS, Measured, compare
+from contextcliff_dagster.analysis.contrast import (
+    adjusted_p_values,
+    difference_interval,
+    pair_records,
+)
+from contextcliff_dagster.analysis.kv_costs import own_loss
+from contextcliff_dagster.analysis.statistics.intervals import resample_weights
+from contextcliff_dagster.analysis.statistics.rank_tests import holm
+from contextcliff_dagster.contracts.results.kv import KvPolicy
+
+if TYPE_CHECKING:
+    from contextcliff_dagster.analysis.contrast import Side
+    from contextcliff_dagster.analysis.records import AnalysisSettings
+    from contextcliff_dagster.contracts import LengthBin
+    from contextcliff_dagster.contracts.results import Comparison
+
+CONTROL = "random"
+
+
+@dataclass(frozen=True, slots=True)
+class LossAt:
+    """The length at which the tolerance of the whole cache's baseline is lost, which the cap stays
+    below.
+
+    None: not within the measured lengths, for an end of the interval as well.
+    """
+
+    tokens: int | None
+    low: int | None
+    high: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class AgainstRandom:
+    """A policy's mean score less that of `random` at the same budget; p over all policies."""
+
+    difference: float
+    ci_low: float
+    ci_high: float
+    p_value: float
+    better: bool
+
+
+@dataclass(frozen=True, slots=True)
+class KvMember:
+    """One policy at one budget. ``comparison``: with the model that it is compared with, as B.
+
+    ``cap_tokens`` and ``loss`` are about that model's baseline; ``baseline`` is the policy's own.
+    ``shortest_tokens``: of the documents that both answered.
+    """
+
+    model: str
+    kv: KvPolicy
+    verdict: str
+    cap_tokens: int | None
+    baseline: float | None
+    loss: LossAt
+    shortest_tokens: int
+    n: int
+    comparison: Comparison | None = None
+    against_random: AgainstRandom | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class KvFamily:
+    """The policies of one model on the same examples; those that keep everything come first."""
+
+    base: str
+    members: Sequence[KvMember]
+    longest_tokens: int
+    tolerance: float
+    confidence: float
+
+
+def kv_family(
+    measured: Sequence[Measured],
+    baselines: Mapping[str, str],
+    bins: Sequence[LengthBin],
+    settings: AnalysisSettings,
+) -> KvFamily:
+    """Return the comparison of all policies of one base.
+
+    Args:
+        measured: the models of one base, each with its result and ``kv``.
+        baselines: model -> the one that it is compared with; none of those that keep everything.
+    """
+    by_name = {one.name: one for one in measured}
+    random = _against_random(measured, bins, settings)
+    members: list[KvMember] = []
+    longest = []
+    for one in measured:
+        assert one.kv is not None
+        baseline = by_name.get(baselines.get(one.name, ""))
+        side = pair_records(one.records, one.records, bins).a
+        comparison = compare(baseline, one, bins, settings) if baseline else None
+        longest.append(int(side.length_tokens.max()))
+        shared = pair_records(baseline.records, one.records, bins) if baseline else None
+        lengths = (shared.a if shared and shared.paired else side).length_tokens
+        members.append(
+            KvMember(
+                model=one.name,
+                kv=one.kv,
+                verdict=one.cliffs.verdict.value if one.cliffs else "",
+                cap_tokens=_cap(one, comparison),
+                baseline=_baseline(one),
+                loss=_loss(side, comparison, settings),
+                shortest_tokens=int(lengths.min()),
+                n=int(side.n.sum()),
+                comparison=comparison,
+                against_random=random.get(one.name),
+            )
+        )
+    members.sort(key=lambda member: _rank(member.kv))
+    first = measured[0]
+    assert first.kv is not None
+    return KvFamily(first.kv.base, members, max(longest), settings.tolerance, settings.confidence)
+
+
+def _cap(one: Measured, comparison: Comparison | None) -> int | None:
+    if comparison is not None and comparison.kv is not None and comparison.kv.cap is not None:
+        return comparison.kv.cap.tokens
+    return one.cliffs.safe_cap_tokens if one.cliffs else None
+
+
+def _loss(side: Side, comparison: Comparison | None, settings: AnalysisSettings) -> LossAt:
+    if comparison is not None and comparison.kv is not None and comparison.kv.cap is not None:
+        cap = comparison.kv.cap
+        return LossAt(cap.lost_tokens, cap.lost_low, cap.lost_high)
+    return LossAt(*own_loss(side, settings))
+
+
+def _baseline(one: Measured | None) -> float | None:
+    return one.cliffs.baseline.mean if one and one.cliffs else None
+
+
+def _rank(kv: KvPolicy) -> tuple[bool, bool, str, float]:
+    return not kv.keeps_all, kv.policy == CONTROL, kv.policy, -kv.budget
+
+
+def _against_random(
+    measured: Sequence[Measured], bins: Sequence[LengthBin], settings: AnalysisSettings
+) -> dict[str, AgainstRandom]:
+    """Each policy with a budget at which `random` was measured, too; p-values by Holm (1979)."""
+    controls = {one.kv.budget: one for one in measured if one.kv and one.kv.policy == CONTROL}
+    found: dict[str, tuple[float, float, float, float]] = {}
+    for one in measured:
+        if one.kv is None or one.kv.policy == CONTROL or one.kv.keeps_all:
+            continue
+        control = controls.get(one.kv.budget)
+        if control is None or one.kv.budget == 1:
+            continue
+        pairs = pair_records(control.records, one.records, bins)
+        if not pairs.paired:
+            continue
+        rng = np.random.default_rng(settings.seed)
+        overall = replace(pairs, bins=[])
+        p_value = float(adjusted_p_values(overall, PERMUTATIONS, rng)[0])
+        weights = resample_weights(len(pairs.a.n), 1_000, rng)
+        control_sums, own = (np.array([side.n, side.s]) for side in (pairs.a, pairs.b))
+        low, high = difference_interval(control_sums, own, (weights, weights), settings.confidence)
+        mean = float(pairs.b.s.sum() / pairs.b.n.sum() - pairs.a.s.sum() / pairs.a.n.sum())
+        found[one.name] = mean, low, high, p_value
+    adjusted = holm([row[3] for row in found.values()])
+    alpha = 1.0 - settings.confidence
+    return {
+        name: AgainstRandom(mean, low, high, p or 0.0, mean > 0 and (p or 0.0) <= alpha)
+        for (name, (mean, low, high, _)), p in zip(found.items(), adjusted, strict=True)
+    }

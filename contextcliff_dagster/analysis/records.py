@@ -1,0 +1,419 @@
+"""Scored records as the analysis takes them: settings, and the samples of one model.
+
+Eval records as statistical units: replicates to examples, examples to documents.
+
+The three kinds of call without an answer are set apart here, once, so that nothing downstream can
+score them: they are neither right nor wrong.
+
+A million records are an ordinary input, so names are turned into ranks first: ranks sort as the
+names do, in a tenth of the time and memory.
+
+What an example is: the category of its question, its evidence, and its replicates averaged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from contextcliff_dagster.contracts import UNSCORED_TAGS, ContextCliffError, LengthBin, StudyError
+from contextcliff_dagster.contracts.results.fields import Missing
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from contextcliff_dagster.contracts.arrays import Bools, Floats, Ints
+    from contextcliff_dagster.contracts.results.questions import Category
+
+
+@dataclass(frozen=True, slots=True)
+class AnalysisSettings:
+    """Choices of the analysis; everything else is fixed by the method.
+
+    Attributes:
+        tolerance: loss relative to the baseline that still counts as safe, 0.05..0.5.
+        confidence: of every interval and of the cap, 0.5..0.999.
+        resamples: bootstrap resamples of documents, per bin.
+        seed: of every resampling; the same records and seed give the same result.
+        rolling: bins in the trailing window of ``rolling_variance``.
+        permutations: of whole documents over the lengths, for the scan's p-value; at least so many,
+            and more where the confidence needs smaller p-values.
+        baseline_share: of the examples, shortest first, that are the baseline, 0.05..0.5; 0.15 is
+            what error rates are stated for.
+        chance: mean score of guessing, 0..0.9: what is lost is measured above it.
+        assumption: what the cap assumes of a model that fails at a length: ``falling``, that it
+            does not recover at a longer one; ``any``, nothing.
+        ttft_limit_ms: the user's limit on the 95th percentile of the time to the first token.
+        second_opinions: whether `profile_model` also gives the sensitivity of the cap and what more
+            data would buy; they take most of its time and decide nothing.
+
+    Raises:
+        StudyError: a value is outside its range.
+    """
+
+    tolerance: float = 0.30
+    confidence: float = 0.95
+    resamples: int = 2_000
+    seed: int = 0
+    rolling: int = 3
+    permutations: int = 999
+    baseline_share: float = 0.15
+    chance: float = 0.0
+    assumption: Literal["falling", "any"] = "falling"
+    ttft_limit_ms: float | None = None
+    second_opinions: bool = True
+
+    def __post_init__(self) -> None:
+        for name, low, high in (
+            ("tolerance", 0.05, 0.5),
+            ("confidence", 0.5, 0.999),
+            ("resamples", 100, 100_000),
+            ("rolling", 1, 100),
+            ("permutations", 99, 100_000),
+            ("baseline_share", 0.05, 0.5),
+            ("chance", 0.0, 0.9),
+        ):
+            value = getattr(self, name)
+            if not low <= value <= high:
+                raise StudyError(
+                    f"Analysis setting {name!r} is {value}; choose {low:g} to {high:g}."
+                )
+        if self.assumption not in {"falling", "any"}:
+            raise StudyError(
+                f"Analysis setting 'assumption' is {self.assumption!r}; choose 'falling' or 'any'."
+            )
+
+
+CATEGORIES: tuple[Category, ...] = ("task", "kind", "level", "domain", "source")
+"""Columns that may name a category."""
+MOST_VALUES = 50
+"""A column with more values names things, such as single files, rather than categories."""
+EVIDENCE = ("evidence_position", "inter_evidence_tokens")
+"""Position of a question's evidence in its document, and the distance of two pieces."""
+
+
+def categories_of(records: pd.DataFrame) -> dict[str, pd.Categorical[Any]]:
+    """Those of `CATEGORIES` with 2 to 50 values, which are in order; what is not there is ""."""
+    import pandas as pd
+
+    categories: dict[str, pd.Categorical[Any]] = {}
+    for name in CATEGORIES:
+        if name not in records.columns:
+            continue
+        try:
+            codes, unique = pd.factorize(records[name], use_na_sentinel=False)
+        except TypeError:  # lists and the like are no names
+            continue
+        if not 2 <= len(unique) <= MOST_VALUES:
+            continue
+        words = ["" if pd.isna(value) else _word(value) for value in unique]
+        values = sorted(set(words))
+        rank = np.array([values.index(word) for word in words], np.int8)
+        categories[name] = pd.Categorical.from_codes(rank[codes], categories=pd.Index(values))
+    return categories
+
+
+def _word(value: Any) -> str:
+    """2 and 2.0 are one level: a column of whole numbers with gaps is read as one of fractions."""
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def average_replicates(calls: pd.DataFrame, answered: Bools) -> pd.DataFrame:
+    """One row per example: replicates averaged; a record without an id is one example."""
+    known: list[str] = [name for name in CATEGORIES if name in calls.columns]
+    known += [name for name in EVIDENCE if calls[name].notna().any()]
+    rows = calls.loc[answered, [*_OF_EXAMPLE, *known]].reset_index(drop=True)
+    # A row without an example's name is an example, one without a document's name a document of its
+    # own; those without a name come after the named.
+    example = _named(rows["example_id"], np.arange(len(rows)))
+    document = rows["document"] = _named(rows["document_id"], example)
+    width = int(example.max()) + 1 if len(example) else 1
+    key = document * width + example
+    if (np.diff(np.sort(key)) > 0).all():
+        examples = rows.assign(replicates=1, score_sd=np.nan)
+    else:
+        same = ("document", "document_id", "example_id", *known)
+        examples = rows.groupby(key, sort=False).agg(
+            **{name: (name, "first") for name in same},
+            **{name: (name, "min") for name in ("length_tokens", "bin_index")},
+            **{name: (name, "mean") for name in ("score", "failed", "em", "f1", "contained")},
+            replicates=("score", "size"),
+            score_sd=("score", "std"),
+        )
+        key = examples.index.to_numpy(np.int64)
+    order = np.lexsort((key, examples["length_tokens"].to_numpy(np.int64)))
+    return examples.take(order).reset_index(drop=True)
+
+
+_OF_EXAMPLE = (
+    "document_id", "example_id", "length_tokens", "score", "failed", "em", "f1", "contained",
+    "bin_index",
+)  # fmt: skip
+
+
+def _named(column: pd.Series[Any], otherwise: Ints) -> Ints:
+    """Ranks of the names of ``column``; where there is none, ``otherwise`` behind all names."""
+    names, codes = column.cat.categories, column.cat.codes.to_numpy(np.int64)
+    return np.where((names == "")[codes], len(names) + otherwise, codes)
+
+
+DEFAULT_BINS = 10
+
+
+@dataclass(frozen=True)
+class Documents:
+    """Documents, the exchangeable unit, shortest first; arrays of length D.
+
+    ``n`` examples and ``s``, the sum of their scores; ``binary`` says that every score is 0 or 1;
+    ``chance`` is the mean score of guessing.
+    """
+
+    length_tokens: Ints
+    n: Floats
+    s: Floats
+    binary: bool
+    chance: float = 0.0
+
+
+@dataclass(frozen=True)
+class Sample:
+    """The records of one model, cleaned.
+
+    Attributes:
+        calls: every planned call, sorted, with ``answered`` and ``bin_index`` (-1: in no bin);
+            ``document_id``, ``example_id``, ``bin`` and ``failure`` are categories, "" where the
+            records have none.
+        examples: one row per example with an answer: ``document`` (a number of its own, in the
+            order of the names), ``document_id``, ``example_id``, ``length_tokens``, ``score`` (mean
+            of its replicates), ``replicates``, ``score_sd`` (between replicates, null for one),
+            ``failed`` (share of replicates, null where unknown), ``bin_index``; of `CATEGORIES`
+            those that the records have with 2 to 50 values, of `EVIDENCE` those that they have.
+        bins: the bins that hold examples of their own, in order of length.
+        documents_known: the records name their documents.
+        warnings: sentences about records that had to be set aside.
+        chance: mean score of guessing.
+    """
+
+    calls: pd.DataFrame
+    examples: pd.DataFrame
+    bins: list[LengthBin]
+    documents_known: bool
+    warnings: list[str] = field(default_factory=list)
+    chance: float = 0.0
+
+    @property
+    def missing(self) -> Missing:
+        """Calls without an answer, by tag."""
+        tags = self.calls.loc[~self.calls["answered"], "failure"]
+        return Missing(**{tag.value: int((tags == tag.value).sum()) for tag in UNSCORED_TAGS})
+
+    def document_of_calls(self) -> Ints:
+        """A number for each call's document (calls); calls without one each have their own."""
+        names = self.calls["document_id"].cat
+        code = names.codes.to_numpy(np.int64)
+        nameless = np.asarray(names.categories == "")[code]
+        return np.where(nameless, len(names.categories) + np.arange(len(code)), code)
+
+    def documents(self) -> Documents:
+        """Examples summed to their documents."""
+        scores = self.examples["score"].to_numpy(np.float64)
+        _, first, document = np.unique(
+            self.examples["document"].to_numpy(np.int64), return_index=True, return_inverse=True
+        )
+        # Examples are in order of length: a document's first has its least.
+        lengths = self.examples["length_tokens"].to_numpy(np.int64)[first]
+        order = np.argsort(lengths, kind="stable")
+        return Documents(
+            lengths[order],
+            np.bincount(document, minlength=len(first)).astype(np.float64)[order],
+            np.bincount(document, weights=scores, minlength=len(first)).astype(np.float64)[order],
+            bool(((scores == 0.0) | (scores == 1.0)).all()),
+            self.chance,
+        )
+
+
+def clean_records(records: pd.DataFrame, bins: Sequence[LengthBin], chance: float = 0.0) -> Sample:
+    """Sort ``records``, set calls without an answer apart, and average replicates.
+
+    ``records`` needs ``length_tokens`` and ``score``; ``document_id``, ``example_id``,
+    ``replicate``, ``bin``, ``failure``, ``failed`` and the telemetry columns are used where they
+    are there. Without ``bins``, deciles of the answered lengths are taken.
+
+    Raises:
+        ContextCliffError: a needed column is missing, a score is outside 0..1 or a length is
+            negative.
+    """
+    calls, warnings = _sorted_calls(records)
+    answered = calls["answered"].to_numpy()
+    kept = [b for b in bins if b.merged_into is None]
+    warnings += [
+        f"Bin {b.bin} had too few documents and was merged into {b.merged_into}."
+        for b in bins
+        if b.merged_into
+    ]
+    if not kept and answered.any():
+        kept = decile_bins(calls["length_tokens"].to_numpy(np.int64)[answered])
+    kept.sort(key=lambda b: (b.edge_low, b.edge_high, b.bin))
+    calls["bin_index"] = _bin_index(calls, kept)
+    if stray := int(((calls["bin_index"] < 0) & answered).sum()):
+        warnings.append(f"{stray} records lie in no bin: they count for the curve only.")
+    examples = average_replicates(calls, answered)
+    known = bool(calls["document_id"].ne("").any())
+    return Sample(calls, examples, kept, known, warnings, chance)
+
+
+def decile_bins(lengths: Ints, count: int = DEFAULT_BINS) -> list[LengthBin]:
+    """Quantile bins over ``lengths``, for records without any; fewer where lengths tie."""
+    cuts = np.unique(np.quantile(lengths, np.linspace(0, 1, count + 1)[1:-1], method="higher"))
+    low, high = int(lengths.min()), int(lengths.max())
+    edges = [low, *(int(c) for c in cuts if low < c <= high), high + 1]
+    return [
+        LengthBin(f"b{i:02d}", a, b, None, None, None, 0, 0)
+        for i, (a, b) in enumerate(pairwise(edges))
+    ]
+
+
+def _sorted_calls(records: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
+    """The columns the analysis uses, typed and in an order that does not depend on the file's."""
+    import pandas as pd
+
+    for needed in ("length_tokens", "score"):
+        if needed not in records.columns:
+            present = ", ".join(map(str, records.columns)) or "none"
+            raise ContextCliffError(
+                f"The records have no column {needed!r}; columns found: {present}."
+            )
+    texts = {name: _ranked(records, name) for name in _TEXTS}
+    texts |= categories_of(records)
+    numbers = {name: _number(records[name]) for name in _NUMBERS if name in records.columns}
+    if "finished_at" in records.columns:
+        numbers["finished_s"] = _seconds(records["finished_at"])
+    warnings = []
+    if unusable := int(np.isnan(numbers["length_tokens"]).sum()):
+        warnings.append(f"{unusable} records have no length and are left out.")
+        there = ~np.isnan(numbers["length_tokens"])
+        numbers = {name: values[there] for name, values in numbers.items()}
+        texts = {name: column[there] for name, column in texts.items()}
+    lengths, scores = numbers["length_tokens"], numbers["score"]
+    if (lengths < 0).any():
+        raise ContextCliffError(
+            "A record has a negative length_tokens; lengths count tokens from 0."
+        )
+    failure = texts["failure"]
+    unscored = failure.categories.isin([tag.value for tag in UNSCORED_TAGS])[failure.codes]
+    answered = ~unscored & ~np.isnan(scores)
+    if silent := int((~unscored & np.isnan(scores)).sum()):
+        warnings.append(
+            f"{silent} records have neither a score nor a failure tag: left out of every mean."
+        )
+    outside = answered & ((scores < 0) | (scores > 1))
+    if outside.any():
+        raise ContextCliffError(
+            f"{outside.sum()} of {answered.sum()} scores lie outside 0..1 (the first is "
+            f"{scores[outside][0]:g}): give the scale or rescale them."
+        )
+    # An empty document has no log length; one token is the nearest that has.
+    numbers["length_tokens"] = np.maximum(lengths, 1).round().astype(np.int64)
+    order = _order(texts, numbers, answered)
+    columns: dict[str, Any] = {name: column[order] for name, column in texts.items()}
+    # What no record carries takes no memory: one null, seen everywhere.
+    nulls = np.broadcast_to(np.nan, len(order))
+    for name in _NUMBERS:
+        columns[name] = numbers[name][order] if name in numbers else nulls
+    columns["answered"] = answered[order]
+    tagged = np.asarray(columns["failure"] != "")
+    if "failed" not in numbers and (tagged & columns["answered"]).any():
+        columns["failed"] = tagged.astype(np.float64)
+    return pd.DataFrame(columns, copy=False), warnings
+
+
+_TEXTS = ("document_id", "example_id", "bin", "failure")
+_NUMBERS = (
+    "length_tokens", "score", "replicate", "failed", "em", "f1", "contained", "ttft_ms",
+    "duration_ms", "queue_ms", "loop_lag_ms", "prompt_tokens", "scaffold_tokens",
+    "cached_tokens", "completion_tokens", "reasoning_tokens", "cost_usd", "finished_s", *EVIDENCE,
+)  # fmt: skip
+_ORDER = (
+    "length_tokens", "document_id", "example_id", "replicate", "score", "failure", "ttft_ms",
+    "duration_ms",
+)  # fmt: skip
+
+
+def _number(column: pd.Series[Any]) -> Floats:
+    import pandas as pd
+
+    values: Floats = pd.to_numeric(column, errors="coerce").to_numpy(np.float64, na_value=np.nan)
+    return values if np.isfinite(values).all() else np.where(np.isfinite(values), values, np.nan)
+
+
+def _seconds(column: pd.Series[Any]) -> Floats:
+    """Moments as seconds since 1970; NaN where there is none."""
+    import pandas as pd
+
+    moments = pd.to_datetime(column, utc=True, errors="coerce")
+    seconds = (moments - pd.Timestamp(0, tz="UTC")).dt.total_seconds()
+    return np.asarray(seconds, dtype=np.float64)
+
+
+def _ranked(records: pd.DataFrame, name: str) -> pd.Categorical[Any]:
+    """A column of names as categories in order of the names; what is null or not there is ""."""
+    import pandas as pd
+
+    if name not in records.columns:
+        nowhere = np.zeros(len(records), np.int8)
+        return pd.Categorical.from_codes(nowhere, categories=pd.Index([""]))
+    column = records[name]
+    if not isinstance(column.dtype, pd.StringDtype):
+        column = column.astype(object).where(column.notna(), "").astype(str)
+    codes, unique = pd.factorize(column.fillna(""), sort=False)
+    names = pd.Index(unique)
+    order = names.argsort()
+    rank = np.empty(len(order), np.int32)
+    rank[order] = np.arange(len(order), dtype=np.int32)
+    return pd.Categorical.from_codes(rank[codes], categories=names[order])
+
+
+def _order(texts: dict[str, pd.Categorical[Any]], numbers: dict[str, Any], answered: Bools) -> Ints:
+    """Rows by length, then whatever else tells them apart, so that no file's order matters."""
+    keys = []
+    for name in _ORDER:
+        key = texts[name].codes if name in texts else numbers.get(name)
+        if key is not None and len(key) and not (key[0] == key).all():
+            keys.append(key)
+        if name == "example_id" and len(texts[name].categories) == len(texts[name].codes):
+            break  # no two rows are of one example
+    if not keys:
+        return np.arange(len(numbers["score"]))
+    order: Ints = np.lexsort(keys[::-1])
+    nameless = (texts["example_id"].categories == "")[texts["example_id"].codes][order]
+    if not nameless.any():
+        return order
+    # Only their scores tell rows without a name apart. In that order neighbours of one length would
+    # be alike, and sums of neighbours, taken where there are many, would scatter far too much: they
+    # are shuffled, those with an answer among themselves, so that the others change nothing.
+    place = np.arange(len(order))
+    shuffled = np.flatnonzero(nameless & answered[order])
+    place[shuffled] = np.random.default_rng(0).permutation(len(shuffled)) - len(order)
+    lengths = numbers["length_tokens"][order]
+    return order[np.lexsort((place, texts["document_id"].codes[order], lengths))]
+
+
+def _bin_index(calls: pd.DataFrame, bins: Sequence[LengthBin]) -> Ints:
+    """Position in ``bins`` by the record's own key, else by its length; -1 where neither fits."""
+    if not bins:
+        return np.full(len(calls), -1, dtype=np.int64)
+    place_of = {b.bin: i for i, b in enumerate(bins)}
+    keys = calls["bin"].cat.categories
+    named = np.array([place_of.get(key, -1) for key in keys])[calls["bin"].cat.codes.to_numpy()]
+    lengths = calls["length_tokens"].to_numpy(np.int64)
+    lows = np.array([b.edge_low for b in bins])
+    highs = np.array([b.edge_high for b in bins])
+    place = np.maximum(np.searchsorted(lows, lengths, side="right") - 1, 0)
+    last = len(bins) - 1
+    below = (lengths < highs[place]) | ((place == last) & (lengths <= highs[place]))
+    by_length = np.where((lengths >= lows[place]) & below, place, -1)
+    return np.where(named >= 0, named, by_length)

@@ -1,0 +1,494 @@
+"""Has a model become worse than its pinned baseline: a test with few false alarms a year.
+
+Answers that were right and are wrong now: more than an unchanged model's flips explain?
+
+In a window of lengths the number of lost answers is compared with Binomial(examples, flip_rate): of
+all examples, not of the right ones, because a baseline that is a draw itself loses its lucky
+answers again. A window counts only where
+
+- losses outnumber gains (sign test at 10%) and fall on three documents or more,
+- and gains, in the window and as much again on either side, and in the whole sample, are no more
+  than flips explain (at 2%): a model that answers anew each time gains as it loses.
+
+Where runs differ in their flips (`flip_rates`), the larger tail probability counts.
+
+Has a model become worse than its pinned baseline: a test with few false alarms a year.
+
+Answers flip: with a probability of ``flip_rate`` an example comes out the other way, in the run and
+in the baseline, which is a draw itself; in some runs more do, and how many is learned from other
+runs and from the run's own plateau (`flip_rates`). What that does not explain is a shrink.
+
+- *Lost answers at the loss* (`lost_answers`): in the lengths where a cliff that moved down shows
+  first, from half of the length at which the baseline has lost 30%, up to it.
+- *Lost answers anywhere*: in every window of neighbouring lengths. The smallest tail probability
+  over all windows is a scan statistic (Naus 1965, JASA 60, 532-538), its null distribution
+  simulated.
+- *Signed changes*: of the score differences, less what flips explain, the largest standardised sum
+  over all windows, against signs flipped per document. For graded scores and noisy models.
+
+All are one-sided. A run's error rate is the year's divided by its runs and models, and split
+among the tests; by Bonferroni's inequality the year holds whatever the runs share, the
+pinned baseline above all.
+
+How many right answers an unchanged model loses in one run, where runs differ.
+
+A run's rate is Beta distributed, mean and correlation within the run have a prior on a grid. They
+are updated by runs of the unchanged model (beta-binomial), then by what this run lost itself on the
+plateau outside the window in question. Counts are divided by the dispersion of whole documents, as
+a spell of flips hits all questions on one (Rao and Scott 1992, Biometrics 48, 577-585).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from contextcliff_dagster.analysis.statistics.intervals import loss_lengths, rank_groups
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from contextcliff_dagster.analysis.contrast import Pairs
+    from contextcliff_dagster.contracts.arrays import Bools, Floats, Ints
+
+LEAST_DOCUMENTS = 3
+SIGN_LEVEL, NOISE_LEVEL = 0.10, 0.02
+
+
+@dataclass(frozen=True)
+class Changes:
+    """What became of each example, in order of length (E)."""
+
+    was_right: Bools
+    lost: Bools
+    gained: Bools
+    document: Ints
+    length_tokens: Ints
+
+    @classmethod
+    def of(cls, pairs: Pairs) -> Changes:
+        """An answer is right from a score of .5 on; lost or gained where it moved by as much."""
+        order = np.argsort(pairs.example_document, kind="stable")
+        a, b = pairs.examples_a[order], pairs.examples_b[order]
+        right, document = a >= 0.5, pairs.example_document[order]
+        return cls(
+            right,
+            right & (b - a <= -0.5),
+            ~right & (b - a >= 0.5),
+            document,
+            pairs.a.length_tokens[document],
+        )
+
+
+class Window(NamedTuple):
+    """One window: first and last length, and what happened in it."""
+
+    from_tokens: int
+    to_tokens: int
+    examples: int
+    right: int
+    lost: int
+    gained: int
+
+
+@dataclass(frozen=True)
+class Windows:
+    """Counts in windows [start, end) of the examples (W); ``barred``: they do not count."""
+
+    start: Ints
+    end: Ints
+    examples: Ints
+    tail: Floats
+    barred: Bools
+
+
+def count_windows(
+    changes: Changes, start: Ints, end: Ints, flip_rate: float, rates: FlipRates | None = None
+) -> Windows:
+    """Lost answers and their tail probability under flips in each window [start, end).
+
+    ``rates``: what is known of this run's own; None: it is ``flip_rate``.
+    """
+    from scipy.stats import binom
+
+    size = len(changes.lost)
+    lost, gained = _running(changes.lost), _running(changes.gained)
+    first = np.zeros(size, dtype=bool)  # only a document's first lost answer
+    places = np.flatnonzero(changes.lost)
+    first[places[np.unique(changes.document[places], return_index=True)[1]]] = True
+    apart = _running(first)
+    losses, gains = lost[end] - lost[start], gained[end] - gained[start]
+    wide = end - start
+    low, high = np.maximum(start - wide, 0), np.minimum(end + wide, size)
+    around = gained[high] - gained[low]
+    barred = (
+        (np.asarray(binom.sf(losses - 1, losses + gains, 0.5)) > SIGN_LEVEL)
+        | (apart[end] - apart[start] < LEAST_DOCUMENTS)
+        | (np.asarray(binom.sf(around - 1, high - low, flip_rate)) < NOISE_LEVEL)
+        | bool(binom.sf(int(gained[-1]) - 1, size, flip_rate) < NOISE_LEVEL)
+    )
+    tail = np.asarray(binom.sf(losses - 1, wide, flip_rate))
+    rare = tail < 0.05  # more is noise anyway
+    if rates is not None and rare.any():
+        own = rates.tail(start[rare], end[rare], losses[rare])
+        tail[rare] = np.maximum(tail[rare], own)
+    return Windows(start, end, wide, tail, barred)
+
+
+def window_at(changes: Changes, start: int, end: int) -> Window:
+    """The window [start, end) of the examples; at least one."""
+    inside = slice(start, end)
+    lengths = changes.length_tokens[inside]
+    return Window(
+        int(lengths[0]),
+        int(lengths[-1]),
+        len(lengths),
+        int(changes.was_right[inside].sum()),
+        int(changes.lost[inside].sum()),
+        int(changes.gained[inside].sum()),
+    )
+
+
+def at_the_loss(
+    changes: Changes, loss_tokens: float, flip_rate: float, rates: FlipRates | None = None
+) -> tuple[float, int, int]:
+    """p-value, start and end of the window where a cliff that moved down shows first.
+
+    From half of ``loss_tokens``, the length at which the baseline has lost its tolerance, up to it:
+    one window, chosen by the baseline alone, so that nothing is paid for looking elsewhere.
+    """
+    lengths = changes.length_tokens
+    start = int(np.searchsorted(lengths, loss_tokens / 2))
+    end = int(np.searchsorted(lengths, loss_tokens, side="right"))
+    if end <= start:
+        return 1.0, 0, len(lengths)
+    return window_p_value(changes, start, end, flip_rate, rates), start, end
+
+
+def window_p_value(
+    changes: Changes, start: int, end: int, flip_rate: float, rates: FlipRates | None = None
+) -> float:
+    """p-value of the lost answers in the window [start, end); 1 where it does not count."""
+    windows = count_windows(changes, np.array([start]), np.array([end]), flip_rate, rates)
+    return 1.0 if windows.barred[0] else float(windows.tail[0])
+
+
+def _running(flags: Bools) -> Ints:
+    return np.concatenate([[0], np.cumsum(flags)]).astype(np.int64)
+
+
+LEAST_RUNS = 5  # from which on their variation is estimated
+_LOGITS = np.linspace(-16.0, 3.0, 220)
+RATES: Floats = 1.0 / (1.0 + np.exp(-_LOGITS))
+_EDGES = np.concatenate([[0.0], 1.0 / (1.0 + np.exp(-0.5 * (_LOGITS[1:] + _LOGITS[:-1]))), [1.0]])
+_MEANS = 2.0 ** np.arange(-20.0, 2.1, 0.5)
+"""Times the study's flip rate; before there are runs those below it are as likely (a server may
+answer the same every time), and log-normal above, with an SD of .7 octaves."""
+_CORRELATIONS = np.array([0.0005, 0.002, 0.008, 0.02, 0.06])
+_BELIEF = np.array([0.5, 0.3, 0.15, 0.04, 0.01])
+"""Before there are runs. With equal shares five could not show that runs are alike."""
+
+
+@dataclass(frozen=True)
+class FlipRates:
+    """Of one run: ``weights`` of `RATES` by other runs, ``dispersion`` of whole documents (1 where
+    questions are independent), ``lost`` of the first 0, 1, ... examples of its plateau (m + 1)."""
+
+    weights: Floats
+    dispersion: float
+    lost: Ints
+
+    @classmethod
+    def of(
+        cls, now: Changes, unchanged: Sequence[Changes], plateau_tokens: float, flip_rate: float
+    ) -> FlipRates:
+        """From the plateau (documents shorter than ``plateau_tokens``) of this and other runs."""
+        from scipy.special import betaln
+
+        counts, off, expected = [], 0.0, 0.0
+        for run in (*unchanged, now):
+            short = run.length_tokens < plateau_tokens
+            document = run.document[short]
+            n = np.bincount(document)
+            lost = np.bincount(document, weights=run.lost[short])
+            rate = lost.sum() / max(n.sum(), 1)
+            off += float(np.square(lost - n * rate).sum())
+            expected += float(n.sum() * rate * (1.0 - rate))
+            counts.append((lost.sum(), n.sum()))
+        dispersion = max(off / expected, 1.0) if expected else 1.0
+        a, b, log, density = _beliefs(flip_rate)
+        for lost, n in np.array(counts[:-1]).reshape(-1, 2) / dispersion:
+            log = log + betaln(a + lost, b + n - lost) - betaln(a, b)
+        weights: Floats = np.exp(log - log.max()) @ density
+        inside = now.lost[now.length_tokens < plateau_tokens]
+        running = np.concatenate([[0], np.cumsum(inside)]).astype(np.int64)
+        return cls(weights / weights.sum(), dispersion, running)
+
+    def outside(self, start: Ints, end: Ints) -> Floats:
+        """Probabilities of `RATES` given the plateau outside windows [start, end) (W, P)."""
+        size = len(self.lost) - 1
+        first, last = np.minimum(start, size), np.minimum(end, size)
+        lost = (self.lost[-1] - self.lost[last] + self.lost[first]) / self.dispersion
+        n = (size - last + first) / self.dispersion
+        with np.errstate(divide="ignore"):
+            log = np.log(self.weights) + np.outer(lost, np.log(RATES))
+        log += np.outer(n - lost, np.log1p(-RATES))
+        weights = np.exp(log - log.max(axis=1, keepdims=True))
+        return np.asarray(weights / weights.sum(axis=1, keepdims=True), np.float64)
+
+    def tail(self, start: Ints, end: Ints, lost: Ints) -> Floats:
+        """Probability of as many lost answers in windows [start, end) (W)."""
+        from scipy.special import betainc
+
+        k, n = lost / self.dispersion, (end - start) / self.dispersion
+        at_least = betainc(np.maximum(k, 1e-9)[:, None], (n - k + 1.0)[:, None], RATES)
+        return np.asarray((self.outside(start, end) * at_least).sum(axis=1), np.float64)
+
+    def upper(self, start: Ints, end: Ints, level: float) -> Floats:
+        """Rate that the run's own exceeds with a probability of ``level`` at most (W)."""
+        beyond = np.cumsum(self.outside(start, end)[:, ::-1], axis=1)[:, ::-1]
+        return np.asarray(RATES[np.argmax(beyond <= level, axis=1)], np.float64)
+
+
+@cache
+def _beliefs(flip_rate: float) -> tuple[Floats, Floats, Floats, Floats]:
+    """Parameters a and b of each Beta distribution, log prior (B), shares near `RATES` (B, P)."""
+    from scipy.special import betainc
+
+    mean, rho = (one.ravel() for one in np.meshgrid(flip_rate * _MEANS, _CORRELATIONS))
+    mean = np.minimum(mean, 0.5)
+    a, b = mean * (1.0 / rho - 1.0), (1.0 - mean) * (1.0 / rho - 1.0)
+    higher = np.maximum(np.log2(mean / flip_rate), 0.0)
+    log = np.repeat(np.log(_BELIEF), len(_MEANS)) - np.square(higher)
+    return a, b, log, np.diff(betainc(a[:, None], b[:, None], _EDGES), axis=1)
+
+
+SHARES = (0.6, 0.3, 0.1)
+"""Of a run's error rate: lost answers at the loss, anywhere, signed changes."""
+LOSS = 0.3
+"""Relative to the baseline's plateau: where it is lost, a moved cliff is looked for first."""
+_PIECES = 20
+_WIDTHS = (1, 2, 3, 4, 6, 10, 20)
+"""Of the sample by rank of length; windows are runs of so many neighbouring pieces."""
+_FIRST_DRAWS, _ENOUGH_HITS = 199, 10
+_AT_ONCE = 1_000_000
+_MOST_DRAWS = 200_000
+
+
+@dataclass(frozen=True, slots=True)
+class RegressionSettings:
+    """What counts as noise.
+
+    Attributes:
+        flip_rate: share of calls whose answer may differ without anything being wrong.
+        yearly_error: probability that an unchanged study fails at least once in a year.
+        runs_per_year: runs among which that is divided.
+    """
+
+    flip_rate: float = 0.05
+    yearly_error: float = 0.05
+    runs_per_year: int = 52
+
+    def alpha(self, models: int) -> float:
+        """Error rate of one model in one run."""
+        return self.yearly_error / self.runs_per_year / max(models, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Shrink:
+    """What a run says of one model.
+
+    Attributes:
+        shrunk: worse than the baseline beyond noise.
+        p_value: the smallest of the tests', each divided by its share; compared with ``alpha``.
+        from_tokens, to_tokens: the window with the clearest losses.
+        examples, right, lost, gained: there: all; right in the baseline; of these wrong now; wrong
+            in the baseline and right now.
+        n: examples compared; before, now: their mean scores.
+        runs: other runs of the unchanged model, from which the variation of flips is known.
+        unusual: rate of lost answers at all lengths alike that an unusual run may have; null where
+            runs are taken to be alike.
+    """
+
+    shrunk: bool
+    p_value: float
+    alpha: float
+    from_tokens: int
+    to_tokens: int
+    examples: int
+    right: int
+    lost: int
+    gained: int
+    n: int
+    before: float
+    now: float
+    runs: int = 0
+    unusual: float | None = None
+
+
+def find_shrink(
+    pairs: Pairs,
+    alpha: float,
+    *,
+    unchanged: Sequence[Pairs] = (),
+    flip_rate: float = 0.05,
+    seed: int = 0,
+    chance: float = 0.0,
+) -> Shrink:
+    """Test paired records of one model, ``a`` the baseline and ``b`` the newest run.
+
+    Args:
+        alpha: error rate of this test (`RegressionSettings.alpha`).
+        unchanged: other runs of the unchanged model against the same baseline: how flips vary.
+            With fewer than five, runs are taken to be alike.
+        chance: mean score of guessing.
+    """
+    rng = np.random.default_rng(seed)
+    pieces = rank_groups(pairs.a.n, _PIECES)
+    changes = Changes.of(pairs)
+    side = pairs.a
+    one = np.ones((len(side.n), 1))
+    lost_at = float(np.exp(loss_lengths(side.length_tokens, side.n, side.s, one, LOSS, chance)[0]))
+    lost_at = min(lost_at, float(side.length_tokens[-1]))
+    rates = None
+    if len(unchanged) >= LEAST_RUNS:
+        others = [Changes.of(other) for other in unchanged]
+        rates = FlipRates.of(changes, others, lost_at / 2, flip_rate)
+    p, start, end = at_the_loss(changes, lost_at, flip_rate, rates)
+    p = min(p / SHARES[0], 1.0)
+    if p > alpha:  # else the answer is there
+        p_anywhere, *window = _anywhere(changes, pieces, pairs, alpha, flip_rate, rates, rng)
+        if p_anywhere / SHARES[1] < p:
+            p, (start, end) = p_anywhere / SHARES[1], window
+    if p > alpha:
+        own = alpha * SHARES[2]
+        p = min(p, _signed_changes(pairs, pieces, own, flip_rate, rates, rng) / SHARES[2])
+    shrink = replace(_shrink(pairs, changes, start, end, p, alpha), runs=len(unchanged))
+    if rates is None:
+        return shrink
+    whole = np.array([0]), np.array([len(changes.lost)])
+    return replace(shrink, unusual=float(rates.upper(*whole, alpha * SHARES[1])[0]))
+
+
+def _shrink(pairs: Pairs, changes: Changes, start: int, end: int, p: float, alpha: float) -> Shrink:
+    total = float(pairs.a.n.sum())
+    return Shrink(
+        p <= alpha,
+        p,
+        alpha,
+        *window_at(changes, start, end),
+        n=int(total),
+        before=float(pairs.a.s.sum()) / total,
+        now=float(pairs.b.s.sum()) / total,
+    )
+
+
+def find_sentinel_shrink(pairs: Pairs, alpha: float, *, flip_rate: float = 0.05) -> Shrink:
+    """The same question put to a few examples at the cap, as one window: an exact test."""
+    changes = Changes.of(pairs)
+    p = window_p_value(changes, 0, len(changes.lost), flip_rate)
+    return _shrink(pairs, changes, 0, len(changes.lost), p, alpha)
+
+
+_STARTS = np.concatenate([np.arange(_PIECES - width + 1) for width in _WIDTHS])
+_ENDS = _STARTS + np.repeat(_WIDTHS, [_PIECES - width + 1 for width in _WIDTHS])
+
+
+def _over_windows(per_piece: Floats) -> Floats:
+    """Sums over every window of sums per piece (..., pieces) -> (..., windows)."""
+    zero = np.zeros((*per_piece.shape[:-1], 1))
+    running = np.concatenate([zero, np.cumsum(per_piece, axis=-1)], axis=-1)
+    out: Floats = running[..., _ENDS] - running[..., _STARTS]
+    return out
+
+
+def _examples(pieces: Ints, pairs: Pairs) -> Ints:
+    return np.bincount(pieces, weights=pairs.a.n, minlength=_PIECES).astype(np.int64)
+
+
+def _anywhere(
+    changes: Changes,
+    pieces: Ints,
+    pairs: Pairs,
+    alpha: float,
+    flip_rate: float,
+    rates: FlipRates | None,
+    rng: np.random.Generator,
+) -> tuple[float, int, int]:
+    """p-value of the scan over all windows, start and end of the clearest one."""
+    from scipy.stats import binom
+
+    in_piece = _examples(pieces, pairs)
+    edge = np.concatenate([[0], np.cumsum(in_piece)])
+    held = edge[_ENDS] > edge[_STARTS]
+    low, high = _STARTS[held], _ENDS[held]
+    windows = count_windows(changes, edge[low], edge[high], flip_rate, rates)
+    tail = np.where(windows.barred, 1.0, windows.tail)
+    best = int(np.argmin(tail))
+    window = int(windows.start[best]), int(windows.end[best])
+    if tail[best] > SHARES[1] * alpha:  # alone it would not do
+        return 1.0, *window
+    observed = float(tail[best]) * (1 + 1e-9)
+    # The least count of each window whose tail is as small.
+    counts = np.asarray(binom.isf(observed, windows.examples, flip_rate)).astype(np.int64)
+    counts = np.maximum(counts - 1, 0)
+    for _ in range(3):
+        counts += np.asarray(binom.sf(counts - 1, windows.examples, flip_rate)) > observed
+
+    def reached(draws: int) -> int:
+        drawn = rng.binomial(in_piece, flip_rate, size=(draws, _PIECES))
+        running = np.concatenate([np.zeros((draws, 1), np.int64), np.cumsum(drawn, axis=1)], axis=1)
+        return int(((running[:, high] - running[:, low]) >= counts).any(axis=1).sum())
+
+    return _monte_carlo(reached, SHARES[1] * alpha, len(low)), *window
+
+
+def _signed_changes(
+    pairs: Pairs,
+    pieces: Ints,
+    alpha: float,
+    flip_rate: float,
+    rates: FlipRates | None,
+    rng: np.random.Generator,
+) -> float:
+    """p-value of the largest standardised loss over all windows, by flipped signs."""
+    # A flip turns a score s into 1 - s: what an unchanged model may be expected to lose. Expected
+    # gains are not counted: an answer that stayed wrong is no loss.
+    expected = np.minimum(flip_rate * (pairs.a.n - 2.0 * pairs.a.s), 0.0)
+    change = pairs.b.s - pairs.a.s - expected
+    member = (pieces[:, None] == np.arange(_PIECES)[None, :]).astype(np.float64)
+    squares = _over_windows(change**2 @ member)
+    scale: Floats = np.sqrt(np.where(squares > 0, squares, np.inf)).astype(np.float64)
+    weighted = -change[:, None] * member
+    less = _over_windows(weighted.sum(axis=0))
+    if rates is not None:  # what flips explain at most: by the rate that the run itself may have
+        edge = np.concatenate([[0], np.cumsum(_examples(pieces, pairs))])
+        most = rates.upper(edge[_STARTS], edge[_ENDS], alpha / 2)
+        flips = _over_windows(np.maximum(2.0 * pairs.a.s - pairs.a.n, 0.0) @ member)
+        less = less - np.maximum(most - flip_rate, 0.0) * flips
+    observed = float((less / scale).max()) - 1e-9
+    if observed <= 0:
+        return 1.0
+
+    def reached(draws: int) -> int:
+        signs = 2.0 * rng.integers(0, 2, size=(draws, len(change)), dtype=np.int8) - 1.0
+        return int(((_over_windows(signs @ weighted) / scale).max(axis=1) >= observed).sum())
+
+    return _monte_carlo(reached, alpha, max(len(change), len(scale)))
+
+
+def _monte_carlo(reached: Callable[[int], int], alpha: float, width: int) -> float:
+    """(1 + draws that reach the observed) / (1 + draws): few draws where it is plainly noise."""
+    # Stopped at a number of hits it is as valid (Besag and Clifford 1991, Biometrika 78, 301-304).
+    draws = _FIRST_DRAWS
+    hits: int = reached(draws)
+    wanted = int(min(max(4.0 / alpha, 20_000), _MOST_DRAWS))
+    step = max(1, _AT_ONCE // max(width, 1))
+    while draws < wanted and hits < _ENOUGH_HITS:
+        more = min(step, wanted - draws, 4 * draws)
+        hits, draws = hits + reached(more), draws + more
+    return (1.0 + hits) / (1.0 + draws)

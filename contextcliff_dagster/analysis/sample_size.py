@@ -1,0 +1,308 @@
+"""What more of the same data would buy: the cap to expect at a larger n.
+
+A curve mu is taken for the truth and data sets of m times the examples, over the same lengths, are
+drawn from it: sums of neighbouring documents, binomial with as many trials as the dispersion
+leaves. mu is a curve drawn from the posterior, another one for each data set (the fitted one blurs
+a step), or a flat one where no drop is visible: the slope that chance gave the fit would ask for
+far too many examples. Each gets its cap like the real data; the cap to expect is the median, the n
+that is needed the smallest on a grid of doublings at which at least four of five are certified.
+
+Eleven draws an n, about a second in all: an n that is off by one doubling is no surprise.
+A loss that the data do not show yet is not foreseen: where a flat curve replaces a slow
+decline, less will be certified than expected. How near it comes: docs/method.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from operator import itemgetter
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from contextcliff_dagster.analysis.cliff import (
+    LEAST_DOCUMENTS,
+    LEAST_EXAMPLES,
+    LOOK_SHARE,
+    cap_after_looks,
+    certified_cap,
+)
+from contextcliff_dagster.analysis.statistics.falling_curve import (
+    Cells,
+    FallingCurve,
+    draw_curves,
+    falling_posterior,
+    fitted_mean,
+    kept_of,
+)
+from contextcliff_dagster.contracts import Verdict
+from contextcliff_dagster.contracts.results.caps import Certify, FurtherData, Look, MoreData
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pandas as pd
+
+    from contextcliff_dagster.analysis.cliff import Finding
+    from contextcliff_dagster.analysis.records import AnalysisSettings, Documents, Sample
+    from contextcliff_dagster.contracts.arrays import Floats, Ints
+
+CHANCE = 0.80
+"""Of certifying, at the n that is called needed."""
+P90 = 0.9
+"""Share of the examples that a cap is to cover."""
+_DOUBLINGS = 10
+_DRAWS = 11
+_FINE_SHARE, _FINE_UNITS, _COARSE_UNITS = 0.10, 20, 45
+"""The last tenth is drawn in the units of the real data's cells, since to certify the longest
+length is to refute a loss in the last of them; shorter lengths more coarsely, which is faster."""
+TOKENS_MORE, USD_MORE = 1_000_000, 10.0
+
+
+def required_sample_size(
+    sample: Sample,
+    documents: Documents,
+    finding: Finding,
+    settings: AnalysisSettings,
+    limit: int | None = None,
+    looks: Sequence[Look] | None = None,
+) -> Certify:
+    """The ``certify`` of ``cliffs.json``.
+
+    ``assumes``: whether the ``fitted`` curve or a ``flat`` one is taken for the truth.
+    ``further``: what a cap at the 90th percentile of the lengths needs besides with a chance of
+    80%, or a verdict where there is none yet; ``reason``: why no number of examples does.
+    ``n_for_a_cap``: examples a bin for any cap at all, where the data support none. ``more``: the
+    cap to expect after another million tokens, and another 10 USD where the calls have a price.
+
+    Args:
+        sample: ``prompt_tokens`` and ``cost_usd`` of its calls tell what an example costs.
+        documents: of the sample.
+        limit: the cap that missing answers allow, tokens; ``None`` where they do not limit it.
+        looks: earlier ones, after which longer caps take more certainty; ``None``: none counts.
+    """
+    calls, in_bins = sample.calls, sample.examples["bin_index"]
+    bins = int(in_bins[in_bins >= 0].nunique())
+    if finding.verdict is Verdict.INSUFFICIENT_DATA:
+        return Certify(further=_for_a_verdict(documents, calls))
+    if not settings.second_opinions or finding.curve is None or not bins:
+        return Certify()
+    if finding.verdict is Verdict.FLOOR:
+        return Certify(
+            reason="Even short documents fail; look at the wrong answers before measuring more."
+        )
+    expected = _Expected(documents, finding, settings, 1.0 if looks is None else LOOK_SHARE)
+    measured = int(documents.n.sum())
+    cap = cap_after_looks(finding, settings, looks or ()).tokens
+    p90 = int(documents.length_tokens[np.searchsorted(np.cumsum(documents.n), P90 * measured)])
+    times, reason = _times_needed(expected, cap, p90, limit)
+    examples = None if times is None else round((times - 1) * measured)
+    further = _further("p90_cap", p90, examples, documents, calls, reason)
+    for_a_cap = None
+    if cap is None and (times := _doublings(expected, 1)) is not None:
+        for_a_cap = int(np.ceil(times * measured / bins))
+    budgets = [] if limit is not None else sorted(_budgets(calls, measured), key=itemgetter(2))
+    # More data certify no less; eleven draws may say so, hence the largest median up to each n.
+    medians = [expected.median_cap(1.0 + more / measured) or 0 for _, _, more in budgets]
+    return Certify(
+        n_for_a_cap=for_a_cap,
+        assumes="flat" if expected.flat else "fitted",
+        reason=reason,
+        further=further,
+        more=[
+            MoreData(*budget, budget[2] // bins, int(median) or None)
+            for budget, median in zip(budgets, np.maximum.accumulate(medians), strict=True)
+        ],
+    )
+
+
+class _Expected:
+    """Caps of the data sets that the curve leads one to expect.
+
+    ``flat``: a flat curve is.
+
+    ``later``: share of the usual chance of loss that caps of larger data sets may have.
+    """
+
+    def __init__(
+        self, documents: Documents, finding: Finding, settings: AnalysisSettings, later: float = 1.0
+    ) -> None:
+        self._documents, self._finding, self._settings = documents, finding, settings
+        assert finding.curve is not None
+        self._curve: FallingCurve = finding.curve
+        self.flat, self._tolerance, self._later = not finding.visible, settings.tolerance, later
+        self._units = _units_of(documents)
+        self._caps: dict[float, Ints] = {}
+        rng = np.random.default_rng((settings.seed, 6))
+        self._drawn = draw_curves(self._curve.posterior, _DRAWS, rng)
+
+    def _mean(self, lengths: Ints, draw: int | None = None) -> Floats:
+        if self.flat:
+            return np.full(len(lengths), self._documents.s.sum() / self._documents.n.sum())
+        if draw is None or self._finding.dip_window:
+            return fitted_mean(self._curve, lengths, self._finding.dip_window)
+        level, kept = (of[draw] for of in self._drawn)
+        beyond = np.searchsorted(self._curve.cells.high, lengths) - self._curve.cells.baseline_cells
+        share = np.append(1.0, kept)[np.maximum(beyond + 1, 0)]
+        return kept_of(level, share, self._documents.chance)
+
+    def caps(self, times: float) -> Ints:
+        """Caps of data sets of ``times`` as many examples; 0 where none is supported."""
+        if times not in self._caps:
+            self._caps[times] = np.array([self._cap(times, draw) for draw in range(_DRAWS)])
+        return self._caps[times]
+
+    def median_cap(self, times: float) -> int | None:
+        """The cap that half of the data sets reach."""
+        return int(np.sort(self.caps(times))[_DRAWS // 2]) or None
+
+    def _cap(self, times: float, draw: int) -> int:
+        settings = self._settings
+        lengths, share = self._units
+        mean = self._mean(lengths, draw).clip(0.0, 1.0)
+        n = times * float(self._documents.n.sum()) * share
+        phi = np.interp(np.log(lengths), self._curve.cells.x, self._curve.dispersion)
+        trials = np.maximum((n / phi).round().astype(np.int64), 1)
+        # The same seed at every n: what differs between two n is then less a matter of chance.
+        rng = np.random.default_rng((settings.seed, 5, draw))
+        s = n * rng.binomial(trials, mean) / trials
+        cells = Cells(np.log(lengths), lengths, lengths, n, s, settings.baseline_share)
+        posterior = falling_posterior(
+            n, s, phi, cells.baseline_cells, guessing=self._documents.chance
+        )
+        documents = replace(self._documents, length_tokens=lengths, n=n, s=s)
+        drawn = FallingCurve(documents, cells, phi, posterior)
+        cap = certified_cap(
+            drawn,
+            settings.tolerance,
+            settings.confidence,
+            self._finding.dip_start,
+            may_recover=settings.assumption == "any",
+            share=self._later,
+        )
+        return cap.tokens or 0
+
+    def lost_at(self) -> int | None:
+        """Length at which the fitted curve has lost the tolerance, ``None`` where it never does."""
+        if self.flat:
+            return None
+        if (start := self._finding.dip_start) and (drop := self._finding.cliff):
+            return start if drop.drop.value >= self._tolerance else None
+        lost = self._curve.lost_at(self._tolerance, self._settings.confidence).value
+        return int(lost) if np.isfinite(lost) else None
+
+    def why_no_number(self, lost: int) -> str:
+        """Why no number of examples certifies ``lost`` (tokens), where the tolerance is lost."""
+        cannot = "More data cannot lift the cap past"
+        if (dip := self._finding.dip_window) is not None:
+            return f"{cannot} the dip at {dip[0]:,} tokens."
+        if self._finding.cliff is None or self._finding.note:
+            return self.open_at(lost)
+        down = f"the score itself is {self._tolerance:.0%} down there"
+        return f"{cannot} {lost:,} tokens: {down}."
+
+    def open_at(self, length: int) -> str:
+        """The sentence where it is open whether the tolerance is lost at ``length``."""
+        down = f"{self._tolerance:.0%} down at {length:,} tokens"
+        return f"The score may be {down}; more data would show it."
+
+
+def _units_of(documents: Documents) -> tuple[Ints, Floats]:
+    """Lengths and shares of the examples of the units that are drawn, shortest first."""
+    coarse = np.linspace(0.0, 1.0 - _FINE_SHARE, _COARSE_UNITS + 1)
+    edges = np.append(coarse, np.linspace(1.0 - _FINE_SHARE, 1.0, _FINE_UNITS + 1)[1:])
+    reached = (np.cumsum(documents.n) - 0.5 * documents.n) / documents.n.sum()
+    log = np.interp(0.5 * (edges[:-1] + edges[1:]), reached, np.log(documents.length_tokens))
+    lengths = np.exp(log).round().astype(np.int64)
+    lengths[0], lengths[-1] = documents.length_tokens[0], documents.length_tokens[-1]
+    same, index = np.unique(lengths, return_inverse=True)
+    return same, np.bincount(index, weights=np.diff(edges)).astype(np.float64)
+
+
+def _times_needed(
+    expected: _Expected, cap: int | None, length: int, limit: int | None
+) -> tuple[float | None, str | None]:
+    """How many times the examples certify ``length``, or why no number does."""
+    if limit is not None and limit < length:
+        return None, "Missing answers limit the cap: what more examples would add is unknown."
+    if cap is not None and cap >= length:
+        return 1.0, None
+    if (lost := expected.lost_at()) is not None and lost <= length:
+        return None, expected.why_no_number(lost)
+    times = _doublings(expected, length)
+    if times is not None:
+        return times, None
+    return None, expected.open_at(length)
+
+
+def _doublings(expected: _Expected, cap: int) -> float | None:
+    """The smallest doubling at which enough data sets reach ``cap``."""
+    low, high = 0, _DOUBLINGS + 1  # once as many are those there are, and they did not reach it
+    while high - low > 1:
+        middle = (low + high) // 2
+        if (expected.caps(2.0**middle) >= cap).mean() >= CHANCE:
+            high = middle
+        else:
+            low = middle
+    return 2.0**high if high <= _DOUBLINGS else None
+
+
+def _for_a_verdict(documents: Documents, calls: pd.DataFrame) -> FurtherData | None:
+    """What the least sample lacks; ``None`` where its size is not what a verdict lacks."""
+    short = max(LEAST_DOCUMENTS - len(documents.n), 0)
+    examples = max(LEAST_EXAMPLES - int(documents.n.sum()), short)
+    found = _further("verdict", None, examples, documents, calls, None)
+    known = None if found.documents is None else short
+    return replace(found, documents=known) if examples else None
+
+
+def _further(
+    goal: Literal["p90_cap", "verdict"],
+    goal_tokens: int | None,
+    examples: int | None,
+    documents: Documents,
+    calls: pd.DataFrame,
+    reason: str | None,
+) -> FurtherData:
+    """``examples`` with the documents, tokens and USD that they come to."""
+
+    def of_all(each: float | None) -> float | None:
+        return None if examples is None or each is None else examples * each
+
+    measured = int(documents.n.sum())
+    known = measured and calls["document_id"].ne("").any()
+    tokens, price = _cost(calls, measured)
+    others, tokens = of_all(len(documents.n) / measured if known else None), of_all(tokens)
+    return FurtherData(
+        goal=goal,
+        goal_tokens=goal_tokens,
+        examples=examples,
+        documents=None if others is None else round(others),
+        tokens=None if tokens is None else round(tokens),
+        usd=of_all(price or None),
+        reason=reason,
+    )
+
+
+def _cost(calls: pd.DataFrame, examples: int) -> tuple[float | None, float]:
+    """Tokens and USD of an example like those measured; 0 USD where calls have no price."""
+    answered = calls[calls["answered"]]
+    if not len(answered):
+        return None, 0.0
+    known = answered["prompt_tokens"].dropna()
+    tokens = known if len(known) else answered["length_tokens"]
+    per_call = len(answered) / max(examples, 1)
+    prices = answered["cost_usd"].dropna()
+    price = float(prices.mean()) * per_call if len(prices) else 0.0
+    return max(float(tokens.mean()), 1.0) * per_call, price
+
+
+def _budgets(calls: pd.DataFrame, examples: int) -> list[tuple[int, float | None, int]]:
+    """Tokens, USD and examples (like those measured) of another million tokens and 10 USD."""
+    mean, price = _cost(calls, examples)
+    mean = mean or 1.0
+    more = int(TOKENS_MORE / mean)
+    if price <= 0:
+        return [(TOKENS_MORE, None, more)]
+    count = int(USD_MORE / price)
+    return [(TOKENS_MORE, more * price, more), (round(count * mean), USD_MORE, count)]
