@@ -26,11 +26,10 @@ from pathlib import Path
 from statistics import median
 
 from contextcliff_dagster.inference.engines.base import Decoding
-from contextcliff_dagster.inference.engines.open_engine import open_engine
+from contextcliff_dagster.inference.engines.session import open_engine
 from contextcliff_dagster.inference.execution.single_request import ask
 from contextcliff_dagster.inference.models.models_file import ModelEntry
-from contextcliff_dagster.inference.requests.recipe import Prompt, Recipe
-from contextcliff_dagster.inference.requests.shared_document import SharedText
+from contextcliff_dagster.inference.requests.recipe import Prompt, Recipe, SharedText
 from contextcliff_dagster.reference.card import weights_path
 
 SENTENCE = "Item 417 of the ledger went to the harbour on a Tuesday morning. "

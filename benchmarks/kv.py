@@ -149,9 +149,9 @@ def policies(model: str, named: Sequence[str], documents: int, out: Path | None)
     """Measure policies at 50% and print what each keeps, costs and saves."""
     from contextcliff_dagster.analysis.comparison import Measured, compare
     from contextcliff_dagster.analysis.kv_family import kv_family
-    from contextcliff_dagster.contracts.results.kv import KvPolicy
+    from contextcliff_dagster.contracts.results.comparison import KvPolicy
     from contextcliff_dagster.experiments.common.preparation import load_frozen
-    from contextcliff_dagster.experiments.common.record_tables import read_records
+    from contextcliff_dagster.experiments.common.records import read_records
     from contextcliff_dagster.run.study import profile_study
     from contextcliff_dagster.store import Store
     from contextcliff_dagster.studies import load_studies
@@ -217,8 +217,7 @@ def costs(given: argparse.Namespace) -> None:
     from contextcliff_dagster.inference.engines.session import EngineSession
     from contextcliff_dagster.inference.execution.single_request import Answer, ask
     from contextcliff_dagster.inference.models.models_file import ModelEntry
-    from contextcliff_dagster.inference.requests.recipe import Prompt, Recipe
-    from contextcliff_dagster.inference.requests.shared_document import SharedText
+    from contextcliff_dagster.inference.requests.recipe import Prompt, Recipe, SharedText
 
     def prompt(sentences: int) -> Prompt:
         return Recipe().render(SharedText(SENTENCE * sentences), "Where did item 417 go?")

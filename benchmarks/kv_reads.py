@@ -25,8 +25,7 @@ from contextcliff_dagster.inference.engines.session import EngineSession
 from contextcliff_dagster.inference.execution.single_request import Answer, ask
 from contextcliff_dagster.inference.models.kv_variants import KvVariant
 from contextcliff_dagster.inference.models.models_file import get_model
-from contextcliff_dagster.inference.requests.recipe import Prompt, Recipe
-from contextcliff_dagster.inference.requests.shared_document import SharedText
+from contextcliff_dagster.inference.requests.recipe import Prompt, Recipe, SharedText
 from contextcliff_dagster_tests.support.files.source_lines import source_documents
 
 RECIPE = Recipe(

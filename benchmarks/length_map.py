@@ -142,8 +142,11 @@ def memory(megabytes: float) -> dict[str, Any]:
 
 def speeds(megabytes: float, folder: Path) -> list[dict[str, Any]]:
     """MB per CPU second of ours, of the reference library, and of the alternatives at hand."""
-    from contextcliff_dagster.sampling.tokenizers.tiktoken_vocabularies import tiktoken_encoding
-    from contextcliff_dagster.sampling.tokenizers.tokenizers import TiktokenTokenizer, TokenizerJson
+    from contextcliff_dagster.sampling.tokenizers.tokenizers import (
+        TiktokenTokenizer,
+        TokenizerJson,
+        tiktoken_encoding,
+    )
 
     texts = list(natural_texts(megabytes))
     size = sum(len(text.encode()) for text in texts) / 1e6
@@ -213,7 +216,7 @@ def preparation(folder: Path) -> dict[str, Any]:
     from contextcliff_dagster.sampling.bins import BinSpec, make_bins
     from contextcliff_dagster.sampling.draw_manifest import SampleSpec, draw_manifest
     from contextcliff_dagster.sampling.length_map import build_length_map, read_length_map
-    from contextcliff_dagster.sampling.manifest_files import save_manifest
+    from contextcliff_dagster.sampling.manifest import save_manifest
     from contextcliff_dagster.sampling.tokenizers.tokenizers import open_tokenizer
 
     marks = {"start": time.process_time()}

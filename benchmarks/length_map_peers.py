@@ -131,7 +131,7 @@ def ours(folder: Path, texts: list[str]) -> tuple[dict[str, float], list[int]]:
 
 
 def tiktoken(folder: Path, texts: list[str]) -> tuple[dict[str, float], list[int]]:
-    from contextcliff_dagster.sampling.tokenizers.tiktoken_vocabularies import tiktoken_encoding
+    from contextcliff_dagster.sampling.tokenizers.tokenizers import tiktoken_encoding
 
     encoding = tiktoken_encoding(ENCODING)
     encoding.encode_ordinary_batch(["warm", "up"], num_threads=2)
@@ -171,7 +171,7 @@ def convert(folder: Path) -> None:
     """The same vocabulary as a tokenizer.json, by transformers' own converter."""
     from transformers.convert_slow_tokenizer import TikTokenConverter
 
-    from contextcliff_dagster.sampling.tokenizers.tiktoken_vocabularies import (
+    from contextcliff_dagster.sampling.tokenizers.tokenizers import (
         rank_file,
         tiktoken_encoding,
     )

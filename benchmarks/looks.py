@@ -29,7 +29,7 @@ from contextcliff_dagster.analysis.cliff import Finding, cap_after_looks
 from contextcliff_dagster.analysis.records import AnalysisSettings, Documents
 from contextcliff_dagster.analysis.statistics.falling_curve import fit_falling_curve
 from contextcliff_dagster.contracts import Verdict
-from contextcliff_dagster.contracts.results.caps import Look
+from contextcliff_dagster.contracts.results.cliffs import Look
 
 SETTINGS = AnalysisSettings()
 LOOKS = (5, 10, 20, 50)

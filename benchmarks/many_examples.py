@@ -46,7 +46,7 @@ LOAD = [
     sys.executable,
     "-c",
     "import sys, pathlib\n"
-    "from contextcliff_dagster.sampling.manifest_files import load_manifest\n"
+    "from contextcliff_dagster.sampling.manifest import load_manifest\n"
     "print(load_manifest(pathlib.Path(sys.argv[1])).examples.num_rows)",
 ]
 

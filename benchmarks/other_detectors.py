@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from contextcliff_dagster.analysis.records import Documents
     from contextcliff_dagster.contracts.arrays import Floats
     from contextcliff_dagster.contracts.results.cliffs import Baseline, Cliff
-    from contextcliff_dagster.contracts.results.fields import BinResult
+    from contextcliff_dagster.contracts.results.json_form import BinResult
 
 
 LEAST_STEP = 0.15

@@ -61,7 +61,7 @@ def ours(
         from contextcliff_dagster.inference.models.models_file import ModelEntry
         from contextcliff_dagster.inference.requests.call_plan import CallPlan
         from contextcliff_dagster.inference.requests.recipe import Recipe
-        from contextcliff_dagster.sampling.sample_source import PlannedExample
+        from contextcliff_dagster.sampling.manifest import PlannedExample
 
         class Source:
             def __init__(self, asked: int) -> None:

@@ -22,7 +22,7 @@ from pathlib import Path
 
 from scipy.stats import spearmanr
 
-from contextcliff_dagster.scoring.squad import token_f1
+from contextcliff_dagster.scoring.normalize import token_f1
 
 Rule = Callable[[str, str], float]
 _JUNK = {c for c in map(chr, range(0x10000)) if unicodedata.category(c).startswith("P")}

@@ -23,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from contextcliff_dagster.notebook.analyze import analyze
 from contextcliff_dagster.reporting.length_profile.page import report_page
-from contextcliff_dagster.reporting.markdown.render import as_page
+from contextcliff_dagster.reporting.markdown import as_page
 
 STEP, LINE, DIP = "step", "line", "dip"
 DATA: dict[str, dict[str, Any]] = {

@@ -64,10 +64,9 @@ from contextcliff_dagster.extensions.utilization.scale_labels import parse_scale
 from contextcliff_dagster.extensions.utilization.scoring import score_rows
 from contextcliff_dagster.extensions.utilization.section import UtilizationSection
 from contextcliff_dagster.inference.engines.base import Decoding, Engine
-from contextcliff_dagster.inference.engines.open_engine import open_engine
+from contextcliff_dagster.inference.engines.session import open_engine
 from contextcliff_dagster.inference.models.models_file import ModelEntry, get_model
-from contextcliff_dagster.inference.requests.recipe import Recipe
-from contextcliff_dagster.inference.requests.shared_document import SharedText
+from contextcliff_dagster.inference.requests.recipe import Recipe, SharedText
 
 TOKENIZER = "tiktoken:o200k_base"
 PAIR: tuple[Format, Format] = ("jsonl", "prose")

@@ -27,8 +27,7 @@ from typing import Any
 
 from contextcliff_dagster.contracts import Example
 from contextcliff_dagster.inference.engines.base import Decoding
-from contextcliff_dagster.inference.engines.open_engine import open_engine
-from contextcliff_dagster.inference.engines.session import EngineSession
+from contextcliff_dagster.inference.engines.session import EngineSession, open_engine
 from contextcliff_dagster.inference.execution.single_request import ask
 from contextcliff_dagster.inference.models.models_file import ModelEntry
 from contextcliff_dagster.inference.requests.call_plan import PlannedCall, plan_calls

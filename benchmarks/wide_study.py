@@ -81,7 +81,7 @@ SCORE = [
     sys.executable,
     "-c",
     "import sys, time\n"
-    "from contextcliff_dagster.experiments.common.study_run import StudyRun\n"
+    "from contextcliff_dagster.experiments.common.measurement import StudyRun\n"
     "from contextcliff_dagster.experiments.length_profile.experiment import LENGTH_PROFILE\n"
     "from contextcliff_dagster.store import Store\n"
     "from contextcliff_dagster.studies import load_studies\n"

@@ -37,16 +37,16 @@ if TYPE_CHECKING:
     from contextcliff_dagster.corpora.extraction import Limits as Limits
     from contextcliff_dagster.corpora.extraction import Unusable as Unusable
     from contextcliff_dagster.corpora.extraction import extract_all as extract_all
+    from contextcliff_dagster.experiments.common.documents import (
+        GeneratedSamples as GeneratedSamples,
+    )
+    from contextcliff_dagster.experiments.common.documents import Made as Made
     from contextcliff_dagster.experiments.common.experiment import Alarm as Alarm
     from contextcliff_dagster.experiments.common.experiment import Analysis as Analysis
     from contextcliff_dagster.experiments.common.experiment import CheckOutcome as CheckOutcome
     from contextcliff_dagster.experiments.common.experiment import CheckSpec as CheckSpec
     from contextcliff_dagster.experiments.common.experiment import Experiment as Experiment
     from contextcliff_dagster.experiments.common.experiment import Source as Source
-    from contextcliff_dagster.experiments.common.generated import (
-        GeneratedSamples as GeneratedSamples,
-    )
-    from contextcliff_dagster.experiments.common.generated import Made as Made
     from contextcliff_dagster.experiments.common.study_run import StudyRun as StudyRun
     from contextcliff_dagster.inference.engines.base import Delta as Delta
     from contextcliff_dagster.inference.engines.base import NoEmbeddings as NoEmbeddings

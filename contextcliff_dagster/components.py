@@ -102,10 +102,10 @@ class StudyComponent(dg.Component):
             StudyError: a file that the study names is missing.
         """
         from contextcliff_dagster.defs.alerts.failed_runs import failed_runs_sensor
-        from contextcliff_dagster.defs.automation.lost_runs import lost_runs_sensor
+        from contextcliff_dagster.defs.automation import lost_runs_sensor
         from contextcliff_dagster.defs.campaign_runs.report_sensor import report_job, report_sensor
         from contextcliff_dagster.defs.studies import study_parts
-        from contextcliff_dagster.defs.ui.token_ranges import with_token_ranges
+        from contextcliff_dagster.defs.ui.results import with_token_ranges
         from contextcliff_dagster.store import Store
         from contextcliff_dagster.studies.files import is_retired
 

@@ -11,10 +11,10 @@ collect_garbage_rarely()  # first: looking for garbage among imports takes half 
 import dagster as dg
 
 from contextcliff_dagster.defs.alerts.failed_runs import failed_runs_sensor
-from contextcliff_dagster.defs.automation.lost_runs import lost_runs_sensor
+from contextcliff_dagster.defs.automation import lost_runs_sensor
 from contextcliff_dagster.defs.campaign_runs.report_sensor import report_job, report_sensor
 from contextcliff_dagster.defs.database import database_asset
-from contextcliff_dagster.defs.executors.choice import chosen_executor
+from contextcliff_dagster.defs.executors.celery_workers import chosen_executor
 from contextcliff_dagster.defs.home import warn_without_home
 from contextcliff_dagster.defs.resources import default_resources
 from contextcliff_dagster.defs.studies import (
@@ -23,7 +23,7 @@ from contextcliff_dagster.defs.studies import (
     is_used_example,
     study_parts,
 )
-from contextcliff_dagster.defs.ui.token_ranges import with_token_ranges
+from contextcliff_dagster.defs.ui.results import with_token_ranges
 from contextcliff_dagster.store import Store
 from contextcliff_dagster.studies import BrokenStudy, Study, read_studies
 from contextcliff_dagster.studies.files import is_retired

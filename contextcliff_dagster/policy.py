@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from contextcliff_dagster.contracts import ContextCliffError, level
-from contextcliff_dagster.contracts.checked_fields import check_fields
+from contextcliff_dagster.contracts.values import check_fields
 from contextcliff_dagster.user_files import loads, read_file
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ import uuid
 from pathlib import Path
 
 from contextcliff_dagster.contracts import ContextCliffError, EngineError
-from contextcliff_dagster.inference.weights.gguf_header import (
+from contextcliff_dagster.inference.weights import (
     GGUF_LIBRARIES,
     dequantizing_options,
     gguf_header,

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from contextcliff_dagster.contracts import ContextCliffError, EngineError
-from contextcliff_dagster.inference.weights.files import (
+from contextcliff_dagster.inference.weights import (
     LOCAL_MODEL_FILE,
     file_sha256,
     models_folder,

@@ -57,7 +57,7 @@ from contextcliff_dagster.contracts.results.attention import (
     RopeFailure,
     WrongAnswers,
 )
-from contextcliff_dagster.contracts.results.fields import MeanScore, nulls
+from contextcliff_dagster.contracts.results.json_form import MeanScore, nulls
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -14,7 +14,7 @@ from contextcliff_dagster.analysis.robustness import SCORES
 from contextcliff_dagster.analysis.statistics.intervals import mean_score
 from contextcliff_dagster.analysis.statistics.permutation_scan import scan_at
 from contextcliff_dagster.contracts import DROPS, FailureTag, Verdict
-from contextcliff_dagster.contracts.results.fields import BinResult
+from contextcliff_dagster.contracts.results.json_form import BinResult
 from contextcliff_dagster.contracts.results.metrics import BinMetrics, ExcessByKind, Totals
 
 if TYPE_CHECKING:
@@ -29,8 +29,7 @@ if TYPE_CHECKING:
     from contextcliff_dagster.analysis.statistics.falling_curve import FallingCurve
     from contextcliff_dagster.contracts.arrays import Floats
     from contextcliff_dagster.contracts.results import Cliffs, Metrics
-    from contextcliff_dagster.contracts.results.caps import Look
-    from contextcliff_dagster.contracts.results.cliffs import SensitivityRow
+    from contextcliff_dagster.contracts.results.cliffs import Look, SensitivityRow
 
 
 @dataclass(frozen=True, slots=True)

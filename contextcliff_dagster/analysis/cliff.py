@@ -59,8 +59,13 @@ from contextcliff_dagster.analysis.statistics.intervals import (
 )
 from contextcliff_dagster.analysis.statistics.permutation_scan import SPLIT_LIMIT, scan_at
 from contextcliff_dagster.contracts import Verdict, level
-from contextcliff_dagster.contracts.results.caps import MissingByLength, Recovery
-from contextcliff_dagster.contracts.results.cliffs import Baseline, Zone, ZoneName
+from contextcliff_dagster.contracts.results.cliffs import (
+    Baseline,
+    MissingByLength,
+    Recovery,
+    Zone,
+    ZoneName,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -69,7 +74,7 @@ if TYPE_CHECKING:
     from contextcliff_dagster.analysis.statistics.falling_curve import FallingCurve
     from contextcliff_dagster.analysis.statistics.permutation_scan import Dip, Scan, Split
     from contextcliff_dagster.contracts.arrays import Bools, Floats, Ints
-    from contextcliff_dagster.contracts.results.caps import Look
+    from contextcliff_dagster.contracts.results.cliffs import Look
 
 LEAST_EXAMPLES = 30
 LEAST_DOCUMENTS = 20

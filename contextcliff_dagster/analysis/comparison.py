@@ -46,10 +46,11 @@ from contextcliff_dagster.contracts.results.comparison import (
     DifferencePoint,
     Differing,
     DifferingBin,
+    KvComparison,
+    KvPolicy,
     LossShift,
 )
-from contextcliff_dagster.contracts.results.fields import nulls
-from contextcliff_dagster.contracts.results.kv import KvComparison, KvPolicy
+from contextcliff_dagster.contracts.results.json_form import nulls
 
 if TYPE_CHECKING:
     import pandas as pd

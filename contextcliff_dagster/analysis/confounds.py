@@ -60,9 +60,9 @@ from contextcliff_dagster.analysis.records import CATEGORIES
 from contextcliff_dagster.analysis.statistics.falling_curve import Estimate
 from contextcliff_dagster.analysis.statistics.intervals import bin_means, document_interval
 from contextcliff_dagster.analysis.statistics.rank_tests import cells_of, exchanges, standardise
-from contextcliff_dagster.contracts.results.fields import nulls
+from contextcliff_dagster.contracts.results.json_form import nulls
+from contextcliff_dagster.contracts.results.metrics import CATEGORY_WORDS
 from contextcliff_dagster.contracts.results.questions import (
-    CATEGORY_WORDS,
     Category,
     CategoryMix,
     Confounds,
@@ -83,7 +83,7 @@ if TYPE_CHECKING:
     from contextcliff_dagster.analysis.control_tests import ControlAnswers
     from contextcliff_dagster.analysis.records import AnalysisSettings, Sample
     from contextcliff_dagster.contracts.arrays import Floats, Ints
-    from contextcliff_dagster.contracts.results.fields import Identified
+    from contextcliff_dagster.contracts.results.json_form import Identified
 
 LEAST_IN_A_CATEGORY = 5
 """Documents of a category that either side needs to be compared by it."""

@@ -33,7 +33,7 @@ from contextcliff_dagster.analysis.cliff import (
 from contextcliff_dagster.analysis.records import clean_records
 from contextcliff_dagster.analysis.statistics.falling_curve import Estimate
 from contextcliff_dagster.analysis.statistics.intervals import bin_means, mean_score
-from contextcliff_dagster.contracts.results.fields import BinMean, Identified, MeanScore
+from contextcliff_dagster.contracts.results.json_form import BinMean, Identified, MeanScore
 from contextcliff_dagster.contracts.results.questions import Control, ControlResult
 
 if TYPE_CHECKING:

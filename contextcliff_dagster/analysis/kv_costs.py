@@ -23,7 +23,7 @@ from contextcliff_dagster.analysis.statistics.intervals import (
     binomial_quantile,
     rank_groups,
 )
-from contextcliff_dagster.contracts.results.kv import (
+from contextcliff_dagster.contracts.results.comparison import (
     EqualScore,
     EqualWindow,
     KvCap,

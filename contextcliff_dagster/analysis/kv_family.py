@@ -21,7 +21,7 @@ from contextcliff_dagster.analysis.contrast import (
 from contextcliff_dagster.analysis.kv_costs import own_loss
 from contextcliff_dagster.analysis.statistics.intervals import resample_weights
 from contextcliff_dagster.analysis.statistics.rank_tests import holm
-from contextcliff_dagster.contracts.results.kv import KvPolicy
+from contextcliff_dagster.contracts.results.comparison import KvPolicy
 
 if TYPE_CHECKING:
     from contextcliff_dagster.analysis.contrast import Side

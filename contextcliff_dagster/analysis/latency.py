@@ -63,14 +63,14 @@ import numpy as np
 from contextcliff_dagster.analysis.statistics.intervals import binomial_quantile
 from contextcliff_dagster.analysis.statistics.permutation_scan import SPLIT_LIMIT
 from contextcliff_dagster.contracts import FailureTag
-from contextcliff_dagster.contracts.results.caps import (
+from contextcliff_dagster.contracts.results.cliffs import (
     JointCap,
     LatencyLimit,
     Slowdown,
     SlowdownByKind,
     SlowdownTest,
 )
-from contextcliff_dagster.contracts.results.fields import Times
+from contextcliff_dagster.contracts.results.json_form import Times
 from contextcliff_dagster.contracts.results.metrics import Excess, ExcludedCalls, Latency
 from contextcliff_dagster.contracts.results.metrics import LengthLaw as FittedLaw
 

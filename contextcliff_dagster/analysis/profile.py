@@ -77,23 +77,30 @@ from contextcliff_dagster.analysis.statistics.falling_curve import curve_points,
 from contextcliff_dagster.analysis.statistics.intervals import exact_interval
 from contextcliff_dagster.contracts import RESULT_VERSION, LengthBin
 from contextcliff_dagster.contracts.results import Cliffs, Metrics
-from contextcliff_dagster.contracts.results.caps import CapAtTolerance, LastOctave, Look
 from contextcliff_dagster.contracts.results.cliffs import (
     Baseline,
+    CapAtTolerance,
     Cliff,
     CriticalThreshold,
+    LastOctave,
+    Look,
     ScoreName,
     VarianceSignal,
     Zone,
 )
-from contextcliff_dagster.contracts.results.fields import BinResult, Provenance, ResultHead, nulls
+from contextcliff_dagster.contracts.results.json_form import (
+    BinResult,
+    Provenance,
+    ResultHead,
+    nulls,
+)
 from contextcliff_dagster.contracts.results.metrics import Calls, LatencyByKind, PrimaryScoreName
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from contextcliff_dagster.analysis.cliff import Finding
-    from contextcliff_dagster.score_files.mean_tables import MeansTable
+    from contextcliff_dagster.score_files.records import MeansTable
 
 MOST_EXAMPLES = 1_000_000
 """Of more, this many represent all, in proportion: the verdict is more cautious, not slower."""

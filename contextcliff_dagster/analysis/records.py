@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from contextcliff_dagster.contracts import UNSCORED_TAGS, ContextCliffError, LengthBin, StudyError
-from contextcliff_dagster.contracts.results.fields import Missing
+from contextcliff_dagster.contracts.results.json_form import Missing
 
 if TYPE_CHECKING:
     import pandas as pd

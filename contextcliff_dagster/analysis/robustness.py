@@ -91,7 +91,7 @@ from contextcliff_dagster.contracts.results.cliffs import (
     TokenRatio,
     VarianceSignal,
 )
-from contextcliff_dagster.contracts.results.fields import BinResult, nulls
+from contextcliff_dagster.contracts.results.json_form import BinResult, nulls
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

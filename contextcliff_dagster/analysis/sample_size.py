@@ -36,7 +36,7 @@ from contextcliff_dagster.analysis.statistics.falling_curve import (
     kept_of,
 )
 from contextcliff_dagster.contracts import Verdict
-from contextcliff_dagster.contracts.results.caps import Certify, FurtherData, Look, MoreData
+from contextcliff_dagster.contracts.results.cliffs import Certify, FurtherData, Look, MoreData
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""The file itself: a zip of known members, each checked against its hash and its size."""
+"""The archive itself: a zip of known members, and what they must be before they are taken over."""
 
 from __future__ import annotations
 
@@ -6,23 +6,47 @@ import hashlib
 import io
 import json
 import stat
+import tempfile
 import zipfile
 import zlib
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from contextcliff_dagster.contracts import StoreError
-from contextcliff_dagster.inference.ledger.schema import LEDGER_VERSION
+from contextcliff_dagster.contracts import (
+    DOCUMENTS,
+    MANIFEST_EXAMPLES,
+    ContextCliffError,
+    LengthBin,
+    StoreError,
+)
+from contextcliff_dagster.inference.ledger.schema import (
+    LEDGER_VERSION,
+)
+from contextcliff_dagster.inference.requests.recipe import Recipe
+from contextcliff_dagster.sampling.manifest import (
+    DOCUMENTS_FILE,
+    EXAMPLES_FILE,
+    HEAD,
+    MANIFEST_FILES,
+    load_manifest,
+)
 from contextcliff_dagster.store import write_atomic
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from contextcliff_dagster.sampling.manifest import Manifest
+
 FORMAT, FORMAT_VERSION = "contextcliff-study", 2
-HEAD = "archive.json"
+ARCHIVE_HEAD = "archive.json"
 
 RATIO, SMALL_BYTES, MOST_BYTES = 100, 64 << 20, 16 << 30
 """An archive may unpack to `SMALL_BYTES`, or to `RATIO` times its own size, never to more than
@@ -185,7 +209,7 @@ def write(file: Path, head: Mapping[str, Any], members: Mapping[str, bytes]) -> 
     marked = {"format": FORMAT, "format_version": FORMAT_VERSION, **head, "members": hashes}
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
-        for name, data in [(HEAD, json_bytes(marked)), *sorted(members.items())]:
+        for name, data in [(ARCHIVE_HEAD, json_bytes(marked)), *sorted(members.items())]:
             # No clock and no file mode in it: the same store gives the same bytes.
             info = zipfile.ZipInfo(name, date_time=(1980, 1, 1, 0, 0, 0))
             info.external_attr = 0o644 << 16
@@ -223,7 +247,7 @@ def read(
         if min(info.header_offset for info in archive.infolist()):
             raise damaged(file, "other bytes come before it")
         _require_bounded(file, archive.infolist(), len(data))
-        head = json_object(_member(archive, infos[HEAD]))
+        head = json_object(_member(archive, infos[ARCHIVE_HEAD]))
         if head.get("format") != FORMAT:
             raise StoreError(
                 f"{file} is not an archive of a study; make one with `contextcliff export`."
@@ -237,7 +261,9 @@ def read(
             )
         names = [*names, *(one for of in together if set(of) & infos.keys() for one in of)]
         counts = Counter(info.filename for info in archive.infolist())
-        odd = sorted(counts.keys() ^ {HEAD, *names}) or [n for n, k in counts.items() if k > 1]
+        odd = sorted(counts.keys() ^ {ARCHIVE_HEAD, *names}) or [
+            n for n, k in counts.items() if k > 1
+        ]
         members = {} if odd else {name: _member(archive, infos[name]) for name in sorted(names)}
         odd += [name for name, body in members.items() if sha256(body) != head["members"].get(name)]
         if odd:
@@ -291,3 +317,134 @@ def malformed(file: Path, member: str) -> Iterator[None]:
         yield
     except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError) as error:
         raise damaged(file, f"{member!r} is not as it should be") from error
+
+
+SAMPLE_MEMBERS = (f"manifest/{HEAD}", f"manifest/{DOCUMENTS_FILE}")
+"""Missing where a study's experiments make their own documents."""
+EXAMPLES_MEMBER = f"manifest/{EXAMPLES_FILE}"
+"""Missing in archives of earlier versions, too."""
+
+
+def check_head(head: Mapping[str, Any]) -> dict[str, Any]:
+    """``head`` with study, campaigns and the sample's hash as texts.
+
+    Raises:
+        ValueError, LookupError, TypeError: they are missing or something else.
+    """
+    campaigns, sample = head["campaigns"], head["manifest_sha256"]
+    if not isinstance(campaigns, list) or not all(isinstance(name, str) for name in campaigns):
+        raise TypeError("campaigns")
+    if not isinstance(head["study"], str) or not isinstance(sample, str | None):
+        raise TypeError("study")
+    if not campaigns or not all(0 < len(name) <= 200 for name in campaigns):
+        raise ValueError("campaigns")
+    return dict(head)
+
+
+def sound_sample(
+    members: Mapping[str, bytes], sha256: str | None, allowance: Allowance
+) -> tuple[Manifest | None, dict[str, str]]:
+    """The archive's manifest and its texts by document id, verified outside the store.
+
+    None and nothing where it has no sample.
+
+    Raises:
+        StoreError: it is not sound, or not the one that the archive names.
+    """
+    file, (manifest_name, documents_name) = allowance.file, SAMPLE_MEMBERS
+    if sha256 is None and documents_name not in members:
+        return None, {}
+    schema = DOCUMENTS.arrow_schema()
+    table = parquet_table(members[documents_name], documents_name, schema, allowance)
+    texts = check_texts(
+        file, zip(table["document_id"].to_pylist(), table["text"].to_pylist(), strict=True)
+    )
+    with malformed(file, manifest_name):
+        json_object(members[manifest_name])
+    if EXAMPLES_MEMBER in members:
+        schema = MANIFEST_EXAMPLES.arrow_schema()
+        parquet_table(members[EXAMPLES_MEMBER], EXAMPLES_MEMBER, schema, allowance)
+    try:
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            for short in MANIFEST_FILES:
+                if (member := f"manifest/{short}") in members:
+                    (folder / short).write_bytes(members[member])
+            manifest = load_manifest(folder)
+    except ContextCliffError as error:
+        raise damaged(file, "its sample is not sound") from error
+    own = manifest.computed_sha256() if EXAMPLES_MEMBER in members else manifest.sha256
+    if not own == manifest.sha256 == sha256:
+        raise damaged(file, "its sample is not the one that it names")
+    with malformed(file, manifest_name):
+        _check_manifest(manifest, texts)
+    return manifest, texts
+
+
+def _check_manifest(manifest: Manifest, texts: Mapping[str, str]) -> None:
+    from pydantic import TypeAdapter
+
+    from contextcliff_dagster.corpora.materialize import CorpusSummary, row_example
+    from contextcliff_dagster.sampling.length_map import LengthMapSummary
+
+    header, bins = manifest.header, [one.bin for one in manifest.bins]
+    for kind, values in (
+        (CorpusSummary, [header["corpus"]]),
+        (LengthMapSummary, [header["lengths"]]),
+        (LengthBin, map(asdict, manifest.bins)),
+    ):
+        for value in values:
+            TypeAdapter(kind).validate_json(json.dumps(asdict(kind(**value))), strict=True)
+    rows = manifest.examples.to_pylist()
+    for row in rows:
+        row_example(row)
+        if row["metadata"]:
+            json_object(row["metadata"])
+    listed = header["corpus"].get("account", {}).get("list") or ""
+    sound = (
+        Path(listed).name == listed,
+        len(set(bins)) == len(bins),
+        {row["bin"] for row in rows} <= set(bins),
+        {row["document_id"] for row in rows} <= texts.keys(),
+        len({row["example_id"] for row in rows}) == len(rows),
+        all(row["length_tokens"] >= 0 for row in rows),
+    )
+    if not all(sound):
+        raise ValueError("bins, examples and documents do not fit")
+
+
+def read_description(data: bytes, file: Path) -> dict[str, Any]:
+    """The study as the archive describes it: its keys, prompt texts and recipe.
+
+    Raises:
+        StoreError: something is missing, or the recipe is not what its hash says.
+    """
+    with malformed(file, "study.json"):
+        described = json_object(data)
+        texts = described["prompt_texts"]
+        if not isinstance(described["study"], dict) or not isinstance(texts, dict):
+            raise TypeError("study")
+        if not all(isinstance(text, str) for text in texts.values()):
+            raise TypeError("prompt_texts")
+        try:
+            recipe = Recipe.from_dict(described["recipe"])
+        except ContextCliffError as error:
+            raise ValueError("recipe") from error
+        if recipe.hash != described["recipe_hash"]:
+            raise ValueError("recipe_hash")
+    return described
+
+
+def check_texts(file: Path, texts: Iterable[tuple[str | None, str | None]]) -> dict[str, str]:
+    """Document id -> text of the archive's sample.
+
+    Raises:
+        StoreError: a text is not what its id says, is missing, or is there twice.
+    """
+    checked: dict[str, str] = {}
+    for document_id, text in texts:
+        whole = text is not None and document_id not in checked
+        if not whole or hashlib.sha256(str(text).encode()).hexdigest() != document_id:
+            raise damaged(file, "a document of its sample is not what its id says")
+        checked[str(document_id)] = str(text)
+    return checked

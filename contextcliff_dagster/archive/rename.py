@@ -2,7 +2,7 @@
 
 Each step is whole or not done, and doing it again changes nothing. A note in the store says from
 the first step to the last that a renaming goes on: until it has ended no run uses either name
-(`studies.study_lock`), so that nothing is measured under the wrong one.
+(`studies.study`), so that nothing is measured under the wrong one.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from typing import Any
 
 from contextcliff_dagster.contracts import ContextCliffError, StoreError, StudyError, Table
 from contextcliff_dagster.inference.ledger.ledger import Ledger
-from contextcliff_dagster.inference.ledger.rename import ledger_rows, rename_in_ledger
+from contextcliff_dagster.inference.ledger.prune import ledger_rows, rename_in_ledger
 from contextcliff_dagster.store import Store, write_json
-from contextcliff_dagster.studies import rename_file as files
+from contextcliff_dagster.studies import files as files
 from contextcliff_dagster.studies.files import kept_in, require_study_name
-from contextcliff_dagster.studies.study_lock import begun_renaming, renaming_note, study_alone
+from contextcliff_dagster.studies.study import begun_renaming, renaming_note, study_alone
 
 _RESULTS = (
     "profiles/*/*/*.json", "results/*/*.json", "baseline.json", "calibration.json", "retired.json",

@@ -9,16 +9,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from contextcliff_dagster.archive import calls, container
-from contextcliff_dagster.archive.container import HEAD, malformed
-from contextcliff_dagster.archive.kept_documents import KEPT_MEMBERS, KeptList, pack, unpack
-from contextcliff_dagster.archive.member_checks import (
+from contextcliff_dagster.archive.calls import check_rows
+from contextcliff_dagster.archive.container import (
+    ARCHIVE_HEAD,
     EXAMPLES_MEMBER,
     SAMPLE_MEMBERS,
     check_head,
+    malformed,
     read_description,
     sound_sample,
 )
-from contextcliff_dagster.archive.row_checks import check_rows
+from contextcliff_dagster.archive.results import KEPT_MEMBERS, KeptList, pack, unpack
 from contextcliff_dagster.contracts import SCHEMA_VERSION, StoreError, StudyError
 from contextcliff_dagster.inference.ledger.schema import LEDGER_VERSION
 from contextcliff_dagster.store import Store, write_atomic
@@ -68,14 +69,14 @@ def export_study(
         campaign: only this one; all when None.
         asked: gives the keys of the calls that the study asks, so that answers which another study
             of the store paid first go along (`experiments.lookup.asked_keys`); theirs alone do not.
-        documents: of experiments (`experiments.archived_documents.kept_lists`).
+        documents: of experiments (`experiments.restore.kept_lists`).
 
     Raises:
         StudyError: nothing is measured yet, or there is no such campaign.
         StoreError: the store cannot be read or the file not written.
     """
     from contextcliff_dagster.inference.ledger.ledger import Ledger
-    from contextcliff_dagster.sampling.manifest_files import MANIFEST_FILES, load_manifest
+    from contextcliff_dagster.sampling.manifest import MANIFEST_FILES, load_manifest
 
     folder = store.manifest_dir(study.name)
     sampled = study.has_corpus
@@ -141,7 +142,7 @@ def import_study(
     Args:
         name: of the study in this store; None: as in the file.
         restore: takes the documents of experiments over
-            (`experiments.archived_documents.restore`); None leaves them.
+            (`experiments.restore.restore`); None leaves them.
         adopt: measurements, of this study and of others that ask the same, take its answers.
 
     Raises:
@@ -150,14 +151,14 @@ def import_study(
         StudyError: another study has that name: a shipped one or one of the user's own.
     """
     from contextcliff_dagster.inference.ledger.ledger import Ledger
-    from contextcliff_dagster.sampling.manifest_files import MANIFEST_FILES, load_manifest
+    from contextcliff_dagster.sampling.manifest import MANIFEST_FILES, load_manifest
     from contextcliff_dagster.studies import load_studies, measures, own_study
 
     head, members, data = container.read(
         file, _MEMBERS, SAMPLE_MEMBERS, (EXAMPLES_MEMBER,), KEPT_MEMBERS
     )
     allowance = container.Allowance(file, len(data))
-    with malformed(file, HEAD):
+    with malformed(file, ARCHIVE_HEAD):
         head = check_head(head)
     manifest, texts = sound_sample(members, head["manifest_sha256"], allowance)
     tables = calls.read_tables(members, allowance, head["versions"]["ledger"])

@@ -13,8 +13,7 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-from contextcliff_dagster.cli.shell.process import end_process, set_up_process
-from contextcliff_dagster.cli.shell.sign_of_life import sign_of_life
+from contextcliff_dagster.cli.shell import end_process, set_up_process, sign_of_life
 
 __all__ = ["console_script", "main"]
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from contextcliff_dagster.cli.errors import INTERRUPTED, guarded, shown_arguments
-from contextcliff_dagster.cli.shell.signals import ended_by_signals
+from contextcliff_dagster.cli.shell import ended_by_signals
 from contextcliff_dagster.contracts.extensions import extensions, load_address
 
 if TYPE_CHECKING:
@@ -46,16 +46,16 @@ _COMMANDS = {
 _MODULES = {
     "init": ".setup.init",
     "prepare": ".commands.profile",
-    "policy": ".commands.sharing.policy",
-    "guard": ".commands.sharing.policy",
-    "card": ".commands.sharing.card",
+    "policy": ".commands.policy",
+    "guard": ".commands.policy",
+    "card": ".commands.gallery",
     "models": ".commands.listings",
     "tokenizers": ".commands.listings",
     "campaign": ".commands.listings",
-    "export": ".commands.sharing.archive",
-    "import": ".commands.sharing.archive",
-    "gallery": ".commands.sharing.gallery",
-    "atlas": ".commands.sharing.atlas",
+    "export": ".commands.archive",
+    "import": ".commands.archive",
+    "gallery": ".commands.gallery",
+    "atlas": ".commands.atlas",
 }
 """Of the commands that are in no module of their name below `commands`."""
 _OWN_OPTIONS = ("-h", "--help", "--version")
@@ -91,7 +91,7 @@ class _Commands(click.Group):
             return None
         command: click.Command = load_address(address)
         if ctx.resilient_parsing:
-            from contextcliff_dagster.cli.shell.completion import add_completion
+            from contextcliff_dagster.cli.shell import add_completion
 
             add_completion(command)
         return command

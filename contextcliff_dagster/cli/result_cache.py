@@ -17,7 +17,7 @@ from contextcliff_dagster.store import PACKAGE, Store, slug, write_atomic
 
 if TYPE_CHECKING:
     from contextcliff_dagster.inference.ledger.ledger import Ledger
-    from contextcliff_dagster.inference.telemetry.progress import RunSummary
+    from contextcliff_dagster.inference.telemetry import RunSummary
     from contextcliff_dagster.run.study import Profiled
     from contextcliff_dagster.studies import Study
 
@@ -36,7 +36,7 @@ def find_finished(
     """
     from contextcliff_dagster.inference.ledger.campaigns import current_campaign, list_campaigns
     from contextcliff_dagster.inference.ledger.ledger import Ledger
-    from contextcliff_dagster.inference.telemetry.progress import RunSummary
+    from contextcliff_dagster.inference.telemetry import RunSummary
     from contextcliff_dagster.run.study import read_profiled
 
     if not store.has_ledger:
@@ -89,7 +89,7 @@ def _made_from(
     store: Store, study: Study, campaign: str, with_answers: bool
 ) -> dict[str, Any] | None:
     """What results depend on, as JSON gives it back; None where a model's identity is unknown."""
-    from contextcliff_dagster.inference.engines.open_engine import declared_identity
+    from contextcliff_dagster.inference.engines.session import declared_identity
     from contextcliff_dagster.inference.models.models_file import get_model
     from contextcliff_dagster.inference.requests.recipe import stable_hash
 

@@ -18,7 +18,6 @@ from contextcliff_dagster.contracts.errors import (
     StudyError,
     VerificationError,
 )
-from contextcliff_dagster.contracts.table import Column, Table, conform, validate
 from contextcliff_dagster.contracts.tables import (
     ANSWERS,
     ATTENTION_PREDICTIONS,
@@ -32,6 +31,10 @@ from contextcliff_dagster.contracts.tables import (
     MANIFEST_EXAMPLES,
     PREDICTIONS,
     TABLES,
+    Column,
+    Table,
+    conform,
+    validate,
 )
 from contextcliff_dagster.contracts.values import (
     ANSWER_IN,

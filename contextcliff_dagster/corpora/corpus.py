@@ -1,4 +1,4 @@
-"""What a corpus is: a named, streaming source of Documents and the Examples that ask about them."""
+"""What a corpus is: a named, streaming source of Documents and Examples; that of one file."""
 
 from __future__ import annotations
 

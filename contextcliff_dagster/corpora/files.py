@@ -20,11 +20,12 @@ from contextcliff_dagster.corpora.corpus import (
     unreadable,
 )
 from contextcliff_dagster.corpora.readers.row_to_example import FIELDS, RowReader
-from contextcliff_dagster.corpora.readers.tables import ENDINGS, READERS
-from contextcliff_dagster.corpora.readers.text_lines import UTF16_OR_32, binary
+from contextcliff_dagster.corpora.readers.rows import ENDINGS, READERS, UTF16_OR_32, binary
 from contextcliff_dagster.user_files import open_file
 
 _LOOKED_AT = 1 << 16
+
+
 _PACKED = {b"\x1f\x8b": "gzip", b"PK\x03\x04": "zip", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bzip2"}
 
 

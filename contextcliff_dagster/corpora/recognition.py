@@ -17,11 +17,11 @@ from contextcliff_dagster.corpora.benchmarks.recognition import (
     PACKED,
     benchmarks_of,
 )
+from contextcliff_dagster.corpora.folder.file_report import walk
 from contextcliff_dagster.corpora.folder.questions import find_table, is_table_of_questions
-from contextcliff_dagster.corpora.folder.walk import walk
 from contextcliff_dagster.corpora.readers.row_to_example import FIELDS
-from contextcliff_dagster.corpora.readers.tables import ENDINGS as TABLE_ENDINGS
-from contextcliff_dagster.corpora.readers.tables import READERS
+from contextcliff_dagster.corpora.readers.rows import ENDINGS as TABLE_ENDINGS
+from contextcliff_dagster.corpora.readers.rows import READERS
 from contextcliff_dagster.user_files import open_file
 
 _TABLES = (*TABLE_ENDINGS, ".pq")

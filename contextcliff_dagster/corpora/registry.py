@@ -2,19 +2,116 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import hashlib
+from collections.abc import Callable, Iterator, Mapping
 from importlib.metadata import entry_points
-from typing import Any
+from itertools import islice
+from typing import TYPE_CHECKING, Any
 
-from contextcliff_dagster.contracts import CorpusError
+from contextcliff_dagster.contracts import CorpusError, Document, Example
 from contextcliff_dagster.corpora.benchmarks.benchmark_table import BENCHMARKS
-from contextcliff_dagster.corpora.corpus import StreamedCorpus
+from contextcliff_dagster.corpora.corpus import (
+    EVIDENCE_SPANS,
+    Entry,
+    StreamedCorpus,
+    one_of,
+    options_hash,
+    take_options,
+)
 from contextcliff_dagster.corpora.files import FileCorpus
 from contextcliff_dagster.corpora.folder import FolderCorpus
-from contextcliff_dagster.corpora.mixed import MixedCorpus
+from contextcliff_dagster.corpora.materialize import MixedCorpus
 from contextcliff_dagster.corpora.python_source import PythonSourceCorpus
 from contextcliff_dagster.corpora.readers.download import is_url, local_copy
-from contextcliff_dagster.corpora.reference_corpus import ReferenceCorpus
+
+if TYPE_CHECKING:
+    from contextcliff_dagster.reference.warehouse_documents import Ledger
+
+MOST_DOCUMENTS = 1_000_000
+TASKS = {"lookup": "lookup", "two_hop": "two_hop", "multi_hop_qa": "two_hop"}
+"""Task names that are accepted, and the task each one means."""
+
+
+class ReferenceCorpus(StreamedCorpus):
+    """Ledgers drawn afresh from a seed: the same options give the same texts and questions.
+
+    Options: ``documents`` (1,000), ``seed`` (0), ``min_tokens`` and ``max_tokens`` (in tokens
+    of the reference tokenizer; all lengths that ledgers have), ``task`` (``lookup``, ``two_hop`` or
+    its alias ``multi_hop_qa``) or ``tasks`` (both when absent) and ``questions`` (per document and
+    task, 1).
+    """
+
+    name = "reference"
+
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        from contextcliff_dagster.reference import warehouse_documents as ledgers
+
+        types = {"task": str, "tasks": list, "min_tokens": int, "max_tokens": int}
+        numbers = {"documents": (1_000, 1), "seed": (0, 0), "questions": (1, 1)}
+        given = take_options(self.name, options, types, numbers)
+        if given["documents"] > MOST_DOCUMENTS:
+            raise CorpusError(
+                f"Option 'documents' of the reference corpus must be at most {MOST_DOCUMENTS:,}."
+            )
+        self._n_documents, self._seed, self._questions = (given[name] for name in numbers)
+        named = [given["task"]] if "task" in given else given.get("tasks", list(TASKS))
+        self._tasks = {TASKS[one_of("task", task, list(TASKS))] for task in named}
+        self._range = (
+            given.get("min_tokens", ledgers.ledger_tokens(ledgers.MIN_RECORDS)),
+            given.get("max_tokens", ledgers.ledger_tokens(ledgers.MAX_RECORDS)),
+        )
+        try:
+            next(self._ledgers())
+        except ValueError as error:
+            raise CorpusError(f"The reference corpus cannot be generated: {error}") from error
+
+    def _ledgers(self) -> Iterator[Ledger]:
+        from contextcliff_dagster.reference.warehouse_documents import iter_ledgers
+
+        low, high = self._range
+        return iter_ledgers(
+            self._seed, self._n_documents, low, high, questions_per_level=self._questions
+        )
+
+    def fingerprint(self) -> str:
+        # A ledger depends on the seed and its index alone: the first few show the generator.
+        content = hashlib.sha256()
+        for ledger in islice(self._ledgers(), 8):
+            content.update(repr((ledger.text, ledger.questions)).encode())
+        options = {
+            "documents": self._n_documents,
+            "seed": self._seed,
+            "range": self._range,
+            "task": next(iter(self._tasks)) if len(self._tasks) == 1 else None,
+            "questions": self._questions,
+        }
+        return options_hash("reference", options, content.hexdigest())
+
+    def entries(self) -> Iterator[Entry]:
+        for number, ledger in enumerate(self._ledgers()):
+            identity = hashlib.sha256(ledger.text.encode()).hexdigest()
+            document = Document(identity, ledger.text)
+            for place, asked in enumerate(ledger.questions):
+                if asked.task not in self._tasks:
+                    continue
+                metadata = {
+                    "level": asked.level,
+                    "evidence_position": asked.evidence_position,
+                    "inter_evidence_tokens": asked.inter_evidence_tokens,
+                    EVIDENCE_SPANS: [list(span) for span in asked.evidence],
+                    "domain": "warehouse",
+                    "source": "reference ledgers",
+                }
+                example = Example(
+                    example_id=f"{identity[:16]}-{asked.task}-{place}",
+                    document_id=identity,
+                    question=asked.question,
+                    answers=asked.answers,
+                    task=asked.task,
+                    metadata={k: v for k, v in metadata.items() if v is not None},
+                )
+                yield Entry(document, example, f"reference ledger {number}")
+
 
 ENTRY_POINT_GROUP = "contextcliff.corpora"
 """Other packages' corpora: entry points of this group, each a callable from options to a corpus."""

@@ -22,11 +22,11 @@ from contextcliff_dagster.defs.asset_specs import (
 )
 from contextcliff_dagster.defs.resources import StoreResource
 from contextcliff_dagster.defs.ui.rendering import table
-from contextcliff_dagster.defs.ui.token_ranges import bins_of
+from contextcliff_dagster.defs.ui.results import bins_of
 from contextcliff_dagster.experiments.length_profile.experiment import LENGTH_PROFILE
 from contextcliff_dagster.experiments.lookup import all_experiments, asked_experiments
 from contextcliff_dagster.private_files import make_folder, private_umask
-from contextcliff_dagster.sampling.manifest_files import HEAD
+from contextcliff_dagster.sampling.manifest import HEAD
 from contextcliff_dagster.store import Store, read_result
 from contextcliff_dagster.studies import Study
 from contextcliff_dagster.studies.files import retired_studies

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from contextcliff_dagster.inference.spending.budget import Budget
-from contextcliff_dagster.inference.telemetry.progress import Progress, RunSummary
+from contextcliff_dagster.inference.spending import Budget
+from contextcliff_dagster.inference.telemetry import Progress, RunSummary
 from contextcliff_dagster.store import Store, store_root
 
 if TYPE_CHECKING:

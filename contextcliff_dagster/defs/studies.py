@@ -22,9 +22,12 @@ from contextcliff_dagster.defs.asset_specs import (
 )
 from contextcliff_dagster.defs.assets.experiment import experiment_assets, report_asset
 from contextcliff_dagster.defs.assets.preparation import cost_estimate_asset, preparation_assets
-from contextcliff_dagster.defs.automation.schedules import study_schedules
-from contextcliff_dagster.defs.automation.sensors import study_sensors
-from contextcliff_dagster.defs.automation.sentinel import sentinel_job, sentinel_schedules
+from contextcliff_dagster.defs.automation import (
+    sentinel_job,
+    sentinel_schedules,
+    study_schedules,
+    study_sensors,
+)
 from contextcliff_dagster.defs.partitions import document_range_tags, range_tags
 from contextcliff_dagster.experiments.lookup import asked_experiments, measuring_assets, partitioned
 from contextcliff_dagster.store import Store

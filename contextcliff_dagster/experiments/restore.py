@@ -1,21 +1,23 @@
-"""Taking answers that the call ledger has lost back into it, from the store's own tables."""
+"""Answers and documents of a study given back to a store from its own tables or an archive."""
 
 from __future__ import annotations
 
 import json
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from contextcliff_dagster.experiments.common.lost_answers import is_own, lost_keys
-from contextcliff_dagster.experiments.common.measurement import planned_calls
+from contextcliff_dagster.archive.container import damaged
+from contextcliff_dagster.archive.results import KeptList
+from contextcliff_dagster.experiments.common.measurement import is_own, lost_keys, planned_calls
 from contextcliff_dagster.experiments.common.preparation import as_drawn
 from contextcliff_dagster.experiments.common.study_run import StudyRun
-from contextcliff_dagster.experiments.lookup import guests, partitioned
+from contextcliff_dagster.experiments.lookup import asked_experiments, guests, partitioned
 from contextcliff_dagster.inference.requests.outcome import ORIGIN
 from contextcliff_dagster.store import read_table
 
@@ -25,6 +27,41 @@ if TYPE_CHECKING:
     from contextcliff_dagster.inference.requests.outcome import Outcome
     from contextcliff_dagster.store import Store
     from contextcliff_dagster.studies import Study
+
+
+def kept_lists(study: Study, store: Store) -> dict[str, KeptList]:
+    """Return the documents of ``study`` in ``store`` that an archive has to hold, by experiment.
+
+    Raises:
+        StoreError: they cannot be read.
+    """
+    found = {
+        one.name: one.documents.archived(study, store)
+        for one in asked_experiments(study)
+        if one.documents is not None
+    }
+    return {name: kept for name, kept in found.items() if kept is not None}
+
+
+def restore(
+    study: Study, store: Store, lists: Mapping[str, KeptList], file: Path
+) -> Callable[[], None]:
+    """Return what writes the documents of the archive ``file`` into ``store``; all are checked.
+
+    Raises:
+        StoreError: they are not those of ``study``, or the store has others.
+    """
+    asked = {one.name: one.documents for one in asked_experiments(study) if one.documents}
+    if strange := sorted(lists.keys() - asked.keys()):
+        raise damaged(file, f"it has documents of {strange[0][:80]!r}, which its study has not")
+    writers = [asked[name].restore(study, store, kept, file) for name, kept in lists.items()]
+
+    def write() -> None:
+        for one in writers:
+            one()
+
+    return write
+
 
 Rows = list[dict[str, Any]]
 Place = tuple[str, str, str]
@@ -127,8 +164,8 @@ def _restore(
 ) -> list[float]:
     """Return the charges of the answers that were taken back; ``elsewhere``: their origin."""
     from contextcliff_dagster.inference.ledger.ledger import Scope
-    from contextcliff_dagster.inference.ledger.result_rows import COLUMNS, from_row
-    from contextcliff_dagster.inference.spending.budget import Spend
+    from contextcliff_dagster.inference.ledger.schema import COLUMNS, from_row
+    from contextcliff_dagster.inference.spending import Spend
 
     campaign, model, identity_hash = place
     lost = {row["call_key"]: from_row([row.get(name) for name in COLUMNS]) for row in rows}

@@ -1,18 +1,102 @@
-"""The report of a study: one page over all its experiments."""
+"""The report over all experiments of a study, and what they have concluded of its calls."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
 
-from contextcliff_dagster.experiments.lookup import asked_experiments, partitioned
+from contextcliff_dagster.archive.results import JUDGED
+from contextcliff_dagster.contracts import EVAL_RECORDS, StudyError
+from contextcliff_dagster.experiments.common.records import examples_of
+from contextcliff_dagster.experiments.common.study_run import StudyRun
+from contextcliff_dagster.experiments.lookup import all_experiments, asked_experiments, partitioned
+from contextcliff_dagster.store import read_table
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from contextcliff_dagster.experiments.common.experiment import Experiment
-    from contextcliff_dagster.experiments.common.study_run import StudyRun
+    from contextcliff_dagster.inference.ledger.ledger import Ledger
     from contextcliff_dagster.reporting.report_files import ReportFiles
     from contextcliff_dagster.reporting.sections import Section
+    from contextcliff_dagster.store import Store
+
+_OF_EXAMPLE = ("accepted", "task", "length_tokens", "bin", "evidence_position")
+_OF_RECORD = tuple(name for name in JUDGED if name not in _OF_EXAMPLE)
+
+
+class JudgedCalls:
+    """The columns `JUDGED` of a study's calls, as far as its sample and its records have them.
+
+    Raises:
+        StoreError: the manifest or a table of records is damaged.
+    """
+
+    def __init__(self, store: Store, ledger: Ledger, study: str) -> None:
+        self._examples = _examples(store, study) | _made_examples(store, ledger, study)
+        records = _records(store, study)
+        self._keys, self._records = records["call_key"].combine_chunks(), records
+
+    def add(self, rows: list[dict[str, Any]]) -> None:
+        """Fill in these columns of some rows of an export; null where nothing is known."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        keys = pa.array([row["call_key"] for row in rows], pa.string())
+        judged = self._records.take(pc.index_in(keys, value_set=self._keys)).to_pylist()
+        unknown = dict.fromkeys(_OF_EXAMPLE)
+        for row, record in zip(rows, judged, strict=True):
+            row |= self._examples.get(row["example_id"], unknown)
+            row |= {name: record[name] for name in _OF_RECORD}
+            if row["failure"] is None and row["no_answer"] is not None:
+                row["failure"] = row["no_answer"]
+
+
+def _examples(store: Store, study: str) -> dict[str, dict[str, Any]]:
+    from contextcliff_dagster.sampling.manifest import load_examples
+
+    folder = store.manifest_dir(study)
+    if not (folder / "manifest.json").exists():
+        return {}
+    table = load_examples(folder).rename_columns({"answers": "accepted"})
+    return {
+        row.pop("example_id"): row for row in table.select(["example_id", *_OF_EXAMPLE]).to_pylist()
+    }
+
+
+def _made_examples(store: Store, ledger: Ledger, study: str) -> dict[str, dict[str, Any]]:
+    """Those of experiments that make their own documents; none where the study is not known."""
+    from contextcliff_dagster.experiments.common.measurement import sources_of
+    from contextcliff_dagster.studies import find_study
+
+    made: dict[str, dict[str, Any]] = {}
+    with suppress(StudyError):
+        run = StudyRun(find_study(study), store, ledger, "")
+        for experiment in asked_experiments(run.study):
+            if not experiment.makes_documents:
+                continue
+            for source in sources_of(run, experiment, known=True):
+                for name, one in examples_of(source, experiment.cells(run.study)).items():
+                    values = {"accepted": list(one.answers), "task": one.task}
+                    made[name] = {**dict.fromkeys(_OF_EXAMPLE), **values}
+    return made
+
+
+def _records(store: Store, study: str) -> pa.Table:
+    import pyarrow as pa
+
+    names = ["call_key", *_OF_RECORD]
+    schema = pa.schema([EVAL_RECORDS.arrow_schema().field(name) for name in names])
+    parts = [schema.empty_table()]
+    for table in {one.records.name: one.records for one in all_experiments()}.values():
+        if not set(names) <= set(table.column_names):
+            continue  # records of another kind
+        for file in sorted((store.study_dir(study) / table.name).glob("*/model=*/bin=*/*.parquet")):
+            parts.append(read_table(file, table, names).select(names).cast(schema))
+    return pa.concat_tables(parts)
+
 
 _warn = logging.getLogger(__name__).warning
 

@@ -16,8 +16,7 @@ import litellm
 from fastapi import HTTPException
 from litellm.integrations.custom_logger import CustomLogger
 
-from contextcliff_dagster.gateway.gate import Decision, Gate
-from contextcliff_dagster.gateway.prompts import prompt_of
+from contextcliff_dagster.gateway.gate import Decision, Gate, prompt_of
 from contextcliff_dagster.gateway.settings import GateSettings
 
 _CHECKED = {

@@ -1,13 +1,129 @@
-"""What an operator sets: which policy, and what happens above the cap and without one."""
+"""What an operator sets, the policy file read again as it changes, and counts as metrics.
+
+Counts of a gateway as OpenTelemetry metrics; nothing where its API is not installed.
+
+An application's own meter provider takes them (`opentelemetry.metrics.set_meter_provider`).
+"""
 
 from __future__ import annotations
 
+import logging
+import os
+import threading
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from contextcliff_dagster.policy import PolicyError
+from contextcliff_dagster.policy import PolicyError, SafeContext, load_policies
+
+log = logging.getLogger("contextcliff_dagster.gateway")
+
+
+class PolicyFile:
+    """Policies by model, as the file at ``path`` holds them now.
+
+    A file that is broken or gone changes nothing: the policies that were read last stay, and a
+    warning says why. Asking costs one look at the file's times.
+
+    Raises:
+        PolicyError: there is no usable policy to begin with.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._lock = threading.Lock()
+        self._seen = self._signature()
+        self._policies = _by_model(path)
+
+    def policies(self) -> dict[str, SafeContext]:
+        if self._signature() != self._seen:
+            with self._lock:  # else a thread that read the older file might be the last to end
+                self._read_again()
+        return self._policies
+
+    def _read_again(self) -> None:
+        # Before reading: what is written meanwhile is then seen as another change.
+        if (now := self._signature()) == self._seen:
+            return
+        try:
+            self._policies = _by_model(self.path)
+        except PolicyError as error:
+            log.warning("The policies that were read before stay in force: %s", error)
+        else:
+            log.info("Read %s again: %s", self.path, ", ".join(self._policies))
+        self._seen = now
+
+    def _signature(self) -> tuple[int, ...] | None:
+        try:
+            found = os.stat(self.path)  # noqa: PTH116
+        except OSError:
+            return None
+        return found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino
+
+
+def _by_model(path: Path) -> dict[str, SafeContext]:
+    policies: dict[str, SafeContext] = {}
+    for policy in load_policies(path):
+        if (other := policies.setdefault(policy.model, policy)) is not policy:
+            raise PolicyError(
+                f"{path} holds two policies for {policy.model} (tasks {other.task} and "
+                f"{policy.task}); keep one of them, or a gateway for each."
+            )
+    return policies
+
+
+REQUESTS = "contextcliff.gateway.requests"
+EXPIRED = "contextcliff.gateway.expired_requests"
+CAP_SHARE = "contextcliff.gateway.cap_share"
+MODEL = "gen_ai.request.model"
+"""OpenTelemetry's own name, as the spans of measuring have it."""
+_SHARES = [0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0, 1.1, 1.5, 2.0, 4.0, 8.0]
+
+
+class GateMetrics:
+    """Counters of requests, and a histogram of their tokens as a share of the cap.
+
+    Models are attributes only where they have a policy: other names are the callers' own, and there
+    is no end to them. ``meter_provider`` takes them in place of the application's.
+    """
+
+    def __init__(self, meter_provider: Any = None) -> None:
+        self._requests: Any = None
+        self._expired: Any = None
+        self._shares: Any = None
+        with suppress(ImportError):
+            from opentelemetry import metrics
+
+            meter = metrics.get_meter("contextcliff_dagster", meter_provider=meter_provider)
+            self._requests = meter.create_counter(
+                REQUESTS, unit="{request}", description="Requests by what became of them."
+            )
+            self._expired = meter.create_counter(
+                EXPIRED, unit="{request}", description="Requests for a model of an expired policy."
+            )
+            self._shares = meter.create_histogram(
+                CAP_SHARE,
+                unit="1",
+                description="Tokens of the prompt as a share of the safe cap.",
+                explicit_bucket_boundaries_advisory=_SHARES,
+            )
+
+    def counted(self, outcome: str, model: str | None) -> None:
+        if self._requests is not None:
+            named = {MODEL: model} if model else {}
+            self._requests.add(1, {"contextcliff.outcome": outcome, **named})
+
+    def expired(self, model: str) -> None:
+        if self._expired is not None:
+            self._expired.add(1, {MODEL: model})
+
+    def measured(self, share: float, model: str, counted_by: str) -> None:
+        if self._shares is not None:
+            named = {MODEL: model, "contextcliff.counted_by": counted_by}
+            self._shares.record(share, named)
+
 
 Unknown = Literal["pass", "refuse"]
 Expired = Literal["refuse", "enforce", "pass"]

@@ -1,20 +1,177 @@
-"""`analyze`: lengths and scores that are there already, to verdict and safe cap."""
+"""`analyze`: lengths and scores that are there already, in any library's columns, to a verdict."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Sized
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 
-from contextcliff_dagster.contracts import DataError, StudyError
-from contextcliff_dagster.notebook.columns import Column, records_of
+from contextcliff_dagster.contracts import UNSCORED_TAGS, DataError, StudyError
 from contextcliff_dagster.notebook.results import Result, Results
 
 if TYPE_CHECKING:
     import pandas as pd
+    import pyarrow as pa
 
     from contextcliff_dagster.analysis.records import AnalysisSettings
+    from contextcliff_dagster.contracts.arrays import Bools, Floats
+
+Column = Iterable[Any]
+"""One value a row: a list, an array, a column of a data frame. Rows go together by position."""
+
+MOST_TOKENS = 1e12
+_REASONS = ", ".join(sorted(tag.value for tag in UNSCORED_TAGS))
+
+
+def records_of(
+    lengths: Column,
+    scores: Column,
+    names: dict[str, Column | None],
+    failures: Column | None,
+    scale: float,
+) -> pd.DataFrame:
+    """Records with the columns that `analysis.records.clean_records` reads.
+
+    Args:
+        lengths: tokens, above 0.
+        scores: 0..``scale``, or true and false; NaN or null only where ``failures`` has the reason.
+        names: columns of names or numbers by the name of the record's column; None is left out.
+
+    Raises:
+        DataError: a column is no column, the columns have different lengths, or a value is not
+            one that can have been measured; the sentence names the first.
+    """
+    import pandas as pd
+
+    data: dict[str, Any] = {"length_tokens": _numbers("lengths", lengths)}
+    score = _numbers("scores", scores, booleans=True)
+    given = {column: _names(_PARAMETERS[column], values) for column, values in names.items()
+             if values is not None}  # fmt: skip
+    if "replicate" in given and "example_id" not in given:
+        raise DataError(
+            "replicates distinguishes the repeats of an example; name the examples, too, with "
+            "examples=."
+        )
+    if failures is not None:
+        given["failure"] = _names("failures", failures)
+    rows = len(score)
+    for parameter, length in (
+        ("lengths", len(data["length_tokens"])),
+        *((_PARAMETERS[column], len(values)) for column, values in given.items()),
+    ):
+        if length != rows:
+            raise DataError(
+                f"{parameter} has {length:,} values and scores has {rows:,}; give one of each "
+                "an answer."
+            )
+    if not rows:
+        raise DataError("lengths and scores are empty; give at least two answers.")
+    tokens = data["length_tokens"]
+    _refuse("lengths", tokens, ~np.isfinite(tokens), "a length is a number of tokens")
+    _refuse("lengths", tokens, tokens <= 0, "a length is above 0 tokens")
+    _refuse("lengths", tokens, tokens > MOST_TOKENS, "that is no number of tokens")
+    tags = given.get("failure")
+    answered: Any = True if tags is None else ~tags.isin(_REASONS.split(", ")).to_numpy(bool)
+    why = "give a score, leave the answer out, or name the reason in failures: " + _REASONS
+    _refuse("scores", score, ~np.isfinite(score) & answered, why)
+    hint = f"scores are 0 to {scale:g}"
+    if scale == 1 and np.nanmin(score, initial=0.0) >= 0:
+        percent = np.nanmax(score, initial=0.0) <= 100
+        hint += "; for percentages, pass scale=100" if percent else "; pass the largest as scale="
+    _refuse("scores", score, (score < 0) | (score > scale), hint)
+    # As files are read: 56.7 of 100 is .567 exactly as .567 is.
+    data["score"] = score if scale == 1 else np.round(score / scale, 12)
+    if "replicate" in given:  # numbers or names, they are only told apart
+        given["replicate"] = pd.Series(pd.factorize(given["replicate"], sort=True)[0])
+    return pd.DataFrame({**data, **given}, copy=False)
+
+
+_PARAMETERS = {
+    "document_id": "documents", "example_id": "examples", "replicate": "replicates",
+    "model": "models", "failure": "failures",
+}  # fmt: skip
+
+
+def _refuse(name: str, values: Floats, bad: Bools, why: str) -> None:
+    """Raises:
+    DataError: a value is ``bad``; the first is named.
+    """
+    places = np.flatnonzero(bad)
+    if len(places):
+        at, more = int(places[0]), len(places) - 1
+        others = f" (and {more:,} more)" if more else ""
+        raise DataError(f"{name}[{at}]{others} is {values[at]:g}; {why}.")
+
+
+def _numbers(name: str, values: Column, *, booleans: bool = False) -> Floats:
+    """A column of numbers as floats, NaN where it is null."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    array = _array(name, values)
+    kind, types = array.type, pa.types
+    if types.is_null(kind):
+        return np.full(len(array), np.nan)
+    if types.is_boolean(kind) and booleans:
+        array = pc.cast(array, pa.uint8())
+    elif not (types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind)):
+        what = {"bool": "true and false", "string": "texts", "large_string": "texts"}
+        raise DataError(f"{name} holds {what.get(str(kind), kind)}, and numbers are needed.")
+    return np.asarray(pc.cast(array, pa.float64(), safe=False), dtype=np.float64)
+
+
+def _names(name: str, values: Column) -> pd.Series[Any]:
+    """A column of names or numbers as texts, null where it is empty; 7 and 7.0 are both "7"."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    array = _array(name, values)
+    if pa.types.is_floating(array.type):
+        known = pc.drop_null(pc.if_else(pc.is_nan(array), None, array))
+        if pc.all(pc.equal(known, pc.trunc(known))).as_py():
+            array = pc.cast(pc.if_else(pc.is_nan(array), None, array), pa.int64(), safe=False)
+    try:
+        texts = pc.cast(array, pa.string())
+    except (pa.ArrowNotImplementedError, pa.ArrowInvalid) as error:
+        raise DataError(f"{name} holds {array.type}, and names or numbers are needed.") from error
+    series: pd.Series[Any] = pc.if_else(pc.equal(texts, ""), None, texts).to_pandas()
+    return series
+
+
+def _array(name: str, values: Column) -> pa.Array | pa.ChunkedArray:
+    """``values`` as one Arrow array, by whichever protocol they have.
+
+    Raises:
+        DataError: they are no column, or not of one kind.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if isinstance(values, str | bytes | dict | set | frozenset) or not isinstance(values, Iterable):
+        kind = type(values).__name__
+        raise DataError(f"{name} is of type {kind}, and a list, an array or a column is needed.")
+    shape = getattr(values, "shape", None)
+    if hasattr(values, "columns") or (shape is not None and len(shape) != 1):
+        size = "table" if hasattr(values, "columns") else f"{len(shape or ())}-dimensional array"
+        raise DataError(f"{name} is a {size}; name one column of it.")
+    try:
+        if isinstance(values, pa.Array | pa.ChunkedArray):
+            array: pa.Array | pa.ChunkedArray = values
+        elif hasattr(values, "__arrow_c_stream__"):
+            array = pa.chunked_array(values)
+        elif hasattr(values, "__array__"):
+            array = pa.array(np.ma.asarray(values), from_pandas=True)
+        else:
+            array = pa.array(values if isinstance(values, Sized) else list(values))
+        if pa.types.is_dictionary(array.type):
+            array = pc.cast(array, array.type.value_type)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError, RuntimeError) as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
+        raise DataError(f"{name} is not a column of values of one kind ({reason}).") from error
+    return array
+
 
 Assumption = Literal["falling", "any"]
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from contextcliff_dagster.contracts import LengthBin
     from contextcliff_dagster.contracts.results import Cliffs, Comparison
     from contextcliff_dagster.reporting.comparison import ComparisonFiles
-    from contextcliff_dagster.run.archived_study import ArchivedStudy
+    from contextcliff_dagster.run.study import ArchivedStudy
     from contextcliff_dagster.store import Store
 
     Source = Result | Ref | ScoreFile
@@ -47,7 +47,7 @@ class ComparisonResult:
         return self.comparison.sentence
 
     def _repr_html_(self) -> str:
-        from contextcliff_dagster.notebook.html import comparison_html
+        from contextcliff_dagster.notebook.results import comparison_html
 
         return comparison_html(self.comparison, self.cliffs)
 
@@ -57,7 +57,7 @@ class ComparisonResult:
         Args:
             axes: where to draw the two; None makes a figure of its own.
         """
-        from contextcliff_dagster.notebook.pictures import plot_comparison
+        from contextcliff_dagster.notebook.results import plot_comparison
 
         return plot_comparison(self.comparison, self.cliffs, axes)
 
@@ -144,7 +144,7 @@ class _Archives:
         Raises:
             ContextCliffError: it cannot be read.
         """
-        from contextcliff_dagster.run.archived_study import rebuild_archive
+        from contextcliff_dagster.run.study import rebuild_archive
 
         key = file.resolve()
         if key not in self._unpacked:
@@ -161,7 +161,7 @@ def _source(side: Side, archives: _Archives) -> tuple[Source, Store]:
     """
     from contextcliff_dagster.cli.commands.compare import resolve, score_file
     from contextcliff_dagster.cli.options import DEFAULT_STUDY
-    from contextcliff_dagster.run.archived_study import is_archive
+    from contextcliff_dagster.run.study import is_archive
     from contextcliff_dagster.score_files import LogOptions
     from contextcliff_dagster.store import Store
 
@@ -240,7 +240,7 @@ def _measured(
     ref: Source, store: Store, name: str
 ) -> tuple[Measured, Sequence[LengthBin], AnalysisSettings]:
     from contextcliff_dagster.analysis.comparison import Measured
-    from contextcliff_dagster.experiments.length_profile.kv_policies import policy_of
+    from contextcliff_dagster.experiments.length_profile.profile_and_report import policy_of
 
     if isinstance(ref, Result):
         model = ref.cliffs.model if ref.cliffs.study is not None else None

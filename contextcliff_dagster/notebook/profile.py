@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from contextcliff_dagster.cli.options import StudyOptions
-    from contextcliff_dagster.inference.telemetry.progress import Progress, RunSummary
+    from contextcliff_dagster.inference.telemetry import Progress, RunSummary
     from contextcliff_dagster.reporting.report_files import ReportFiles
     from contextcliff_dagster.run.study import Prepared, Profiled
     from contextcliff_dagster.store import Store
@@ -102,8 +102,7 @@ def profile(
         ContextCliffError: one sentence; nothing measured is lost. `DataError`: ``study`` names
             nothing that is there. `BudgetError`: the cost needs ``yes`` or ``budget_usd``.
     """
-    from contextcliff_dagster.cli.display.dagster_log import dagster_log
-    from contextcliff_dagster.cli.display.progress import ProgressBar
+    from contextcliff_dagster.cli.display.output import ProgressBar, dagster_log
     from contextcliff_dagster.cli.study_selection import (
         agreed,
         as_asked,
@@ -148,7 +147,7 @@ def profile(
     asked = as_asked(chosen, options)
     with dagster_log(False):
         from contextcliff_dagster.experiments.common.preparation import find_frozen
-        from contextcliff_dagster.inference.spending.budget import Budget
+        from contextcliff_dagster.inference.spending import Budget
         from contextcliff_dagster.run.study import prepare_study, profile_study
 
         if own is None:
@@ -178,7 +177,7 @@ def study_results(done: Profiled, store: Store, models: Sequence[str]) -> StudyR
     """
     from contextcliff_dagster.contracts.results import Metrics
     from contextcliff_dagster.experiments.common.preparation import load_frozen
-    from contextcliff_dagster.experiments.common.record_tables import read_records
+    from contextcliff_dagster.experiments.common.records import read_records
     from contextcliff_dagster.store import read_result
 
     study, settings = done.study, done.study.analysis_settings()
@@ -254,7 +253,7 @@ def _refuse_unasked_cost(prepared: Prepared, limit: float | None, *, yes: bool) 
     """Raises:
     BudgetError: the cost is above what the study asks first about, or unknown, without ``yes``.
     """
-    from contextcliff_dagster.cli.display.progress import money
+    from contextcliff_dagster.cli.display.output import money
 
     usd, first = prepared.estimate.usd or 0.0, prepared.study.budget.confirm_above_usd
     unknown = ", ".join(prepared.estimate.price_unknown) if limit is None else ""

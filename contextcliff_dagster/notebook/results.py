@@ -1,13 +1,29 @@
-"""What `analyze` and `profile` return: results that show, draw and write themselves."""
+"""What `analyze` and `profile` return: results that show, draw and write themselves.
+
+Results as one block of HTML for a notebook's output, and as files.
+
+The block is self-contained and has no script. Its text takes the notebook's own colours, light or
+dark; the picture is on white in both.
+"""
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from contextcliff_dagster.contracts import DataError, Verdict
+from contextcliff_dagster.reporting.wording.number_format import level, tokens
+from contextcliff_dagster.reporting.wording.sentences import (
+    amount,
+    deciding_cap,
+    drop_clause,
+    labels,
+    sentence,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -16,8 +32,199 @@ if TYPE_CHECKING:
 
     from contextcliff_dagster.analysis.records import AnalysisSettings
     from contextcliff_dagster.contracts import LengthBin
-    from contextcliff_dagster.contracts.results import Cliffs, Metrics
+    from contextcliff_dagster.contracts.results import Cliffs, Comparison, Metrics
     from contextcliff_dagster.reporting.report_files import ReportFiles
+
+_SIZE, _TALL = (9.0, 4.4), (9.0, 6.2)
+"""Inches: as wide as a notebook's column."""
+_COLOURS = 64
+
+
+def plot_results(results: Sequence[Result], ax: Axes | None) -> tuple[Figure, Axes]:
+    """Draw the results into ``ax``, or into a figure of pyplot's that a notebook shows."""
+    import matplotlib
+
+    from contextcliff_dagster.reporting.figures.house import styled
+    from contextcliff_dagster.reporting.figures.report_figure import draw_scores
+
+    cliffs, records = [one.cliffs for one in results], records_of_all(results)
+    if ax is not None:
+        with matplotlib.rc_context({"text.parse_math": False}):
+            draw_scores(ax, cliffs, records)
+        return _figure_of(ax), ax
+    from matplotlib import pyplot
+
+    with styled():
+        figure, ax = pyplot.subplots(figsize=_SIZE, layout="constrained")
+        draw_scores(ax, cliffs, records)
+    return figure, ax
+
+
+def results_png(results: Sequence[Result]) -> bytes:
+    """The same as PNG, without a figure that stays open."""
+    from contextcliff_dagster.reporting.figures.house import png_bytes, styled
+    from contextcliff_dagster.reporting.figures.report_figure import draw_scores
+
+    with styled():
+        figure = _page(_SIZE)
+        draw_scores(figure.add_subplot(), [one.cliffs for one in results], records_of_all(results))
+        return png_bytes(figure, _COLOURS)
+
+
+def plot_comparison(
+    comparison: Comparison, cliffs: Sequence[Cliffs | None], axes: tuple[Axes, Axes] | None
+) -> tuple[Figure, tuple[Axes, Axes]]:
+    """Draw a comparison into two ``axes``, or into a figure of pyplot's that a notebook shows."""
+    import matplotlib
+
+    from contextcliff_dagster.reporting.figures.house import styled
+
+    if axes is not None:
+        above, below = axes
+        with matplotlib.rc_context({"text.parse_math": False}):
+            _draw_comparison((above, below), comparison, cliffs)
+        return _figure_of(above), (above, below)
+    from matplotlib import pyplot
+
+    with styled():
+        figure, pair = pyplot.subplots(2, figsize=_TALL, layout="constrained", **_PANELS)
+        _draw_comparison((pair[0], pair[1]), comparison, cliffs)
+    return figure, (pair[0], pair[1])
+
+
+def comparison_png(comparison: Comparison, cliffs: Sequence[Cliffs | None]) -> bytes:
+    """The same as PNG, without a figure that stays open."""
+    from contextcliff_dagster.reporting.figures.house import png_bytes, styled
+
+    with styled():
+        figure = _page(_TALL)
+        above, below = figure.subplots(2, **_PANELS)
+        _draw_comparison((above, below), comparison, cliffs)
+        return png_bytes(figure, _COLOURS)
+
+
+_PANELS: dict[str, Any] = {"sharex": True, "height_ratios": (2, 1)}
+
+
+def _draw_comparison(
+    panels: tuple[Axes, Axes], comparison: Comparison, cliffs: Sequence[Cliffs | None]
+) -> None:
+    from contextcliff_dagster.reporting.figures.comparison import draw_shift
+
+    legend = draw_shift(panels, comparison, cliffs)
+    panels[0].legend(handles=legend, loc="lower left", bbox_to_anchor=(0, 1.0), frameon=False)
+
+
+def records_of_all(results: Sequence[Result]) -> pd.DataFrame | None:
+    """Lengths and scores of all results, by model; None without any."""
+    import pandas as pd
+
+    frames = [
+        one.records[["length_tokens", "score"]].assign(model=one.cliffs.model) for one in results
+    ]
+    return pd.concat(frames, ignore_index=True) if frames else None
+
+
+def _page(inches: tuple[float, float]) -> Figure:
+    """A white figure with a canvas of its own, by which texts are measured."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=inches, dpi=120, facecolor="white", layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def _figure_of(ax: Axes) -> Figure:
+    """The figure that holds ``ax``, through subfigures."""
+    figure = ax.get_figure(root=True)
+    assert figure is not None
+    return figure
+
+
+_MOST_SHOWN = 12
+"""Models with a paragraph of their own; of more, a table says as much."""
+_CARD = "max-width:56rem;font-family:system-ui,sans-serif;line-height:1.45;overflow-wrap:anywhere"
+_BIG = "font-size:1.25em;font-weight:600;margin:.2em 0"
+_IMAGE = "width:100%;height:auto;background:#fff;border-radius:6px;margin:.4em 0"
+
+
+def results_html(results: Sequence[Result]) -> str:
+    """The caps, the verdicts, the picture, and the notes of the analysis."""
+
+    if not results:
+        return "<p>No results.</p>"
+    cliffs = [one.cliffs for one in results]
+    shown = [_model_html(one, name) for one, name in zip(cliffs, labels(cliffs), strict=True)]
+    lines = "; ".join(f"{one.cliffs.model}: {one!r}" for one in results[:_MOST_SHOWN])
+    picture = _picture(results_png(results), f"Score over document length. {lines}")
+    notes = list(dict.fromkeys(note for one in cliffs for note in one.warnings))
+    return _block("".join(shown) + picture + _notes(notes))
+
+
+def comparison_html(comparison: Comparison, cliffs: Sequence[Cliffs | None]) -> str:
+    """The comparison in one sentence, the picture, and the notes of the analysis."""
+
+    names = f"{comparison.b.name} vs. {comparison.a.name}"
+    how = "paired by example" if comparison.paired else "unpaired: different documents"
+    return _block(
+        f'<p style="{_BIG}">{escape(names)}</p>'
+        f"<p>{escape(comparison.sentence)} {level(comparison.confidence)} intervals, {how}.</p>"
+        + _picture(comparison_png(comparison, cliffs), comparison.sentence)
+        + _notes(comparison.warnings)
+    )
+
+
+def written(results: Sequence[Result], folder: Path) -> ReportFiles:
+    """Write the report of ``results`` and a ``cliffs.json`` for each.
+
+    Raises:
+        StoreError: the folder cannot be written.
+    """
+    from contextcliff_dagster.reporting.report_files import write_report
+    from contextcliff_dagster.store import slug, write_result
+
+    cliffs = [one.cliffs for one in results]
+    title = f"Scores of {', '.join(one.model for one in cliffs[:4])}"
+    files = write_report(cliffs, records_of_all(results), folder, title=title)
+    for one in cliffs:
+        name = "cliffs.json" if len(cliffs) == 1 else f"{slug(one.model)}.cliffs.json"
+        write_result(folder / name, one)
+    return files
+
+
+def _model_html(cliffs: Cliffs, name: str) -> str:
+    cap = deciding_cap(cliffs)
+    words = "no safe cap" if cap is None else f"safe up to {tokens(cap)} tokens"
+    drop = drop_clause(cliffs)
+    facts = [f"{drop[0].upper()}{drop[1:]}{' tokens' if drop[-1] in ']0123456789' else ''}."]
+    if cap is not None:
+        facts.append(
+            f"A drop of {level(cliffs.tolerance)} from the baseline is excluded up to the cap at "
+            f"{level(cliffs.confidence)} confidence."
+        )
+    else:
+        facts.append(sentence(cliffs.safe_cap_reason))
+    facts.append(f"{amount(cliffs)}.")
+    head = f"<bdi>{escape(name)}</bdi>: {escape(words)}"
+    return f'<p style="{_BIG}">{head}</p><p>{escape(" ".join(facts))}</p>'
+
+
+def _picture(png: bytes, words: str) -> str:
+    source = base64.b64encode(png).decode()
+    return f'<img style="{_IMAGE}" alt="{escape(words)}" src="data:image/png;base64,{source}">'
+
+
+def _notes(notes: Sequence[str]) -> str:
+    if not notes:
+        return ""
+    items = "".join(f"<li>{escape(sentence(note))}</li>" for note in notes)
+    title = f"{len(notes)} note{'s' * (len(notes) > 1)}"
+    return f"<details><summary>{title}</summary><ul>{items}</ul></details>"
+
+
+def _block(content: str) -> str:
+    return f'<div class="contextcliff" style="{_CARD}">{content}</div>'
 
 
 class Shown:
@@ -27,7 +234,6 @@ class Shown:
         raise NotImplementedError
 
     def _repr_html_(self) -> str:
-        from contextcliff_dagster.notebook.html import results_html
 
         return results_html(self._each())
 
@@ -37,7 +243,6 @@ class Shown:
         Args:
             ax: where to draw; None makes a figure of its own.
         """
-        from contextcliff_dagster.notebook.pictures import plot_results
 
         return plot_results(self._each(), ax)
 
@@ -54,7 +259,6 @@ class Shown:
         Raises:
             StoreError: the folder cannot be written.
         """
-        from contextcliff_dagster.notebook.html import written
 
         return written(self._each(), Path(folder))
 

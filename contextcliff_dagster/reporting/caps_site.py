@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from contextcliff_dagster.contracts import StoreError
 from contextcliff_dagster.reporting.html.render import Interactive, html_page, text
-from contextcliff_dagster.reporting.markdown.render import as_page
+from contextcliff_dagster.reporting.markdown import as_page
 from contextcliff_dagster.reporting.sections import (
     Bracketed,
     Cell,

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from contextcliff_dagster.contracts import Verdict
-from contextcliff_dagster.reporting.kv.costs import kv_sections, kv_sentences
+from contextcliff_dagster.reporting.kv import kv_sections, kv_sentences
 from contextcliff_dagster.reporting.local_paths import for_readers
 from contextcliff_dagster.reporting.sections import (
     Block,
@@ -23,7 +23,13 @@ from contextcliff_dagster.reporting.sections import (
     Paragraph,
     Section,
 )
-from contextcliff_dagster.reporting.wording.number_format import NOT_MEASURED, level, score, tokens
+from contextcliff_dagster.reporting.wording.number_format import (
+    NOT_MEASURED,
+    level,
+    ratio_words,
+    score,
+    tokens,
+)
 from contextcliff_dagster.store import write_atomic, write_result
 
 if TYPE_CHECKING:
@@ -67,7 +73,7 @@ def write_comparison(
 
 def comparison_markdown(comparison: Comparison) -> str:
     """The comparison as Markdown; the picture is expected next to it."""
-    from contextcliff_dagster.reporting.markdown.render import as_page
+    from contextcliff_dagster.reporting.markdown import as_page
 
     return as_page(comparison_page(comparison).flat())
 
@@ -188,14 +194,6 @@ def _loss_shift(comparison: Comparison) -> list[Cell]:
 def _shift(shift: LossShift) -> list[Cell]:
     a, b = (tokens(at, "not within the range") for at in (shift.a_tokens, shift.b_tokens))
     return [a, b, Bracketed(ratio_words(shift))]
-
-
-def ratio_words(shift: LossShift) -> str:
-    """Return ``x 0.51 [0.38, open]``, or ``open`` where neither end is known."""
-    if not shift.is_bounded:
-        return "open"
-    low, high = (f"{end:.2f}" if end else "open" for end in (shift.ci_low, shift.ci_high))
-    return f"x {score(shift.ratio, '?')} [{low}, {high}]"
 
 
 def _p(value: float | None, before: str = "") -> str:

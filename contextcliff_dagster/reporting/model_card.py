@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from contextcliff_dagster.contracts import Verdict
-from contextcliff_dagster.reporting.markdown.render import as_page, one_line
+from contextcliff_dagster.reporting.markdown import as_page, one_line
 from contextcliff_dagster.reporting.sections import (
     Block,
     Code,

@@ -22,10 +22,11 @@ from contextcliff_dagster.contracts import RESULT_VERSION
 from contextcliff_dagster.contracts.results import Cliffs, from_json, to_json
 from contextcliff_dagster.redaction import secrets_of, without_secrets
 from contextcliff_dagster.reporting.html.payload import NO_EVIDENCE, Evidence
-from contextcliff_dagster.reporting.length_profile.page import all_pictures, report_page
-from contextcliff_dagster.reporting.length_profile.summary import (
+from contextcliff_dagster.reporting.length_profile.page import (
     MANY,
+    all_pictures,
     overview_page,
+    report_page,
     summary_sections,
 )
 from contextcliff_dagster.reporting.local_paths import for_readers
@@ -148,7 +149,7 @@ def _write_overview(
     sections: Sequence[Section],
 ) -> ReportFiles:
     """Write the page over many models, each of which has its own in ``models/FOLDER``."""
-    from contextcliff_dagster.reporting.figures.small_multiples import plot_small_multiples
+    from contextcliff_dagster.reporting.figures.house import plot_small_multiples
     from contextcliff_dagster.reporting.html.render import blocks_html, html_page, sections_html
 
     def page(kind: str) -> Page:
@@ -178,7 +179,7 @@ def _write(
     pictures: Mapping[str, bytes | None],
 ) -> ReportFiles:
     """Write all files; what is linked is written first."""
-    from contextcliff_dagster.reporting.markdown.render import as_page
+    from contextcliff_dagster.reporting.markdown import as_page
 
     files = ReportFiles(*(directory / f"report.{kind}" for kind in ReportFiles._fields))
     for name, content in pictures.items():
@@ -316,7 +317,7 @@ def write_page(
         metric_chart_interactive,
     )
     from contextcliff_dagster.reporting.html.render import blocks_html, html_page, sections_html
-    from contextcliff_dagster.reporting.markdown.render import as_json, as_page
+    from contextcliff_dagster.reporting.markdown import as_json, as_page
 
     redact = for_readers()
     first, *others = map_texts(page.head, redact)

@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from contextcliff_dagster.contracts import Verdict
-from contextcliff_dagster.reporting.wording.direction import isolated
-from contextcliff_dagster.reporting.wording.latency import latency_limit_sentence
 from contextcliff_dagster.reporting.wording.number_format import (
     NOT_MEASURED,
+    isolated,
     level,
     percent,
     score,
@@ -25,6 +24,7 @@ from contextcliff_dagster.reporting.wording.sentences import (
     half_drop_sentence,
     labels,
     last_octave_phrase,
+    latency_limit_sentence,
     looks_sentence,
     measured_range,
     rope_sentence,

@@ -12,13 +12,13 @@ from contextcliff_dagster.contracts import BudgetError
 from contextcliff_dagster.defs.resources import Watch
 from contextcliff_dagster.experiments.length_profile.experiment import LENGTH_PROFILE
 from contextcliff_dagster.experiments.lookup import judged_assets
-from contextcliff_dagster.inference.execution.interrupts import deadline_after
+from contextcliff_dagster.inference.execution.measure import deadline_after
 from contextcliff_dagster.run.in_process import LocalRuns
 from contextcliff_dagster.run.study import Profiled, read_profiled
 
 if TYPE_CHECKING:
     from contextcliff_dagster.analysis.design.allocation import Round, Target
-    from contextcliff_dagster.inference.telemetry.progress import RunSummary
+    from contextcliff_dagster.inference.telemetry import RunSummary
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,10 +53,10 @@ def profile_targeted(
         ContextCliffError: one sentence; nothing measured is lost.
     """
     from contextcliff_dagster.experiments.common import preparation
-    from contextcliff_dagster.experiments.common.lost_answers import require_known_answers
+    from contextcliff_dagster.experiments.common.measurement import require_known_answers
     from contextcliff_dagster.experiments.common.study_run import StudyRun
-    from contextcliff_dagster.experiments.length_profile import adaptive_rounds
-    from contextcliff_dagster.inference.execution.run_calls import out_of_time
+    from contextcliff_dagster.experiments.length_profile import experiment
+    from contextcliff_dagster.inference.execution.measure import out_of_time
 
     study, store, campaign = runs.study, runs.store, runs.campaign
     watch = watch or Watch()
@@ -72,7 +72,7 @@ def profile_targeted(
     rounds: dict[str, Round] = {}
     for number in count(1):
         before = {model: sum(plan.asked.values()) for model, plan in rounds.items()}
-        rounds = adaptive_rounds.plan_rounds(study, store, manifest, campaign, target)
+        rounds = experiment.plan_rounds(study, store, manifest, campaign, target)
         for model, plan in rounds.items():
             if model in ended:
                 continue

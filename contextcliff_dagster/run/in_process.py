@@ -15,7 +15,7 @@ from contextcliff_dagster.experiments.lookup import document_assets_of, ops_of, 
 from contextcliff_dagster.private_files import make_folder
 from contextcliff_dagster.store import Store
 from contextcliff_dagster.studies import Study
-from contextcliff_dagster.studies.study_lock import study_used
+from contextcliff_dagster.studies.study import study_used
 
 if TYPE_CHECKING:
     import dagster as dg

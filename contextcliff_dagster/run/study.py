@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from contextcliff_dagster.contracts import EVAL_RECORDS, ContextCliffError, EngineError, Verdict
+from contextcliff_dagster.contracts.errors import DataError
 from contextcliff_dagster.experiments.common.study_run import StudyRun
 from contextcliff_dagster.experiments.lookup import (
     asked_experiments,
@@ -18,7 +21,7 @@ from contextcliff_dagster.experiments.lookup import (
     partitioned,
 )
 from contextcliff_dagster.inference.models.models_file import get_model
-from contextcliff_dagster.inference.telemetry.progress import Progress, RunSummary
+from contextcliff_dagster.inference.telemetry import Progress, RunSummary
 from contextcliff_dagster.run.in_process import LocalRuns
 from contextcliff_dagster.scoring.scorers import open_scorer
 from contextcliff_dagster.store import Store
@@ -27,13 +30,62 @@ from contextcliff_dagster.studies import Study
 if TYPE_CHECKING:
     import dagster as dg
 
+    from contextcliff_dagster.archive.study import ArchiveSummary
     from contextcliff_dagster.contracts.results import Cliffs
     from contextcliff_dagster.defs.resources import Watch
     from contextcliff_dagster.inference.execution.cost_estimate import CostEstimate
-    from contextcliff_dagster.inference.spending.budget import Budget
+    from contextcliff_dagster.inference.spending import Budget
     from contextcliff_dagster.reporting.report_files import ReportFiles
     from contextcliff_dagster.reporting.sections import Section
     from contextcliff_dagster.sampling.manifest import Manifest
+
+
+class ArchivedStudy(NamedTuple):
+    """What an archive holds, its results, and the store that it was unpacked into."""
+
+    summary: ArchiveSummary
+    done: Profiled
+    store: Store
+
+
+def is_archive(file: Path) -> bool:
+    """Whether ``file`` is one that `contextcliff export` has written."""
+    from contextcliff_dagster.archive.container import ARCHIVE_HEAD
+
+    try:
+        if not zipfile.is_zipfile(file):
+            return False
+        with zipfile.ZipFile(file) as archive:
+            return ARCHIVE_HEAD in archive.namelist()
+    except (OSError, zipfile.BadZipFile):
+        return False
+
+
+def rebuild_archive(file: Path, folder: Path, *, with_answers: bool = False) -> ArchivedStudy:
+    """Unpack ``file`` into a store below ``folder`` and make its newest campaign's report.
+
+    ``with_answers``: questions and answers go into report.html.
+
+    Raises:
+        ContextCliffError: it is no sound archive (as `import_study`), or the ledger is a database
+            that it would be written to.
+    """
+    from contextcliff_dagster.archive.study import import_study
+    from contextcliff_dagster.experiments.restore import restore
+    from contextcliff_dagster.studies import kept_in
+    from contextcliff_dagster.studies.study_paths import Leave
+
+    if os.environ.get("CONTEXTCLIFF_LEDGER"):
+        raise DataError(
+            f"{file} is an archive, and CONTEXTCLIFF_LEDGER names a database that it would be "
+            "written to; bring it into a store with `contextcliff import`."
+        )
+    store = Store(folder)
+    study, summary = import_study(store, file, restore=restore)
+    study = study.with_leave(Leave(kept_in(store.root)))
+    return ArchivedStudy(
+        summary, rebuild_report(study, store=store, with_answers=with_answers), store
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,15 +329,15 @@ def read_profiled(
     Raises:
         StoreError: there are none.
     """
-    from contextcliff_dagster.experiments.common.record_tables import read_record_table
-    from contextcliff_dagster.experiments.length_profile.floor_answers import floor_sections
+    from contextcliff_dagster.experiments.common.records import read_record_table
+    from contextcliff_dagster.experiments.length_profile.profile_and_report import floor_sections
     from contextcliff_dagster.experiments.length_profile.profile_files import (
         read_cliffs,
         read_notes,
     )
     from contextcliff_dagster.experiments.study_report import study_sections
     from contextcliff_dagster.reporting.report_files import ReportFiles
-    from contextcliff_dagster.scoring.truncation import COLUMNS, truncations
+    from contextcliff_dagster.scoring.evaluate import COLUMNS, truncations
 
     folder = store.report_dir(study.name, campaign)
     page, machine, html = (folder / f"report.{kind}" for kind in ("md", "json", "html"))

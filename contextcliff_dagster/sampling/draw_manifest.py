@@ -1,4 +1,17 @@
-"""Draw a manifest from a materialized corpus: its sample, with questions and texts.
+"""Draw a manifest from a materialized corpus: its sample, with questions, texts and controls.
+
+Controls: the same questions without their document, or over their evidence alone.
+
+- ``no_context``: the prompt has an empty text where the document would be. What the model
+  answers then, it knew or guessed.
+- ``oracle``: the pieces of evidence are there, in the text's order, a blank line between them.
+  Only questions that say where their evidence is can be asked: in characters of the document
+  (`EVIDENCE_SPANS`), or as texts that occur in it (a field ``evidence`` of a file of one's own).
+
+A control is an ordinary call of another document by the study's recipe: same engine, ledger, budget
+and template. Its key cannot be that of a measured call, unless a document is nothing but that text.
+
+Draw a manifest from a materialized corpus: its sample, with questions and texts.
 
 Drawing the sample: stratified by bin, nested, balanced over documents, from a seed alone.
 
@@ -12,13 +25,15 @@ one left.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from functools import lru_cache
 from itertools import groupby, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import numpy as np
 
@@ -30,12 +45,16 @@ from contextcliff_dagster.contracts import (
     StoreError,
     validate,
 )
-from contextcliff_dagster.corpora.corpus import EVIDENCE_CHARACTERS, seeded_place
+from contextcliff_dagster.corpora.corpus import EVIDENCE_CHARACTERS, EVIDENCE_SPANS, seeded_place
 from contextcliff_dagster.freed_memory import lean_arrow, return_freed_memory
 from contextcliff_dagster.sampling.bins import active_bins, assign_bin
-from contextcliff_dagster.sampling.controls import spans_of
 from contextcliff_dagster.sampling.length_map import read_length_map
-from contextcliff_dagster.sampling.manifest import Manifest, TextColumn
+from contextcliff_dagster.sampling.manifest import (
+    Manifest,
+    PlannedExample,
+    SampleSource,
+    TextColumn,
+)
 from contextcliff_dagster.step_progress import report_step
 
 if TYPE_CHECKING:
@@ -43,6 +62,97 @@ if TYPE_CHECKING:
 
     from contextcliff_dagster.contracts.arrays import Floats, Ints
     from contextcliff_dagster.sampling.tokenizers.tokenizers import Tokenizer
+
+Control = Literal["no_context", "oracle"]
+CONTROLS: tuple[Control, ...] = ("no_context", "oracle")
+
+BETWEEN = "\n\n"
+"""Stands between two pieces of evidence."""
+
+
+class ControlSource:
+    """A `SampleSource` whose documents are the control's texts."""
+
+    def __init__(self, source: SampleSource, control: Control) -> None:
+        self._source, self.control = source, control
+        self._texts: dict[str, str] = {}
+        self._document = lru_cache(maxsize=2)(source.document_text)  # neighbours share theirs
+
+    def planned(self, bin: str, n: int) -> list[PlannedExample]:
+        """Those of the bin's first ``n`` examples that can be asked; lengths are the texts' own,
+        an oracle's by its share of the document's characters."""
+        planned: list[PlannedExample] = []
+        for sample in self._source.planned(bin, n):
+            text, tokens = "", 0
+            if self.control == "oracle":
+                metadata = sample.example.metadata
+                if EVIDENCE_SPANS not in metadata and "evidence" not in metadata:
+                    continue
+                document = self._document(sample.example.document_id)
+                if not (pieces := evidence_of(metadata, document)):
+                    continue
+                text = BETWEEN.join(pieces)
+                share = len(text) / max(len(document), 1)
+                tokens = math.ceil(sample.length_tokens * share) + len(pieces)
+            document_id = hashlib.sha256(text.encode()).hexdigest()
+            self._texts[document_id] = text
+            example = replace(sample.example, document_id=document_id)
+            planned.append(PlannedExample(example, tokens, sample.bin, sample.rank))
+        return planned
+
+    def document_text(self, document_id: str) -> str:
+        """The control's text; that of an example that was planned."""
+        return self._texts[document_id]
+
+
+def evidence_of(metadata: Mapping[str, Any], document: str) -> list[str]:
+    """The pieces of evidence in the order of the text; none where any of them is not known.
+
+    Pieces that overlap or touch are one.
+    """
+    spans = spans_of(metadata, document)
+    joined: list[tuple[int, int]] = []
+    for start, end in sorted(spans):
+        if joined and start <= joined[-1][1]:
+            joined[-1] = joined[-1][0], max(end, joined[-1][1])
+        else:
+            joined.append((start, end))
+    return [document[start:end] for start, end in joined]
+
+
+def spans_of(metadata: Mapping[str, Any], document: str) -> list[tuple[int, int]]:
+    """Start and end of each piece of evidence that ``metadata`` names, in characters."""
+    return _spans(metadata.get(EVIDENCE_SPANS), document) or _evidence_places(
+        metadata.get("evidence"), document
+    )
+
+
+def _spans(given: Any, document: str) -> list[tuple[int, int]]:
+    # Fields of that name in a file of one's own may hold anything.
+    spans = []
+    for pair in given if isinstance(given, list | tuple) else ():
+        match pair:
+            case [bool(), _] | [_, bool()]:
+                return []
+            case [int(start), int(end)] if 0 <= start < end <= len(document):
+                spans.append((start, end))
+            case _:
+                return []
+    return spans
+
+
+def _evidence_places(given: Any, document: str) -> list[tuple[int, int]]:
+    """Where the given texts first occur in the document; none where one does not."""
+    texts: Sequence[Any] = [given] if isinstance(given, str) else given or ()
+    if not isinstance(texts, list | tuple):
+        return []
+    spans = []
+    for text in texts:
+        at = document.find(text) if isinstance(text, str) and text.strip() else -1
+        if at < 0:
+            return []
+        spans.append((at, at + len(text)))
+    return spans
 
 
 _NAMES_AT_ONCE = 65_536
@@ -300,7 +410,7 @@ def _rows_of(path: Path, key: str, wanted: pa.ChunkedArray) -> pa.Table:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    rows = pa.concat_tables(_found(path, key, wanted))
+    rows = pa.concat_tables(_row_groups_of(path, key, wanted))
     order = pc.index_in(wanted, value_set=rows[key].combine_chunks())
     if order.null_count:
         raise _lacking(path, key, wanted.filter(pc.is_null(order))[0].as_py())
@@ -359,7 +469,7 @@ def _placed(path: Path, names: pa.Array, place: Mapping[str, int]) -> Iterator[t
     """Each wanted text with its number, in the order of the file."""
     import pyarrow as pa
 
-    for rows in _found(path, "document_id", names):
+    for rows in _row_groups_of(path, "document_id", names):
         group = validate(rows, DOCUMENTS, str(path.parent))
         # As bytes: a text in a Python string takes up to four times as much.
         texts = group["text"].cast(pa.binary())
@@ -368,7 +478,7 @@ def _placed(path: Path, names: pa.Array, place: Mapping[str, int]) -> Iterator[t
                 yield place[name], text.as_py()
 
 
-def _found(path: Path, key: str, names: pa.Array | pa.ChunkedArray) -> Iterator[pa.Table]:
+def _row_groups_of(path: Path, key: str, names: pa.Array | pa.ChunkedArray) -> Iterator[pa.Table]:
     """The rows of each row group of a Parquet file whose key is wanted, as they lie there."""
     import pyarrow as pa
     import pyarrow.compute as pc

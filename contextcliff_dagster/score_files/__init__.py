@@ -11,9 +11,13 @@ from contextcliff_dagster.contracts import ScoreFileError
 from contextcliff_dagster.score_files.columns import stem
 from contextcliff_dagster.score_files.logs.answers import LogOptions
 from contextcliff_dagster.score_files.logs.collect import UnusableLogError, read_log
-from contextcliff_dagster.score_files.mean_tables import MeansTable, read_tables
 from contextcliff_dagster.score_files.reader import chosen, need_two_lengths, pooled, read_scores
-from contextcliff_dagster.score_files.records import ScoreRecords, read_records
+from contextcliff_dagster.score_files.records import (
+    MeansTable,
+    ScoreRecords,
+    read_records,
+    read_tables,
+)
 
 __all__ = [
     "LogOptions",

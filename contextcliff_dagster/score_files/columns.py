@@ -1,4 +1,6 @@
-"""The columns of a file, by name, whatever its format.
+"""The columns of a file, by name, whatever its format, as numbers and names.
+
+The columns of a file, by name, whatever its format.
 
 Arrow reads whole columns at the speed of the disk, and says little about what it cannot read. A
 file that it refuses is read again row by row (`plain`), which is slow, forgiving where a value is
@@ -7,26 +9,354 @@ merely of another type than those before it, and exact about the row where it is
 
 from __future__ import annotations
 
+import csv
 import io
-from collections.abc import Collection, Mapping
+import json
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from contextcliff_dagster.contracts import ScoreFileError
-from contextcliff_dagster.score_files.row_parsers import (
-    BOM,
-    deepest,
-    header_names,
-    json_lines,
-    loads,
-    read_csv,
-    read_objects,
-)
-from contextcliff_dagster.score_files.unpacking import opened
+from contextcliff_dagster.user_files import require_file
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from contextcliff_dagster.contracts.arrays import Bools, Floats
+
+MOST_TOKENS = 1e12
+"""No length is longer; above, an integer has lost digits or a unit is wrong."""
+
+
+def need(columns: Columns, *names: str, hint: str = "") -> None:
+    """Raises:
+    ScoreFileError: a column of ``names`` is missing, with those found and ``hint``.
+    """
+    for name in names:
+        if name not in columns.arrays:
+            raise ScoreFileError(
+                f"{columns.path} has no column {name!r}; columns found: {columns.listed}; if one "
+                f"of them is it, add --columns {name}=ITS_NAME{hint}."
+            )
+
+
+def numbers(columns: Columns, name: str) -> Floats:
+    """Column ``name`` as floats, NaN where it is empty; true and false are 1 and 0.
+
+    Raises:
+        ScoreFileError: a value is no number.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    array = _decoded(columns.arrays[name])
+    kind, types = array.type, pa.types
+    if types.is_null(kind):
+        return np.full(columns.rows, np.nan)
+    if types.is_string(kind) or types.is_large_string(kind):
+        return _parsed(columns, name, array)
+    if types.is_boolean(kind):
+        array = pc.cast(array, pa.uint8())
+    elif not (types.is_decimal(kind) or types.is_integer(kind) or types.is_floating(kind)):
+        raise ScoreFileError(
+            f"{columns.path}: column {columns.named(name)!r} holds {kind}, no numbers."
+        )
+    out: Floats = pc.cast(array, pa.float64(), safe=False).to_numpy().astype(np.float64)
+    return out
+
+
+def texts(columns: Columns, name: str) -> pa.ChunkedArray:
+    """Column ``name`` as strings, null where it is empty; 7 and 7.0 are both "7"."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    array = _decoded(columns.arrays[name])
+    if pa.types.is_floating(array.type):
+        known = pc.drop_null(pc.if_else(pc.is_nan(array), None, array))
+        if pc.all(pc.equal(known, pc.trunc(known))).as_py():
+            array = pc.cast(array, pa.int64(), safe=False)
+    try:
+        named = pc.cast(array, pa.string())
+    except (pa.ArrowNotImplementedError, pa.ArrowInvalid) as error:
+        raise ScoreFileError(
+            f"{columns.path}: column {columns.named(name)!r} holds {array.type}, no names."
+        ) from error
+    return pc.if_else(pc.equal(named, ""), None, named)
+
+
+def refuse(columns: Columns, name: str, bad: Bools, why: str) -> None:
+    """Raises:
+    ScoreFileError: a value is ``bad``; the first is named, with ``why`` behind its value.
+    """
+    if not bad.any():
+        return
+    at = int(np.flatnonzero(bad)[0])
+    more = int(bad.sum()) - 1
+    others = f" (and {more:,} more)" if more else ""
+    array = columns.arrays[name]
+    value = array[at].as_py()
+    shown = "empty" if value is None else f"{value!r}" if isinstance(value, str) else f"{value:g}"
+    raise ScoreFileError(
+        f"{columns.path}, row {at + 1}{others}: {columns.named(name)} is {shown}{why}."
+    )
+
+
+def lengths(columns: Columns) -> Floats:
+    """``length_tokens``, every one positive and finite.
+
+    Raises:
+        ScoreFileError: one is not.
+    """
+    tokens = numbers(columns, "length_tokens")
+    refuse(columns, "length_tokens", ~np.isfinite(tokens), "; a length is a number of tokens")
+    refuse(columns, "length_tokens", tokens <= 0, "; a length is above 0 tokens")
+    refuse(columns, "length_tokens", tokens > MOST_TOKENS, "; that is no number of tokens")
+    return tokens
+
+
+def rows_by_model(columns: Columns) -> list[tuple[str | None, Any]]:
+    """(model, index of its rows) in order of the models' names; all rows where none is named.
+
+    Raises:
+        ScoreFileError: some rows name a model and others do not.
+    """
+    import pandas as pd
+
+    everything = slice(None)
+    if "model" not in columns.arrays:
+        return [(None, everything)]
+    models = texts(columns, "model")
+    refuse(columns, "model", models.is_null().to_numpy(), "; name it in every row, or in none")
+    codes, known = pd.factorize(models.to_pandas(), sort=True)
+    if len(known) == 1:
+        return [(str(known[0]), everything)]
+    order = np.argsort(codes, kind="stable")
+    parts = np.split(order, np.cumsum(np.bincount(codes))[:-1])
+    return list(zip(map(str, known), parts, strict=True))
+
+
+def of_scale(columns: Columns, name: str, values: Floats, scale: float) -> Floats:
+    """``values`` (0..scale, NaN allowed) as shares 0..1.
+
+    Raises:
+        ScoreFileError: one lies outside 0..scale.
+    """
+    hint = ""
+    if scale == 1 and np.nanmax(values, initial=0.0) <= 100:
+        hint = "; percentages are read with --scale 100"
+    outside = (values < 0) | (values > scale)
+    refuse(columns, name, outside, f", outside 0..{scale:g}{hint}")
+    # Rounding off what dividing adds: 56.7 of 100 is .567 exactly as .567 is.
+    return values if scale == 1 else np.round(values / scale, 12)
+
+
+def _decoded(array: pa.ChunkedArray) -> pa.ChunkedArray:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if pa.types.is_dictionary(array.type):
+        return pc.cast(array, array.type.value_type)
+    return array
+
+
+def _parsed(columns: Columns, name: str, array: pa.ChunkedArray) -> Floats:
+    """Numbers that are written as text."""
+    import pandas as pd
+    import pyarrow.compute as pc
+
+    trimmed = pc.utf8_lower(pc.utf8_trim_whitespace(array)).to_pandas()
+    trimmed = trimmed.replace({"true": "1", "false": "0", "": None})
+    values = pd.to_numeric(trimmed, errors="coerce").to_numpy(np.float64, na_value=np.nan)
+    stated = trimmed.notna().to_numpy() & (trimmed != "nan").fillna(False).to_numpy(bool)
+    refuse(columns, name, np.isnan(values) & stated, ", no number")
+    return np.asarray(values, dtype=np.float64)
+
+
+RATIO, SMALL_BYTES = 200, 256 << 20
+"""A packed file may unpack to `SMALL_BYTES`, or to `RATIO` times its own size: results with their
+prompts unpack to 3 to 30 times it."""
+_PIECE = 1 << 20
+
+
+def opened(path: Path) -> pa.NativeFile:
+    """The file, opened for reading.
+
+    Raises:
+        OSError: it is no regular file, cannot be opened or cannot be unpacked.
+        ScoreFileError: it unpacks to more than any table of results would.
+    """
+    require_file(path)
+    if _is_packed(path):
+        state = path.stat()
+        _require_bounded(path, state.st_size, state.st_mtime_ns)
+    return _stream(path)
+
+
+def _stream(path: Path) -> pa.NativeFile:
+    import pyarrow as pa
+
+    return pa.input_stream(str(path), compression="detect")
+
+
+def _is_packed(path: Path) -> bool:
+    import pyarrow as pa
+
+    try:
+        return pa.Codec.detect(str(path)) is not None
+    except (ValueError, TypeError):
+        return False
+
+
+@lru_cache(maxsize=64)  # a file is opened several times: to recognise it, for its header, for all
+def _require_bounded(path: Path, size: int, mtime_ns: int) -> None:
+    most = max(SMALL_BYTES, RATIO * size)
+    unpacked = 0
+    with _stream(path) as file:
+        while piece := file.read(_PIECE):
+            unpacked += len(piece)
+            if unpacked > most:
+                raise ScoreFileError(
+                    f"{path} unpacks to more than {most >> 20:,} MB, {most // max(1, size):,} "
+                    "times its size, as no table of results does; unpack it if it is sound."
+                )
+
+
+BOM = b"\xef\xbb\xbf"
+_LONGEST_FIELD = 2**31 - 1  # the csv module's own limit is shorter than many documents
+
+
+def as_array(values: list[Any]) -> pa.ChunkedArray:
+    """Values of any scalar types as one Arrow array: numbers where all are, else their letters."""
+    import pyarrow as pa
+
+    kinds = {type(value) for value in values} - {type(None)}
+    if kinds <= {bool} or kinds <= {int, float}:
+        wanted = pa.bool_() if kinds == {bool} else pa.float64()
+        return pa.chunked_array([pa.array(values, wanted)])
+    return pa.chunked_array([pa.array([_letters(value) for value in values], pa.string())])
+
+
+def _letters(value: Any) -> str | None:
+    if isinstance(value, str):  # half a surrogate pair is no text
+        return value if value.isascii() else value.encode("utf-8", "replace").decode()
+    return None if value is None else json.dumps(value)
+
+
+def deepest(text: bytes) -> int:
+    """How deep brackets and braces lie in one another at most; those in strings count, too."""
+    import numpy as np
+
+    step = np.zeros(256, np.int8)
+    step[[ord("["), ord("{")]], step[[ord("]"), ord("}")]] = 1, -1
+    steps = step[np.frombuffer(text, np.uint8)]
+    return int(np.cumsum(steps[steps != 0], dtype=np.int64).max(initial=0))
+
+
+def header_names(path: Path, line: str, delimiter: str) -> list[str]:
+    """The names of the columns, as a table's first ``line`` has them.
+
+    Raises:
+        ScoreFileError: the line is no header.
+    """
+    csv.field_size_limit(_LONGEST_FIELD)
+    try:
+        names = next(csv.reader([line], delimiter=delimiter), [])
+    except csv.Error as error:
+        raise ScoreFileError(f"The header of {path} cannot be read: {error}.") from error
+    return [name.strip() for name in names]
+
+
+def read_csv(
+    path: Path, file: Any, delimiter: str, header: list[str], wanted: Collection[str]
+) -> tuple[dict[str, pa.ChunkedArray], int]:
+    """The ``wanted`` columns as text, empty ones null.
+
+    Raises:
+        ScoreFileError: a row has more or fewer fields than the header, or is not UTF-8.
+    """
+    places = {name: header.index(name) for name in wanted}
+    values: dict[str, list[str | None]] = {name: [] for name in wanted}
+    rows = 0
+    csv.field_size_limit(_LONGEST_FIELD)
+    with io.TextIOWrapper(file, encoding="utf-8-sig", newline="") as lines:
+        reader = filter(any, csv.reader(lines, delimiter=delimiter))
+        try:
+            next(reader)
+            for rows, fields in enumerate(reader, start=1):
+                if len(fields) != len(header):
+                    raise ScoreFileError(
+                        f"{path}, row {rows} has {len(fields)} fields, the header has "
+                        f"{len(header)}; quote fields that contain the delimiter."
+                    )
+                for name, place in places.items():
+                    values[name].append(fields[place].strip() or None)
+        except UnicodeDecodeError as error:
+            raise ScoreFileError(
+                f"{path}, near row {rows + 1}, is not UTF-8; save it as UTF-8."
+            ) from error
+        except csv.Error as error:
+            raise ScoreFileError(f"{path}, row {rows + 1}: {error}.") from error
+    return {name: as_array(column) for name, column in values.items()}, rows
+
+
+def loads(content: bytes) -> Any:
+    """The JSON value in ``content``; NaN and Infinity pass, and are refused by their row later.
+
+    Raises:
+        ValueError: there is none.
+    """
+    import orjson
+
+    try:
+        return orjson.loads(content.removeprefix(BOM))
+    except orjson.JSONDecodeError:
+        try:
+            return json.loads(content.decode("utf-8-sig"))
+        except RecursionError as error:
+            raise ValueError("it is nested too deeply") from error
+
+
+def json_lines(path: Path, lines: Iterable[bytes]) -> Iterator[Any]:
+    """The JSON value of each line that is not empty.
+
+    Raises:
+        ScoreFileError: a line is not JSON.
+    """
+    written = (line for line in lines if line.strip(b" \t\r\n" + BOM))
+    for row, line in enumerate(written, start=1):
+        try:
+            yield loads(line)
+        except ValueError as error:
+            reason = getattr(error, "msg", None) or str(error)
+            raise ScoreFileError(f"{path}, row {row} is not one JSON object: {reason}.") from error
+
+
+def read_objects(
+    path: Path, items: Iterable[Any], wanted: Collection[str]
+) -> tuple[tuple[str, ...], dict[str, pa.ChunkedArray], int]:
+    """The names of all fields of the objects ``items``, the ``wanted`` ones, and how many objects.
+
+    Raises:
+        ScoreFileError: an item is not an object.
+    """
+    values: dict[str, list[Any]] = {name: [] for name in wanted}
+    present: dict[str, None] = {}
+    rows = 0
+    for rows, item in enumerate(items, start=1):
+        if not isinstance(item, dict):
+            raise ScoreFileError(
+                f"{path}, row {rows} is not a JSON object with named fields such as length_tokens."
+            )
+        present.update(dict.fromkeys(item))
+        for name, column in values.items():
+            column.append(item.get(name))
+    arrays = {name: as_array(values[name]) for name in wanted if name in present}
+    return tuple(present), arrays, rows
+
 
 FORMATS = {
     ".csv": "csv",

@@ -1,5 +1,4 @@
-"""Score files as an analysis asks for them: records of any kind, several files pooled, one model
-chosen."""
+"""Score files as an analysis asks for them: several pooled, one model chosen."""
 
 from __future__ import annotations
 
@@ -9,14 +8,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from contextcliff_dagster.contracts import ScoreFileError
-from contextcliff_dagster.score_files.columns import stem
-from contextcliff_dagster.score_files.logs.answers import LogOptions
+from contextcliff_dagster.score_files.columns import (
+    stem,
+)
+from contextcliff_dagster.score_files.logs.answers import Lengths, LogOptions
 from contextcliff_dagster.score_files.logs.collect import read_log
-from contextcliff_dagster.score_files.logs.lengths import Lengths
-from contextcliff_dagster.score_files.records import ScoreRecords, read_records
+from contextcliff_dagster.score_files.records import MeansTable, ScoreRecords, read_records
 
 if TYPE_CHECKING:
-    from contextcliff_dagster.score_files.mean_tables import MeansTable
+    pass
+
 
 T = TypeVar("T", bound="ScoreRecords | MeansTable")
 

@@ -1,9 +1,4 @@
-"""Where in its document the answer of a question is, for questions that do not say it.
-
-Only where it occurs once, as :mod:`.containment` finds it: then the question cannot be about
-another place. Texts are long and many (100,000 tokens each), so what is needed to be sure of "once"
-is done cheapest first.
-"""
+"""Where in its document the answer of a question is, for questions that do not say it."""
 
 from __future__ import annotations
 

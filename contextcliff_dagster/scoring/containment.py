@@ -1,4 +1,6 @@
-"""Containment: is an accepted answer inside the output?
+"""Containment: is an accepted answer inside the output, and where in its document is it?
+
+Containment: is an accepted answer inside the output?
 
 RULER (Hsieh et al. 2024, `string_match_part`) and NoLiMa (Modarressi et al. 2025) ask whether the
 answer is a substring of the output, in lower case. So do we, with whole words and whole numbers:
@@ -8,6 +10,12 @@ without spaces between words every character with its marks is a word.
 
 An answer that is equal to an accepted one after SQuAD's normalisation is contained as well, so that
 containment is never below exact match.
+
+Where in its document the answer of a question is, for questions that do not say it.
+
+Only where it occurs once, as :mod:`.containment` finds it: then the question cannot be about
+another place. Texts are long and many (100,000 tokens each), so what is needed to be sure of "once"
+is done cheapest first.
 """
 
 from __future__ import annotations
@@ -19,12 +27,12 @@ from functools import cached_property
 from contextcliff_dagster.contracts import Example
 from contextcliff_dagster.scoring.normalize import (
     answer_tokens,
+    bare,
     folded_without_punctuation,
     is_unspaced,
     substitute,
     tokens_without_punctuation,
 )
-from contextcliff_dagster.scoring.squad import bare
 
 LEAST_QUESTIONS, MOST_QUESTIONS, MOST_CHARACTERS = 20, 60, 200_000
 """Questions that `copied_share` looks at, and the longest document that it does, in characters:

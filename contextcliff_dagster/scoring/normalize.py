@@ -26,7 +26,8 @@ from __future__ import annotations
 import re
 import string
 import unicodedata
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache, lru_cache
 from typing import NamedTuple
 
@@ -193,3 +194,51 @@ def word_count(text: str) -> int:
     if not characters:
         return len(text.split())
     return (characters + 1) // 2 + len(remove_punctuation(spaced_text(text)).split())
+
+
+def exact_match(answer: str, accepted: Sequence[str]) -> float:
+    """1.0 if `answer` equals one of the `accepted` answers after normalisation, else 0.0."""
+    return max((_exact(answer, gold) for gold in accepted), default=0.0)
+
+
+def token_f1(answer: str, accepted: Sequence[str]) -> float:
+    """The largest token F1 (0..1) of `answer` against the `accepted` answers.
+
+    >>> token_f1("the red crate", ["a red crate", "crate 7 of four"])
+    1.0
+    >>> token_f1("red crate", ["red"]) == 2 / 3
+    True
+    """
+    return max((_f1_of_texts(answer, gold) for gold in accepted), default=0.0)
+
+
+def bare(text: str) -> str:
+    """`text` in lower case with white space collapsed; nothing that can be seen is removed."""
+    return " ".join(fold_forms(text).lower().split())
+
+
+def _without_punctuation(text: str) -> str:
+    return bare(remove_punctuation(text))
+
+
+# From the usual form to the one that erases least.
+_FORMS: tuple[Callable[[str], str], ...] = (normalize_answer, _without_punctuation, bare)
+
+
+def _f1_of_texts(answer: str, gold: str) -> float:
+    expected = answer_tokens(gold)
+    if not expected:
+        return _exact(answer, gold)
+    given = answer_tokens(answer)
+    shared = sum((Counter(given) & Counter(expected)).values())
+    if shared == 0:
+        return 0.0
+    precision, recall = shared / len(given), shared / len(expected)
+    return 2 * precision * recall / (precision + recall)
+
+
+def _exact(answer: str, gold: str) -> float:
+    for form in _FORMS:
+        if expected := form(gold):
+            return float(form(answer) == expected)
+    return 0.0

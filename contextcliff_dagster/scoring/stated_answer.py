@@ -1,11 +1,13 @@
-"""Where in a reply its answer is stated: a few rules, the same at every length.
+r"""Where in a reply its answer is stated, and which lettered option it chooses.
+
+Where in a reply its answer is stated: a few rules, the same at every length.
 
 In this order, the first that applies:
 
 1. a JSON object: the value of the key ``answer``, ``result`` or the like, else of the one that
    shares most words with the question and gives no reason or source; of a table the last cell;
 2. what follows the last label ``Answer:`` (in other languages, too), to the end of the line;
-3. ``\\boxed{...}``, or what a code fence around the answer holds;
+3. ``\boxed{...}``, or what a code fence around the answer holds;
 4. the last sentence where it alone is a field with a short value (``Category: low``);
 5. a value by itself at the beginning or after a colon, before an explanation: at most `SHORT` words
    without a verb;
@@ -20,20 +22,215 @@ sentences that ask are left out. A list of candidates states none.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from operator import itemgetter
+from string import ascii_uppercase
+from typing import Any, NamedTuple, TypeVar
 
-from contextcliff_dagster.scoring.nearby import (
-    PLACE_WORD,
-    Place,
-    before,
-    content_words,
-    of_clause,
-    refused,
-)
-from contextcliff_dagster.scoring.normalize import word_count
+from contextcliff_dagster.scoring.normalize import fold_forms, word_count
 from contextcliff_dagster.scoring.parse import load_json
-from contextcliff_dagster.scoring.quantities import days
+from contextcliff_dagster.scoring.quantities import (
+    Day,
+    Quantity,
+    days,
+)
+
+NEAR = 200
+"""Characters around a value that decide: reading a reply takes time in proportion to its length."""
+_FUNCTION_WORDS = frozenset(
+    "the and for are was were has have had does did which what who whom whose when where why how "
+    "many much this that these those with from into not its one any all under".split()
+)
+_STEM = 5
+_CLAUSE = re.compile(r"[,;:]\s|\s(?:and|but|while|whereas|und|et|y)\s", re.IGNORECASE)
+_BESIDE = re.compile(rf"{_CLAUSE.pattern}|\s\(", re.IGNORECASE)
+_NAME = re.compile(
+    r"\b(?:is|are|was|were|ist|est|es)\s+(?:[a-z]+\s+){0,6}([^\W\d_a-z]\w+)(?!\w|\s*\d)"
+)
+_BUT = re.compile(r"\b(?:but|however|aber|mais|pero)\s(?:it |he |she |they )?$", re.IGNORECASE)
+_ROSE = (
+    r"(?:up|down|rose|fell|went|grew|(?:chang|mov|increas|decreas|reduc|rais|lower|extend|shorten"
+    r"|relocat|switch)ed)(?: (?:up|down|in \w+))?"
+)
+_FROM_TO = re.compile(rf"\b{_ROSE} from\s[^;!?]{{1,60}}\sto\s*$", re.IGNORECASE)
+_DENIED = re.compile(
+    r"(?:\b(?:not|never|no longer|neither|nor|rather than|instead of|except|without|far from|nicht"
+    r"|anything but|by no means|cannot be \w+ as"
+    r"|(?<!\bno )(?<!\bnot )(?:less|more|fewer|greater|higher|lower) than"
+    r"|above|below|double|twice"
+    r"|half|just as well be|could also be|previously|formerly|originally"
+    r"|kein(?:e[mnrs]?)?|pas|non|plutôt que|au lieu de|no est[aá]|no es|y no"
+    r"|none of|excluding|(?:excluded|not covered):?"
+    r"|confused? (?:it |this )?with|(?:which |that )?(?:replace[sd]?|supersede[sd]?)"
+    r"|(?:at first |first |originally )?(?:i|we) thought"
+    rf"|{_ROSE} (?:from|out of)|left|near|outside|close to|other than|unlikely"
+    r"|compared (?:with|to)|scheduled for"
+    r"|(?:supposed|meant|used) to(?: \w+){1,4}"
+    r"|(?:earlier|previous|old|former|first|original) \w+ (?:said|stated|was|had|gave|listed))"
+    r"|n['\u2019]t)\s+"
+    r"(?:(?:the|a|an|it|of|de|option|was|be|in|at|from|within|on|en|im|à|la)\s+){0,2}[\"'*_(]*$"
+    r"|\b(?:not|neither|nicht|never)\s+[\w-]+,?\s+(?:or|nor|oder)\s+$|(?:不是|不在|并非)\s*$"
+    r"|\b(?:previously|formerly|originally|earlier)\s[^.,;]*$",
+    re.IGNORECASE,
+)
+"""Before a value that a reply does not give."""
+_TAKEN_BACK = re.compile(
+    r"^[\"'*_)]*(?:(?:,|\s(?:and|or|nor))\s[A-H]\b)*\s*(?:(?:is|was|are|would be)"
+    r"(?:n['\u2019]t|\s+(?:not|wrong|incorrect|false|ruled out))|can be ruled out"
+    r"|in (?:one|the other|another)\b)"
+    r"|^[\"'*_)]*\s+if\b|^ではなく"
+    r"|^[^.!?]*\bbut (?:that|this|it) (?:is|was|would be) (?:not|wrong|a mistake|an)"
+    r"|^[^.!?\n]*?(?:\b(?:replaced|superseded|corrected|amended) (?:by|to|in)\b"
+    r"|(?:\bbut\b|;|\bhowever\b|,\s*so\b)[^.!?\n]*\b(?:answer is|could|is now|now"
+    r"|(?:moved|changed|postponed|extended|raised|lowered) to"
+    r"|(?:it is|it's|(?:(?:final|current|amended|correct|actual)\s+\w+"
+    r"|document|text|contract|report)\s+(?:is|says|states|gives))"
+    r"(?!\s+(?:the|an?|in|on|at|from|also|only|still|so|stated|given|exceptions?|payable|due)\b)))",
+    re.IGNORECASE,
+)
+"""After a value that a reply does not give after all."""
+_EITHER = re.compile(
+    r"^[\"'*_)]*,?\s*(?:or|oder|ou|o bien|o|versus|vs\.?)\s"
+    r"(?!(?:more|less|older|later|fewer)\b)"
+    r"|^\s*/\s*(?!(?:month|year|week|day|hour|unit|monat|jahr|tag|mois|mes|año)\b)\w"
+    r"|^\s*(?:[-\u2013]|to|bis)\s*(?:[A-Z]{3}\s)?[\d$\u20ac]",
+    re.IGNORECASE,
+)
+_OR = re.compile(
+    r"(?:\b(?:or|either|oder|ou|o bien|o|versus|vs\.?|between)|\w\s*/)\s*"
+    r"(?:(?:the|a|option)\s+)?[\"'*_(]*$|\d%?\s*(?:[-\u2013]|\sto|\sbis)\s*$",
+    re.IGNORECASE,
+)
+PLACE_WORD = (
+    r"(?:section|sec|page|clause|article|art|chapter|paragraph|table|appendix|line"
+    r"|abschnitt|seite|artikel|ziffer)\b\.?|§+"
+)
+_PLACE_WORD = re.compile(rf"(?<!\w)({PLACE_WORD})\s*$", re.IGNORECASE)
+_UNSTATED = re.compile(
+    r"(?:\b(?:not|never)\s+|n['\u2019]t\s+)(?:\w+ly\s+)?"
+    r"(?:stated?|specif(?:y|ied)|mention(?:ed)?|given|say|disclosed?|provided?)\b"
+    r"|\bno (?:information|mention)\b|\bunknown\b",
+    re.IGNORECASE,
+)
+_ABSTAINS = re.compile(
+    rf"\W*(?:unfortunately|sorry)?,?\s*(?:i (?:do not|don['\u2019]t) know|i(?:'m| am) not sure"
+    r"|(?:it|this|that|the (?:document|text|passage|context|contract))"
+    rf"\s(?:\w+\s)?(?:{_UNSTATED.pattern}))",
+    re.IGNORECASE,
+)
+_YET = re.compile(
+    r"\b(?:but|however|though|yet)\b(?!,?\s(?:\w+\s){0,3}(?:typical|usual|general|common)ly\b)",
+    re.IGNORECASE,
+)
+
+_OPEN, _CLOSE = r"[\s\"'*_`(\[{$「【]*(?:\\boxed\{)?", r"[)\]}*_`\"'.,:;!?，。、」】]"
+_END = r"(?!['\u2019]?[A-Za-z0-9_])"  # "I'd" and "A's" are words
+_ALONE = re.compile(rf"{_OPEN}([A-Za-z])(?:{_CLOSE}|\$|\s)*")
+_LEADING = re.compile(rf"{_OPEN}([A-Z]){_END}(?:{_CLOSE}|\s*[\n\u2013\u2014-]|\s*$)")
+_ANNOUNCED = (
+    r"(?:\b(?i:(?:answer|option|choice|choose|chose|select|pick)(?:ed|s)?)\b"
+    r"(?:\s+(?i:is|are|was|were|would be|must be|should be|letters?|options?|choices?))*"
+    r"|答案(?:应该|應該)?[是为為选選]?|[选選](?:择|擇|项|項)?|正解は|答えは|정답은)"
+    rf"\s*[:=]?{_OPEN}"
+)
+"""A word that announces a choice. "A" and "I" are words as well: see `_is_word`."""
+_STATED = re.compile(rf"{_ANNOUNCED}([A-Z]){_END}")
+_ANOTHER = re.compile(
+    r"[)\]}*_`\"'.]*\s*(?:,|/|&|，|、|\bor\b|\band\b|[或和与])[\s\"'*_(\[]*([A-Z])" + _END
+)
+_GOES_ON = re.compile(
+    r"\s+(?!(?:because|since|as|for|due|is|are|was|may|might|and|or)\b|\()[A-Za-z]"
+)
+_SINGLE = re.compile(rf"(?<![A-Za-z0-9_.'\u2019&-])([A-HJ-Z]){_END}(?!\.[A-Z]|[&-])")
+_SOME = r"[\"'*_(\[]*(?<![A-Za-z0-9])[A-Z](?![A-Za-z0-9])[\"'*_)\]]*"
+_LIST = rf"{_SOME}(?:(?:\s*[,/&]\s*|,?\s+(?:and|or|nor)\s+){_SOME})*"
+_REJECTED = re.compile(
+    r"(?:(?i:\b(?:not|neither|nor|except|eliminate|reject|rule out)\b|n['\u2019]t\b)"
+    rf"(?:\s+(?i:be|options?|answers?|choices?))?\s+|不[是选選]\s*){_LIST}"
+    rf"|{_LIST}(?:\s+(?:is|are|was|were)(?:\s+(?:both|all|also|clearly))*(?:n['\u2019]t\b|"
+    r"\s+(?:not|wrong|incorrect|false)\b)|\s*(?:不正[确確]|不[对對]|[错錯]))"
+)
+
+_BETWEEN = r"(?:[\s,;/&+，、和与及)\](\[*_.]|\band\b)*"
+_SEVERAL_OF = "ABCDEFGH"
+_SEVERAL = rf"[A-H](?:{_BETWEEN}[A-H]{_END}|[A-H])*"
+_ONLY_LETTERS = re.compile(rf"{_OPEN}({_SEVERAL})(?:{_CLOSE}|\$|\s)*")
+_STATED_LETTERS = re.compile(rf"{_ANNOUNCED}({_SEVERAL}){_END}")
+_LEADING_LETTERS = re.compile(rf"(?i:both\s)?{_OPEN}([A-H](?:{_BETWEEN}[A-H]{_END})+)")
+
+
+def chosen_letter(answer: str, options: str = ascii_uppercase) -> str | None:
+    """The letter of ``options`` that ``answer`` chooses; None where it names none, or two at once.
+
+    Read are a letter alone (``b``), a letter that begins the answer (``B) Paris``), and the last
+    that the answer announces (``I first thought of A, but the answer is B``). One that is called
+    wrong counts only where no other is chosen.
+
+    >>> [chosen_letter(answer) for answer in ("b", "B) Paris", "A or B", "the answer is C.")]
+    ['B', 'B', None, 'C']
+    """
+    answer = fold_forms(answer)
+    left = _REJECTED.sub(" ", answer)
+    return _chosen(left, options) or (None if _singles(left, options) else _chosen(answer, options))
+
+
+def single_letter(answer: str, options: str = ascii_uppercase) -> str | None:
+    """The only capital of ``options`` that is a word of its own in ``answer`` and not called wrong;
+    None where there is none or another, and never the word "A" or "I".
+
+    >>> [single_letter(one) for one in ("It's B", "A man", "A is wrong, C is right", "B or C")]
+    ['B', None, 'C', None]
+    """
+    found = _singles(_REJECTED.sub(" ", fold_forms(answer)), options)
+    return found.pop() if len(found) == 1 else None
+
+
+def _singles(answer: str, options: str) -> set[str]:
+    found = {one[1] for one in _SINGLE.finditer(answer) if not _is_word(answer, one)}
+    return found & set(options)
+
+
+def _chosen(answer: str, options: str) -> str | None:
+    if (whole := _ALONE.fullmatch(answer)) and whole[1].upper() in options:
+        return whole[1].upper()
+    announced = [one for one in _STATED.finditer(answer) if not _is_word(answer, one)]
+    stated = [one for one in announced if one[1] in options]
+    match = stated[-1] if stated else _LEADING.match(answer)
+    if match is None or match[1] not in options or _names_another(answer, match, options):
+        return None
+    return match[1]
+
+
+def chosen_letters(answer: str) -> frozenset[str]:
+    """All letters (A-H) that ``answer`` chooses, where several may be right; empty: none.
+
+    >>> [sorted(chosen_letters(one)) for one in ("BD", "B, D", "B and D", "B) yes", "B or D")]
+    [['B', 'D'], ['B', 'D'], ['B', 'D'], ['B'], []]
+    """
+    answer = _REJECTED.sub(" ", whole := fold_forms(answer))
+    lines = [_LEADING.match(line) for line in answer.splitlines() if line.strip()]
+    if len(lines) > 1 and all(lines):
+        return frozenset(match[1] for match in lines if match)
+    if match := _ONLY_LETTERS.fullmatch(answer):
+        return frozenset(re.findall(r"[A-H]", match[1]))
+    stated = list(_STATED_LETTERS.finditer(answer))
+    for match in [*stated[-1:], _LEADING_LETTERS.match(answer)]:
+        letters = re.findall(r"[A-H]", match[1]) if match else []
+        if match and len(letters) > 1 and not _names_another(answer, match, _SEVERAL_OF):
+            return frozenset(letters)
+    one = chosen_letter(whole, _SEVERAL_OF) or single_letter(answer, _SEVERAL_OF)
+    return frozenset((one,)) if one else frozenset()
+
+
+def _names_another(answer: str, match: re.Match[str], options: str) -> bool:
+    other = _ANOTHER.match(answer, match.end(1))
+    return other is not None and other[1] in options and not _is_word(answer, other)
+
+
+def _is_word(answer: str, match: re.Match[str]) -> bool:
+    return match[1] in "AI" and _GOES_ON.match(answer, match.end(1)) is not None
+
 
 SHORT = 6
 _LEAST_REPEATED = 4
@@ -326,3 +523,89 @@ def _of_json(text: str, question: str) -> str | None:
     if isinstance(inner, list):
         return " or ".join(map(str, inner)) if len(inner) == 2 else "; ".join(map(str, inner))
     return "" if inner is None else str(inner)
+
+
+class Place(NamedTuple):
+    """Words and where they stand in a text."""
+
+    words: str
+    start: int
+    end: int
+
+
+_Placed = TypeVar("_Placed", Place, Quantity, Day)
+
+
+def before(text: str, start: int) -> str:
+    """What stands before ``start``, near enough to decide."""
+    return text[max(start - NEAR, 0) : start]
+
+
+def refused(text: str, start: int, end: int) -> bool:
+    """Whether the reply does not give what is there: "not" before it, "is wrong" after it."""
+    return bool(_DENIED.search(before(text, start)) or _TAKEN_BACK.match(text[end : end + NEAR]))
+
+
+def names_a_place(text: str, one: Quantity, question: str) -> bool:
+    """Whether it is the number of a section or a page, and the question asks for none."""
+    word = _PLACE_WORD.search(before(text, one.start))
+    return word is not None and word[1].lower().strip(".") not in question.lower()
+
+
+def unstated(stated: str, reply: str) -> bool:
+    """Whether the reply says that the document does not tell, and gives nothing after "but"."""
+    said = [(_UNSTATED.search(stated), stated), (_ABSTAINS.match(reply), reply)]
+    return any(found and not _YET.search(text, found.end()) for found, text in said)
+
+
+def offered(text: str, start: int, end: int) -> bool:
+    """Whether "or" is at either side: one of several that the reply does not choose from."""
+    left = before(text, start)
+    either = _OR.search(left) and not _FROM_TO.search(left)
+    return bool(either or _EITHER.match(text[end : end + NEAR]))
+
+
+def of_clause(text: str, question: str, found: Sequence[_Placed]) -> list[_Placed]:
+    """Those in the clause that shares most words with the question; all where none shares any."""
+    cuts = [0, *(cut.end() for cut in _CLAUSE.finditer(text)), len(text)]
+    asked = content_words(question)
+    clauses = [
+        (
+            len(asked & content_words(text[low:high])),
+            bool(_BUT.search(before(text, low))),
+            -low,
+            inside,
+        )
+        for low, high in pairwise(cuts)
+        if (inside := [one for one in found if low <= one.start < high])
+    ]
+    shared, _, _, inside = max(clauses, key=itemgetter(0, 1, 2), default=(0, False, 0, []))
+    return inside if shared else list(found)
+
+
+def elsewhere(text: str, question: str, places: Sequence[Place]) -> bool:
+    """Whether all ``places`` are outside the clause of what is asked, which states another name."""
+    cuts = [0, *(cut.end() for cut in _BESIDE.finditer(text)), len(text)]
+    asked = content_words(question)
+    shared = {
+        (low, high): (
+            len(asked & content_words(text[low:high])),
+            bool(_BUT.search(before(text, low))),
+        )
+        for low, high in pairwise(cuts)
+    }
+    (low, high), most = max(shared.items(), key=itemgetter(1), default=((0, 0), (0, False)))
+    named = _NAME.findall(text, low, high) if most[0] else []
+    return any(name not in question for name in named) and not any(
+        low <= place.start < high or value == most
+        for place in places
+        for (a, b), value in shared.items()
+        if a <= place.start < b
+    )
+
+
+def content_words(text: str) -> frozenset[str]:
+    """Words by which a sentence is recognised as being about what was asked, in lower case."""
+    words = re.findall(r"[^\W_]+", text.lower())
+    words = [word for word in words if len(word) > 2 and word not in _FUNCTION_WORDS]
+    return frozenset(word[:_STEM] for word in words)

@@ -21,8 +21,8 @@ Checked = TypeVar("Checked")
 
 EXPERIMENTS = {
     "length_profile": "contextcliff_dagster.experiments.length_profile.experiment:LENGTH_PROFILE",
-    "controls": "contextcliff_dagster.experiments.controls.experiment:CONTROLS_EXPERIMENT",
-    "attention_entropy": "contextcliff_dagster.experiments.attention.experiment:ATTENTION",
+    "controls": "contextcliff_dagster.experiments.controls:CONTROLS_EXPERIMENT",
+    "attention_entropy": "contextcliff_dagster.experiments.attention:ATTENTION",
 }
 """Name -> address, in the order in which they are asked. The name is the key in a study file."""
 

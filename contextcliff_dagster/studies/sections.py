@@ -3,17 +3,338 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Callable, Mapping
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Self, get_args
+from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
+from pydantic.fields import FieldInfo
 
-from contextcliff_dagster.contracts import PrimaryScore, PromptMode
-from contextcliff_dagster.inference.requests.wordings import NEUTRAL_WORDINGS
-from contextcliff_dagster.studies.section import Section as Section
+from contextcliff_dagster.contracts import PrimaryScore, PromptMode, StudyError
+from contextcliff_dagster.inference.requests.recipe import NEUTRAL_WORDINGS
+
+if TYPE_CHECKING:
+    from contextcliff_dagster.studies.study import Study
+
 
 MOST, MOST_TOKENS = 1_000_000, 1_000_000_000
 """Of examples, calls and the like; of tokens, seconds or dollars: more is a slip of the pen."""
+
+
+class Section(BaseModel):
+    """Unknown keys are errors: a misspelt key must not silently fall back to its default."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _true_is_no_number(cls, value: Any, info: ValidationInfo) -> Any:
+        if isinstance(value, bool) and _is_number(cls.model_fields[str(info.field_name)]):
+            raise ValueError(f"should be a number, not {str(value).lower()}")
+        return value
+
+
+def listed(value: Any) -> Any:
+    """A single value is a list of one."""
+    return list(value) if isinstance(value, list | tuple) else [value]
+
+
+def _is_number(field: FieldInfo) -> bool:
+    kinds = set(get_args(field.annotation) or (field.annotation,))
+    return bool(kinds & {int, float}) and bool not in kinds
+
+
+_LENGTH_PROFILE_KEYS = ("bins", "target", "targeted", "latency", "regression", "sentinel", "track")
+
+
+def require_length_profile(study: Study) -> None:
+    """Raise for a study whose experiments all make their own documents.
+
+    Raises:
+        StudyError: it has no corpus.
+    """
+    if not study.has_corpus:
+        raise StudyError(
+            f"Study {study.name!r} names no corpus, so it has no length profile, which this needs; "
+            f"`contextcliff report {study.name}` shows what it measures, and `corpus` and "
+            "`tokenizer` in its file add a length profile."
+        )
+
+
+def read_by_all(study: Study) -> Study:
+    """Return ``study`` unless it has keys that only a length profile reads, and has none.
+
+    Raises:
+        ValueError: one of them differs from its default.
+    """
+    fields = type(study).model_fields
+    given = [key for key in _LENGTH_PROFILE_KEYS if getattr(study, key) != fields[key].default]
+    if given and not study.has_corpus:
+        raise ValueError(
+            f"only a length profile reads {' and '.join(given)}, and a study without `corpus` has "
+            "none; leave that out"
+        )
+    return study
+
+
+_OWNER = re.compile(r"team:[A-Za-z0-9_]{1,60}|[^@\s]{1,60}@[^@\s]{1,60}\.[^@\s.]{1,20}")
+_TAG = re.compile(r"[A-Za-z0-9_.-]{1,60}(/[A-Za-z0-9_.-]{1,60})?")
+_TAG_VALUE = re.compile(r"[A-Za-z0-9_.-]{0,60}")
+
+
+class AssetsSection(Section):
+    """How the study's assets are shown in Dagster; no result depends on it."""
+
+    group: str | None = Field(
+        default=None,
+        pattern=r"^[A-Za-z0-9_]{1,60}$",
+        description="Asset group, instead of the study's name",
+        examples=["contracts_eu"],
+    )
+    owners: tuple[str, ...] = Field(
+        default=(),
+        description="`team:NAME` or an e-mail address each",
+        examples=[["team:search"]],
+    )
+    tags: dict[str, str] = Field(
+        default_factory=dict, description="Tags of every asset", examples=[{"domain": "legal"}]
+    )
+    kinds: tuple[str, ...] = Field(
+        default=(), max_length=4, description="Kinds besides our own", examples=[["vllm"]]
+    )
+
+    @field_validator("owners")
+    @classmethod
+    def _owners_are_known_forms(cls, owners: tuple[str, ...]) -> tuple[str, ...]:
+        for owner in owners:
+            if not _OWNER.fullmatch(owner):
+                raise ValueError(f"{owner!r} is neither team:NAME nor an e-mail address")
+        return owners
+
+    @field_validator("tags")
+    @classmethod
+    def _tags_are_short_words(cls, tags: dict[str, str]) -> dict[str, str]:
+        for name, value in tags.items():
+            if not _TAG.fullmatch(name) or not _TAG_VALUE.fullmatch(value):
+                raise ValueError(
+                    f"the tag {name!r}: {value!r} has more than letters, digits, '_', '.', '-'"
+                )
+        return tags
+
+    @field_validator("kinds")
+    @classmethod
+    def _kinds_are_short_words(cls, kinds: tuple[str, ...]) -> tuple[str, ...]:
+        for kind in kinds:
+            if not _TAG_VALUE.fullmatch(kind) or not kind:
+                raise ValueError(f"{kind!r} is no kind: letters, digits, '_', '.', '-'")
+        return kinds
+
+
+_TRACKER_KEYS = {"mlflow": {"tracking_uri", "experiment"}, "wandb": {"project", "entity"}}
+
+
+class TrackSection(Section):
+    """The experiment tracker that every report is logged to (docs/tracking.md); its name alone, or
+    with what it needs. Keys and passwords are in the tracker's own environment variables."""
+
+    kind: Literal["mlflow", "wandb"] = Field(description="The tracker: mlflow or wandb")
+    tracking_uri: str | None = Field(
+        default=None,
+        min_length=1,
+        description="MLflow: address of its server, or of a database or folder (sqlite:///..., a "
+        "path from the study file). Default: MLFLOW_TRACKING_URI, else mlflow/ in the store",
+        examples=["http://127.0.0.1:5000"],
+        json_schema_extra={"with": {"kind": "mlflow"}},
+    )
+    experiment: str | None = Field(
+        default=None,
+        min_length=1,
+        description="MLflow: experiment that the runs belong to. Default: contextcliff/ and the "
+        "study's name",
+        examples=["leases"],
+        json_schema_extra={"with": {"kind": "mlflow"}},
+    )
+    project: str | None = Field(
+        default=None,
+        min_length=1,
+        description="Weights & Biases: project of the runs. Default: WANDB_PROJECT, else "
+        "contextcliff",
+        examples=["leases"],
+        json_schema_extra={"with": {"kind": "wandb"}},
+    )
+    entity: str | None = Field(
+        default=None,
+        min_length=1,
+        description="Weights & Biases: user or team. Default: WANDB_ENTITY, else your own",
+        examples=["my-team"],
+        json_schema_extra={"with": {"kind": "wandb"}},
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _name_alone(cls, given: Any) -> Any:
+        return {"kind": given} if isinstance(given, str) else given
+
+    @model_validator(mode="after")
+    def _keys_belong_together(self) -> Self:
+        for kind, keys in _TRACKER_KEYS.items():
+            for key in sorted(keys):
+                if kind != self.kind and getattr(self, key) is not None:
+                    raise ValueError(f"'{key}' is for 'kind: {kind}'")
+        if self.tracking_uri and urlsplit(self.tracking_uri).username is not None:
+            raise ValueError(
+                "'tracking_uri' has a user or password in it; put them into "
+                "MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD"
+            )
+        return self
+
+
+class RegressionSection(Section):
+    """What the check `no_shrink` takes for noise (docs/regression.md)."""
+
+    flip_rate: float = Field(
+        default=0.05, gt=0, lt=0.5, description="Share of answers that may differ between runs"
+    )
+    yearly_error: float = Field(
+        default=0.05, gt=0, lt=1, description="Chance that an unchanged study fails in a year"
+    )
+    runs_per_year: int = Field(
+        default=52, ge=1, le=10_000, description="`yearly_error` is divided by it"
+    )
+
+
+class CronSection(Section):
+    """When something is measured by itself; its schedule has to be switched on in Dagster."""
+
+    cron: str = Field(
+        description="Five fields: minute, hour, day, month, weekday", examples=["0 3 * * 1"]
+    )
+    timezone: str = Field(
+        default="UTC",
+        description="In which `cron` is meant",
+        examples=["Europe/Zurich"],
+        json_schema_extra={"with": {"cron": "0 3 * * 1"}},
+    )
+
+    @model_validator(mode="after")
+    def _cron_means_something(self) -> Self:
+        check_cron(self.cron)
+        from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+        try:
+            ZoneInfo(self.timezone)
+        except (ZoneInfoNotFoundError, ValueError) as error:
+            raise ValueError("'timezone' is unknown; write e.g. UTC or Europe/Zurich") from error
+        return self
+
+
+class ScheduleSection(CronSection):
+    """A new campaign at every tick."""
+
+    grace_hours: float = Field(
+        default=24,
+        gt=0,
+        le=100_000,
+        description="The report is stale so long after a tick it has missed",
+        json_schema_extra={"with": {"cron": "0 3 * * 1"}},
+    )
+
+
+class SentinelSection(CronSection):
+    """A few examples at the cap at every tick (docs/regression.md)."""
+
+    cron: str = Field(default="0 5 * * *", description="Five fields, e.g. 0 5 * * *: daily at 5")
+    examples: int = Field(
+        default=20,
+        ge=10,
+        le=MOST,
+        description="Of the bin that holds the cap; at most samples_per_bin",
+    )
+    runs_per_year: int = Field(
+        default=365, ge=1, le=10_000, description="The year's error rate is divided by it"
+    )
+
+
+class AlertsSection(Section):
+    """Who else is alerted when `no_shrink` or a run fails (docs/regression.md)."""
+
+    webhook_env: str | None = Field(
+        default=None,
+        description="Environment variable with the URL: never the URL itself",
+        examples=["ALERTS_URL"],
+    )
+
+
+class BudgetSection(Section):
+    """Money: a hard limit, and the estimate above which the terminal asks first."""
+
+    usd: float | None = Field(
+        default=None,
+        ge=0,
+        le=MOST_TOKENS,
+        description="A call that could exceed it is not sent",
+        examples=[5],
+    )
+    confirm_above_usd: float = Field(
+        default=1.0, ge=0, le=MOST_TOKENS, description="An estimate above it is asked about first"
+    )
+
+
+_FIELDS = (
+    ("minute", 0, 59, ""),
+    ("hour", 0, 23, ""),
+    ("day", 1, 31, ""),
+    ("month", 1, 12, "jan feb mar apr may jun jul aug sep oct nov dec"),
+    ("weekday", 0, 7, "sun mon tue wed thu fri sat"),
+)
+_PART = re.compile(r"(?:\*|(\w{1,3})(?:-(\w{1,3}))?)(?:/(\d{1,2}))?")
+_LONGEST_MONTH = (0, 31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
+
+
+def check_cron(line: str) -> None:
+    """Return if ``line`` is minute, hour, day, month and weekday, and such a moment comes.
+
+    Raises:
+        ValueError: it is not; the message names the field.
+    """
+    fields = line.split()
+    if len(fields) != len(_FIELDS):
+        raise ValueError("'cron' has five fields: minute, hour, day, month, weekday")
+    _, _, days, months, _ = (
+        _values(text, *field) for text, field in zip(fields, _FIELDS, strict=True)
+    )
+    comes = any(min(days) <= _LONGEST_MONTH[month] for month in months)
+    if not comes and fields[4] == "*":
+        raise ValueError(f"'cron' names day {min(days)} of months that have no such day")
+
+
+def _values(text: str, name: str, low: int, high: int, words: str) -> set[int]:
+    values: set[int] = set()
+    for part in text.lower().split(","):
+        if name == "day" and part == "l":  # the last of the month
+            values.add(28)
+            continue
+        match = _PART.fullmatch(part)
+        first, last, step = match.groups() if match else (None, None, None)
+        if first is None:
+            start, end = low, high
+        else:
+            start = _number(first, low, words)
+            end = _number(last, low, words) if last else (high if step else start)
+        if match is None or step == "0":
+            raise ValueError(f"'cron' has {text[:40]!r} as {name}, which means nothing")
+        if not low <= start <= end <= high:
+            raise ValueError(f"'cron' has {text[:40]!r} as {name}, which goes from {low} to {high}")
+        values.update(range(start, end + 1, int(step or 1)))
+    return values
+
+
+def _number(text: str, low: int, words: str) -> int:
+    if text in words.split():
+        return words.split().index(text) + low
+    return int(text) if text.isdecimal() else -1
+
 
 NAME_CHARS = 60
 """A study's name is a folder, a Dagster group and a part of asset keys."""

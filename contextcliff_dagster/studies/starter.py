@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from contextcliff_dagster.reporting.wording.number_format import level
-from contextcliff_dagster.reporting.wording.tolerance import RIGHT_OR_WRONG, lost_of
+from contextcliff_dagster.reporting.wording.sentences import RIGHT_OR_WRONG, lost_of
 from contextcliff_dagster.studies.study import Study
 
 OPTIONAL = (

@@ -1,13 +1,16 @@
-"""A study, and the part of it that each room asks for."""
+"""A study, the part of it that each room asks for, and who uses it."""
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pydantic import (
     ConfigDict,
@@ -19,17 +22,23 @@ from pydantic import (
     model_validator,
 )
 
-from contextcliff_dagster.contracts import StudyError
-from contextcliff_dagster.store import slug
-from contextcliff_dagster.studies import recurring_sections as recurring
+from contextcliff_dagster.contracts import StoreError, StudyError
+from contextcliff_dagster.private_files import make_folder
+from contextcliff_dagster.store import Store, slug
 from contextcliff_dagster.studies import sections as parts
+from contextcliff_dagster.studies import sections as recurring
 from contextcliff_dagster.studies import study_paths
-from contextcliff_dagster.studies.assets_section import AssetsSection
 from contextcliff_dagster.studies.experiment_table import check_sections
-from contextcliff_dagster.studies.length_profile_keys import read_by_all
-from contextcliff_dagster.studies.sections import STUDY_NAME, CorpusSection, Section, study_name
+from contextcliff_dagster.studies.sections import (
+    STUDY_NAME,
+    AssetsSection,
+    CorpusSection,
+    Section,
+    TrackSection,
+    read_by_all,
+    study_name,
+)
 from contextcliff_dagster.studies.study_paths import Leave, absolute
-from contextcliff_dagster.studies.track_section import TrackSection
 
 if TYPE_CHECKING:
     from contextcliff_dagster.analysis.design.allocation import Target
@@ -37,6 +46,96 @@ if TYPE_CHECKING:
     from contextcliff_dagster.inference.requests.recipe import Recipe
     from contextcliff_dagster.sampling.bins import BinSpec
     from contextcliff_dagster.sampling.draw_manifest import SampleSpec
+
+
+class Renaming(NamedTuple):
+    """A renaming that was begun."""
+
+    old: str
+    new: str
+
+    @property
+    def command(self) -> str:
+        """What finishes it."""
+        return f"contextcliff studies rename {self.old} {self.new}"
+
+
+def renaming_note(store: Store) -> Path:
+    """The file that is there from the beginning of a renaming to its end."""
+    return store.root / "_renaming.json"
+
+
+def begun_renaming(store: Store) -> Renaming | None:
+    """The renaming that was begun in ``store`` and has not ended."""
+    with suppress(OSError, ValueError, KeyError, TypeError):
+        note = json.loads(renaming_note(store).read_bytes())
+        return Renaming(str(note["old"]), str(note["new"]))
+    return None
+
+
+@contextmanager
+def study_used(store: Store, study: str) -> Iterator[None]:
+    """Keep ``study`` from being renamed meanwhile; the lock ends with the process, however it ends.
+
+    Raises:
+        StoreError: it is being renamed, or that was interrupted.
+    """
+    with _lock(store, study, fcntl.LOCK_SH) as held:
+        begun = begun_renaming(store)
+        if begun is not None and study in begun:
+            raise StoreError(
+                f"Study {begun.old!r} is being renamed to {begun.new!r}; where that was "
+                f"interrupted, `{begun.command}` finishes it."
+            )
+        if not held:
+            raise StoreError(
+                f"Study {study!r} is being renamed; go on under its new name once that has ended."
+            )
+        yield
+
+
+@contextmanager
+def study_alone(store: Store, study: str) -> Iterator[None]:
+    """Have ``study`` alone for a while.
+
+    Raises:
+        StoreError: a run is using it.
+    """
+    with _lock(store, study, fcntl.LOCK_EX) as held:
+        if not held:
+            raise StoreError(
+                f"Study {study!r} has a run in progress or is already being renamed; wait for that "
+                "to finish, then try again."
+            )
+        yield
+
+
+@contextmanager
+def _lock(store: Store, study: str, mode: int) -> Iterator[bool]:
+    """Whether ``study`` is locked as ``mode`` says; so it is where nothing can be made for that.
+
+    An empty folder for the lock alone: a new study has none yet while its first run prepares it.
+    """
+    folder = store.root / "_locks" / study
+    try:
+        if store.root.is_dir():  # only reading makes no store
+            make_folder(folder)
+        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError:
+        yield True
+        return
+    try:
+        held = True
+        try:
+            fcntl.flock(handle, mode | fcntl.LOCK_NB)
+        except BlockingIOError:
+            held = False
+        except OSError:  # a network file system without locks
+            pass
+        yield held
+    finally:
+        os.close(handle)
+
 
 NO_CORPUS = CorpusSection(kind="none")
 """Of a study whose experiments all make their own documents."""
@@ -179,8 +278,7 @@ class Study(Section):
         Raises:
             StudyError: a file is missing, not text, or has too few instruction wordings.
         """
-        from contextcliff_dagster.inference.requests.recipe import Recipe
-        from contextcliff_dagster.inference.requests.wordings import NEUTRAL_WORDINGS
+        from contextcliff_dagster.inference.requests.recipe import NEUTRAL_WORDINGS, Recipe
 
         given = {key: value for key, value in self.prompt if value is not None}
         replicates = given.pop("replicates")

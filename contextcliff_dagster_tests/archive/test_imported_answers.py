@@ -12,9 +12,9 @@ import pyarrow as pa
 import pytest
 
 from contextcliff_dagster.analysis.design.allocation import Target
-from contextcliff_dagster.archive.row_checks import result_checksum
+from contextcliff_dagster.archive.calls import result_checksum
 from contextcliff_dagster.experiments.common.preparation import load_frozen
-from contextcliff_dagster.experiments.length_profile.adaptive_rounds import plan_rounds
+from contextcliff_dagster.experiments.length_profile.experiment import plan_rounds
 from contextcliff_dagster.store import Store
 from contextcliff_dagster.studies import load_studies
 from contextcliff_dagster_tests.support.archives import members_of, packed, with_table

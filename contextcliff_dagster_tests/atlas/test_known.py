@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from contextcliff_dagster.atlas.known import sampling_range
+from contextcliff_dagster.atlas.results import sampling_range
 from contextcliff_dagster_tests.support.terminal import call
 from tools.write_atlas_summary import SUMMARY, summary
 

@@ -17,8 +17,7 @@ from hypothesis import strategies as st
 from contextcliff_dagster.cli.options import StudyOptions
 from contextcliff_dagster.cli.study_selection import as_asked, choose_study, keep_definition
 from contextcliff_dagster.contracts import StudyError
-from contextcliff_dagster.inference.requests.recipe import DEFAULT_INSTRUCTION
-from contextcliff_dagster.inference.requests.wordings import NEUTRAL_WORDINGS
+from contextcliff_dagster.inference.requests.recipe import DEFAULT_INSTRUCTION, NEUTRAL_WORDINGS
 from contextcliff_dagster.store import Store
 from contextcliff_dagster.studies import Study, find_study, kept_in
 from contextcliff_dagster_tests.support.files import warehouse_files

@@ -22,7 +22,7 @@ from contextcliff_dagster.contracts.results import (
     from_json,
     to_json,
 )
-from contextcliff_dagster.contracts.results.fields import Count, Tokens, Unit
+from contextcliff_dagster.contracts.results.json_form import Count, Tokens, Unit
 from contextcliff_dagster.store import read_result, write_json, write_result
 from tools.write_result_schemas import schema_text, schemas
 

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contextcliff_dagster.corpora.files import FileCorpus
-from contextcliff_dagster.corpora.readers.json_stream import JsonStream
+from contextcliff_dagster.corpora.readers.rows import JsonStream
 from contextcliff_dagster.corpora.registry import open_corpus
 
 ROWS = [
@@ -179,8 +179,8 @@ def test_the_json_stream_reads_what_json_reads_at_any_buffer_size(
     path = tmp_path_factory.mktemp("json") / "data.json"
     path.write_text(json.dumps(values, indent=indent), encoding="utf-8")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("contextcliff_dagster.corpora.readers.json_stream._READ_AHEAD", ahead)
-        patch.setattr("contextcliff_dagster.corpora.readers.text_lines._CHUNK", ahead + 2)
+        patch.setattr("contextcliff_dagster.corpora.readers.rows._READ_AHEAD", ahead)
+        patch.setattr("contextcliff_dagster.corpora.readers.rows._CHUNK", ahead + 2)
         assert [value for _, value in JsonStream(path).values()] == values
 
 
@@ -190,8 +190,8 @@ def test_a_number_may_go_on_in_the_next_chunk(tmp_path: Path) -> None:
     path.write_text("[1.5, 1e-9, -12.25, 100]", encoding="utf-8")
     for size in range(3, 24):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("contextcliff_dagster.corpora.readers.json_stream._READ_AHEAD", 1)
-            patch.setattr("contextcliff_dagster.corpora.readers.text_lines._CHUNK", size)
+            patch.setattr("contextcliff_dagster.corpora.readers.rows._READ_AHEAD", 1)
+            patch.setattr("contextcliff_dagster.corpora.readers.rows._CHUNK", size)
             assert [value for _, value in JsonStream(path).values()] == values
 
 

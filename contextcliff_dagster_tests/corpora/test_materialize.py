@@ -12,7 +12,7 @@ from contextcliff_dagster.contracts import DOCUMENTS, EXAMPLES, CorpusError, Sto
 from contextcliff_dagster.corpora.corpus import document_id
 from contextcliff_dagster.corpora.files import FileCorpus
 from contextcliff_dagster.corpora.materialize import materialize_corpus, read_summary, row_example
-from contextcliff_dagster.corpora.reference_corpus import ReferenceCorpus
+from contextcliff_dagster.corpora.registry import ReferenceCorpus
 from contextcliff_dagster.store import read_table
 
 

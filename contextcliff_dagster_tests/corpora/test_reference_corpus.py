@@ -8,7 +8,7 @@ import pytest
 
 from contextcliff_dagster.contracts import CorpusError
 from contextcliff_dagster.corpora.corpus import document_id
-from contextcliff_dagster.corpora.reference_corpus import ReferenceCorpus
+from contextcliff_dagster.corpora.registry import ReferenceCorpus
 
 
 def test_examples_carry_what_is_known_of_them() -> None:

@@ -17,7 +17,7 @@ from contextcliff_dagster.defs.asset_specs import documents_job_name, job_name
 from contextcliff_dagster.defs.assets.refusals import RETRY_TAG
 from contextcliff_dagster.defs.database import view_sql
 from contextcliff_dagster.defs.studies import study_assets, study_parts
-from contextcliff_dagster.defs.ui.token_ranges import DIMENSION, with_token_ranges
+from contextcliff_dagster.defs.ui.results import DIMENSION, with_token_ranges
 from contextcliff_dagster.experiments.common.experiment import Experiment
 from contextcliff_dagster.experiments.lookup import (
     all_experiments,

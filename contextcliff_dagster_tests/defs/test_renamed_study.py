@@ -21,14 +21,13 @@ from contextcliff_dagster.defs.database import result_rows, view_sql
 from contextcliff_dagster.experiments.common.study_run import StudyRun
 from contextcliff_dagster.experiments.lookup import experiment_tables
 from contextcliff_dagster.inference.ledger.ledger import Ledger
-from contextcliff_dagster.inference.ledger.rename import ledger_rows
+from contextcliff_dagster.inference.ledger.prune import ledger_rows
 from contextcliff_dagster.run.study import profile_study
-from contextcliff_dagster.sampling.manifest_files import stored_sha256
+from contextcliff_dagster.sampling.manifest import stored_sha256
 from contextcliff_dagster.store import Store
 from contextcliff_dagster.studies import Study, find_study, kept_in, load_study
-from contextcliff_dagster.studies.files import retire, retired_studies
-from contextcliff_dagster.studies.rename_file import renamed_text
-from contextcliff_dagster.studies.study_lock import renaming_note, study_alone, study_used
+from contextcliff_dagster.studies.files import renamed_text, retire, retired_studies
+from contextcliff_dagster.studies.study import renaming_note, study_alone, study_used
 from contextcliff_dagster.studies.study_paths import Leave, imported_mark, leave_record
 from contextcliff_dagster_tests.support.read_only import read_only
 from contextcliff_dagster_tests.support.renaming_process import renamed_until

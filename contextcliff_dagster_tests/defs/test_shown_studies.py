@@ -10,7 +10,7 @@ import pytest
 from contextcliff_dagster.contracts import StudyError
 from contextcliff_dagster.definitions import defs
 from contextcliff_dagster.defs.studies import EXAMPLES
-from contextcliff_dagster.defs.ui.token_ranges import range_of
+from contextcliff_dagster.defs.ui.results import range_of
 from contextcliff_dagster.run.study import prepare_study
 from contextcliff_dagster.store import Store
 from contextcliff_dagster.studies import Study, load_study

@@ -27,7 +27,7 @@ def test_an_impossible_time_is_named_and_the_last_profile_stays(
 
 def vouch_for(db: Database, column: str, value: float) -> None:
     """Set a column of all answers, with checksums that fit."""
-    from contextcliff_dagster.inference.ledger.result_rows import computed_checksums
+    from contextcliff_dagster.inference.ledger.schema import computed_checksums
 
     db.execute(f"UPDATE results SET {column} = ?", (value,))
     rows = list(computed_checksums(lambda sql, values: db.execute(sql, values).fetchall()))

@@ -19,10 +19,14 @@ from contextcliff_dagster.cli import main
 from contextcliff_dagster.contracts import StudyError
 from contextcliff_dagster.defs.resources import StoreResource, Watch
 from contextcliff_dagster.defs.studies import study_assets, study_jobs
+from contextcliff_dagster.experiments.common.documents import (
+    GeneratedSamples,
+    KeptDocuments,
+    Made,
+    MadeDocuments,
+)
 from contextcliff_dagster.experiments.common.experiment import Source
-from contextcliff_dagster.experiments.common.generated import GeneratedSamples, Made
-from contextcliff_dagster.experiments.common.kept_documents import KeptDocuments, MadeDocuments
-from contextcliff_dagster.experiments.common.prompts import spread_calls
+from contextcliff_dagster.experiments.common.measurement import spread_calls
 from contextcliff_dagster.experiments.common.study_run import StudyRun
 from contextcliff_dagster.inference.requests.recipe import Recipe
 from contextcliff_dagster.reference.warehouse_documents import generate_ledger

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from contextcliff_dagster.contracts.results.kv import UNPRESSED, KvPolicy
-from contextcliff_dagster.experiments.length_profile.kv_policies import baseline_of, policy_of
+from contextcliff_dagster.contracts.results.comparison import UNPRESSED, KvPolicy
+from contextcliff_dagster.experiments.length_profile.profile_and_report import (
+    baseline_of,
+    policy_of,
+)
 from contextcliff_dagster.inference.models.models_file import ModelEntry
 
 REFERENCE = {"engine": "reference", "model_id": "reference-short"}

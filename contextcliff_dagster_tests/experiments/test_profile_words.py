@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from contextcliff_dagster.contracts import Example
-from contextcliff_dagster.experiments.common.record_tables import read_records
+from contextcliff_dagster.experiments.common.records import read_records
 from contextcliff_dagster.experiments.common.study_run import StudyRun
 from contextcliff_dagster.experiments.length_profile.profile_and_report import (
     _copied,

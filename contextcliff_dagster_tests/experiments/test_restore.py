@@ -221,7 +221,7 @@ def test_answers_go_into_another_ledger_too(
 def test_the_check_reads_three_columns_and_no_text(
     store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from contextcliff_dagster.experiments.common.lost_answers import lost_keys
+    from contextcliff_dagster.experiments.common.measurement import lost_keys
 
     read: list[list[str]] = []
     whole: Callable[..., pa.Table] = pq.ParquetFile.read

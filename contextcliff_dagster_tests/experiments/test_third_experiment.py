@@ -13,14 +13,14 @@ import pytest
 from contextcliff_dagster.cli import main
 from contextcliff_dagster.contracts import BudgetError, StudyError
 from contextcliff_dagster.defs.assets.experiment import experiment_assets
-from contextcliff_dagster.defs.automation.schedules import study_schedules
+from contextcliff_dagster.defs.automation import study_schedules
 from contextcliff_dagster.defs.resources import default_resources
 from contextcliff_dagster.defs.studies import study_assets, study_jobs
 from contextcliff_dagster.experiments.common.answers import read_answers
 from contextcliff_dagster.experiments.common.experiment import Step
 from contextcliff_dagster.experiments.common.study_run import StudyRun
 from contextcliff_dagster.experiments.lookup import judged_assets, ops_of
-from contextcliff_dagster.inference.spending.budget import Budget
+from contextcliff_dagster.inference.spending import Budget
 from contextcliff_dagster.run.study import prepare_study, profile_study, rebuild_report
 from contextcliff_dagster.store import Store
 from contextcliff_dagster.studies import Study, load_study

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from contextcliff_dagster.gateway import policy_file
+from contextcliff_dagster.gateway import settings
 from contextcliff_dagster.policy import PolicyError
 from contextcliff_dagster_tests.gateway.test_gate import LONG, chat, gate_of
 from contextcliff_dagster_tests.support.files.policies import policy_row, write_policies
@@ -59,7 +59,7 @@ def test_the_newest_policy_holds_whichever_thread_has_read_it(tmp_path: Path) ->
     """A thread that is slow to read the older file must not end up having the last word."""
     gate, file = gate_of(tmp_path), tmp_path / "safe-context.json"
     begun, go_on = threading.Event(), threading.Event()
-    read = policy_file._by_model
+    read = settings._by_model
 
     def slowly(path: Path) -> Any:
         found = read(path)
@@ -71,7 +71,7 @@ def test_the_newest_policy_holds_whichever_thread_has_read_it(tmp_path: Path) ->
     slow = threading.Thread(target=gate.decide, args=[chat(LONG)])
     quick = threading.Thread(target=gate.decide, args=[chat(LONG)])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(policy_file, "_by_model", slowly)
+        patch.setattr(settings, "_by_model", slowly)
         write_policies(file, policy_row("m", 500))
         slow.start()
         assert begun.wait(120)

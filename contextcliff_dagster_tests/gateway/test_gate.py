@@ -15,10 +15,8 @@ from hypothesis import strategies as st
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
-from contextcliff_dagster.gateway.gate import Gate
-from contextcliff_dagster.gateway.metrics import CAP_SHARE, EXPIRED, REQUESTS
-from contextcliff_dagster.gateway.prompts import prompt_of, upper_bound
-from contextcliff_dagster.gateway.settings import GateSettings
+from contextcliff_dagster.gateway.gate import Gate, prompt_of, upper_bound
+from contextcliff_dagster.gateway.settings import CAP_SHARE, EXPIRED, REQUESTS, GateSettings
 from contextcliff_dagster.policy import PolicyError
 from contextcliff_dagster.sampling.tokenizers.tokenizers import open_tokenizer
 from contextcliff_dagster_tests.support.files.policies import TODAY, policy_row, write_policies

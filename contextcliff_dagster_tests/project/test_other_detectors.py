@@ -16,7 +16,7 @@ from contextcliff_dagster.analysis.profile import profile_model
 from contextcliff_dagster.analysis.records import Documents, clean_records
 from contextcliff_dagster.contracts import Verdict
 from contextcliff_dagster.contracts.results.cliffs import Baseline, Cliff, Detector
-from contextcliff_dagster.contracts.results.fields import BinResult
+from contextcliff_dagster.contracts.results.json_form import BinResult
 from contextcliff_dagster_tests.support.paths import CHECKOUT
 from contextcliff_dagster_tests.support.records.planted_curves import bins_of, flat, plant, step
 from contextcliff_dagster_tests.support.records.profiles import CONTEXT, QUICK, bin_of

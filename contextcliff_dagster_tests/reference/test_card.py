@@ -14,7 +14,7 @@ import pytest
 from scipy.stats import binom
 
 from contextcliff_dagster.inference.engines.base import Decoding
-from contextcliff_dagster.inference.engines.open_engine import open_engine
+from contextcliff_dagster.inference.engines.session import open_engine
 from contextcliff_dagster.inference.execution.single_request import ask
 from contextcliff_dagster.inference.models.models_file import SHIPPED_MODELS, get_model, load_models
 from contextcliff_dagster.inference.requests.recipe import Recipe

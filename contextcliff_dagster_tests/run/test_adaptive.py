@@ -9,7 +9,7 @@ import pytest
 
 from contextcliff_dagster.analysis.design.allocation import Target
 from contextcliff_dagster.contracts import BudgetError, StudyError
-from contextcliff_dagster.defs.automation.sensors import study_sensors
+from contextcliff_dagster.defs.automation import study_sensors
 from contextcliff_dagster.defs.resources import StoreResource, Watch
 from contextcliff_dagster.defs.studies import study_assets, study_jobs
 from contextcliff_dagster.experiments.common.study_run import open_ledger

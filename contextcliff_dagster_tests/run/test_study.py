@@ -20,7 +20,7 @@ from contextcliff_dagster.contracts import (
 from contextcliff_dagster.contracts.results import Cliffs
 from contextcliff_dagster.experiments.common.study_run import open_ledger
 from contextcliff_dagster.inference.ledger.campaigns import list_campaigns, new_campaign
-from contextcliff_dagster.inference.telemetry.progress import Progress
+from contextcliff_dagster.inference.telemetry import Progress
 from contextcliff_dagster.run.study import prepare_study, profile_study, rebuild_report
 from contextcliff_dagster.store import Store
 from contextcliff_dagster.studies import Study, load_study

@@ -10,8 +10,7 @@ from contextcliff_dagster.sampling.bins import BinSpec, make_bins
 from contextcliff_dagster.sampling.draw_manifest import SampleSpec, draw_manifest
 from contextcliff_dagster.sampling.length_map import build_length_map, read_length_map
 from contextcliff_dagster.sampling.manifest import Manifest
-from contextcliff_dagster.sampling.tokenizers.tiktoken_vocabularies import tiktoken_encoding
-from contextcliff_dagster.sampling.tokenizers.tokenizers import open_tokenizer
+from contextcliff_dagster.sampling.tokenizers.tokenizers import open_tokenizer, tiktoken_encoding
 
 GAP = "\n".join(f"value_{n} = compute({n}, 'überzählig')" for n in range(200))
 SOURCE = f"TIMEOUT_SECONDS = 275\n\n{GAP}\n\ndef wait(seconds=TIMEOUT_SECONDS): ...\n"

@@ -19,8 +19,7 @@ from contextcliff_dagster.contracts import DOCUMENTS, LENGTH_MAP, CorpusError, S
 from contextcliff_dagster.corpora.files import FileCorpus
 from contextcliff_dagster.corpora.materialize import materialize_corpus
 from contextcliff_dagster.sampling.length_map import build_length_map, read_length_map
-from contextcliff_dagster.sampling.tokenizers.tiktoken_vocabularies import tiktoken_encoding
-from contextcliff_dagster.sampling.tokenizers.tokenizers import TiktokenTokenizer
+from contextcliff_dagster.sampling.tokenizers.tokenizers import TiktokenTokenizer, tiktoken_encoding
 from contextcliff_dagster.store import read_table
 from contextcliff_dagster_tests.support.paths import CHECKOUT as ROOT
 

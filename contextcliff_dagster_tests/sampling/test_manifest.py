@@ -26,12 +26,12 @@ from contextcliff_dagster.contracts import (
 )
 from contextcliff_dagster.corpora.corpus import document_id
 from contextcliff_dagster.corpora.materialize import materialize_corpus
-from contextcliff_dagster.corpora.reference_corpus import ReferenceCorpus
+from contextcliff_dagster.corpora.registry import ReferenceCorpus
 from contextcliff_dagster.sampling.bins import BinSpec, active_bins, make_bins
 from contextcliff_dagster.sampling.draw_manifest import SampleSpec, draw_manifest
 from contextcliff_dagster.sampling.length_map import build_length_map, read_length_map
-from contextcliff_dagster.sampling.manifest import Manifest
-from contextcliff_dagster.sampling.manifest_files import (
+from contextcliff_dagster.sampling.manifest import (
+    Manifest,
     load_examples,
     load_manifest,
     save_manifest,
@@ -111,7 +111,7 @@ def test_the_same_seed_gives_the_same_bytes_in_any_process(tmp_path: Path) -> No
         "import sys; from pathlib import Path\n"
         "from contextcliff_dagster_tests.sampling.test_manifest import prepared\n"
         "from contextcliff_dagster.sampling.draw_manifest import SampleSpec\n"
-        "from contextcliff_dagster.sampling.manifest_files import save_manifest\n"
+        "from contextcliff_dagster.sampling.manifest import save_manifest\n"
         "folder = Path(sys.argv[1])\n"
         "save_manifest(prepared(folder / 'corpus', SampleSpec(6, seed=7)), folder / 'manifest')\n"
     )

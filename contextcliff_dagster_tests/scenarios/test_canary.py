@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from contextcliff_dagster.inference.telemetry.event_loop_lag import LoopLag
+from contextcliff_dagster.inference.telemetry import LoopLag
 from contextcliff_dagster.run.study import profile_study
 from contextcliff_dagster.sampling.tokenizers.tokenizers import open_tokenizer
 from contextcliff_dagster.store import Store

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from contextcliff_dagster.contracts import EVAL_RECORDS, PREDICTIONS
-from contextcliff_dagster.inference.weights.files import LOCAL_MODEL_FILE
+from contextcliff_dagster.inference.weights import LOCAL_MODEL_FILE
 from contextcliff_dagster.run.study import Profiled, profile_study
 from contextcliff_dagster.store import Store, read_table
 from contextcliff_dagster.studies import load_study

@@ -14,9 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contextcliff_dagster.defs.asset_specs import asset_key
-from contextcliff_dagster.defs.ui.calls import bin_metadata
-from contextcliff_dagster.defs.ui.progress_log import StepProgress, line
-from contextcliff_dagster.inference.telemetry.progress import Progress, RunSummary
+from contextcliff_dagster.defs.ui.calls import StepProgress, bin_metadata, line
+from contextcliff_dagster.inference.telemetry import Progress, RunSummary
 from contextcliff_dagster.run.study import prepare_study, profile_study
 from contextcliff_dagster.store import Store
 from contextcliff_dagster.studies import Study

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from contextcliff_dagster.score_files import ScoreFileError, read_records, read_tables, stem
-from contextcliff_dagster.score_files.unpacking import SMALL_BYTES, opened
+from contextcliff_dagster.score_files.columns import SMALL_BYTES, opened
 
 
 def read(path: Path, **options: Any) -> pd.DataFrame:

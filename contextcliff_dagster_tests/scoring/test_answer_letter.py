@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contextcliff_dagster.corpora.benchmarks.item import choice_answers
-from contextcliff_dagster.scoring.answer_letter import chosen_letter, chosen_letters
 from contextcliff_dagster.scoring.parse import parse_answer
 from contextcliff_dagster.scoring.scorers import Scores, open_scorer
+from contextcliff_dagster.scoring.stated_answer import chosen_letter, chosen_letters
 
 OPTIONS = ("Rome", "Paris", "the old town of Bern", "a small island")
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contextcliff_dagster.contracts import Example
-from contextcliff_dagster.scoring.answer_types import (
+from contextcliff_dagster.scoring.typed import (
     INSTRUCTIONS,
     NAMED_AND_SCORED,
     AnswerType,

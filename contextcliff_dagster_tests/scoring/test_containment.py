@@ -16,8 +16,7 @@ from contextcliff_dagster.scoring.containment import (
     copied_share,
     not_in_text,
 )
-from contextcliff_dagster.scoring.normalize import answer_tokens
-from contextcliff_dagster.scoring.squad import bare
+from contextcliff_dagster.scoring.normalize import answer_tokens, bare
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from contextcliff_dagster.contracts import Example
 from contextcliff_dagster.corpora.benchmarks import longbench
 from contextcliff_dagster.scoring.evaluate import ScoringRules, score_rows
 from contextcliff_dagster.scoring.parse import parse_answer
-from contextcliff_dagster.scoring.published_rules import RULE, scorer_of
+from contextcliff_dagster.scoring.scorers import RULE, scorer_of
 from contextcliff_dagster_tests.scoring.test_scripts import f1_of, mlqa_tokens
 from contextcliff_dagster_tests.support.files.benchmark_files import read, write_json, write_lines
 

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from contextcliff_dagster.contracts import Example
 from contextcliff_dagster.scoring.evaluate import ScoringRules, score_rows
 from contextcliff_dagster.scoring.parse import parse_answer
-from contextcliff_dagster.scoring.published_rules import RULE, scorer_of
-from contextcliff_dagster.scoring.scorers import Scores, open_scorer
+from contextcliff_dagster.scoring.scorers import RULE, Scores, open_scorer, scorer_of
 
 
 @given(st.text(max_size=60), st.text(max_size=12), st.sampled_from([

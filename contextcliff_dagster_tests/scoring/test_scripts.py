@@ -19,13 +19,14 @@ from contextcliff_dagster.contracts import Example, FailureTag
 from contextcliff_dagster.scoring.containment import Haystack, contained
 from contextcliff_dagster.scoring.normalize import (
     answer_tokens,
+    exact_match,
     normalize_answer,
     remove_punctuation,
     substitute,
+    token_f1,
     word_count,
 )
 from contextcliff_dagster.scoring.parse import parse_answer
-from contextcliff_dagster.scoring.squad import exact_match, token_f1
 from contextcliff_dagster.scoring.taxonomy import tag_failure
 from contextcliff_dagster_tests.support.requirements import published_file
 

@@ -11,8 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contextcliff_dagster.scoring.containment import contained
-from contextcliff_dagster.scoring.normalize import answer_tokens, normalize_answer
-from contextcliff_dagster.scoring.squad import exact_match, token_f1
+from contextcliff_dagster.scoring.normalize import (
+    answer_tokens,
+    exact_match,
+    normalize_answer,
+    token_f1,
+)
 
 ASCII = st.text(alphabet=string.printable, max_size=80)
 WORDS = st.lists(

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contextcliff_dagster.scoring.truncation import refusal, truncations, unchecked
+from contextcliff_dagster.scoring.evaluate import refusal, truncations, unchecked
 
 LENGTHS = [100, 220, 350, 480, 610, 790, 900, 1_100]
 

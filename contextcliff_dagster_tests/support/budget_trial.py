@@ -1,6 +1,6 @@
 """One randomised trial of a budget: several processes, errors, kills, and a server that bills.
 
-What may be exceeded, and by how much, is what `inference.spending.budget.Budget` states.
+What may be exceeded, and by how much, is what `inference.spending.Budget` states.
 """
 
 from __future__ import annotations
@@ -15,13 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from contextcliff_dagster.contracts import BudgetError
-from contextcliff_dagster.inference.execution.interrupts import RunControl
-from contextcliff_dagster.inference.execution.measure import measure
+from contextcliff_dagster.inference.execution.measure import RunControl, measure
 from contextcliff_dagster.inference.ledger.ledger import Ledger
 from contextcliff_dagster.inference.ledger.verify import verify
 from contextcliff_dagster.inference.models.models_file import Price
 from contextcliff_dagster.inference.requests.call_plan import plan_calls
-from contextcliff_dagster.inference.spending.budget import Budget
+from contextcliff_dagster.inference.spending import Budget
 from contextcliff_dagster_tests.support.crowd import UNPAID, lines_of, texts_to_keys
 from contextcliff_dagster_tests.support.records.calls import (
     RECIPE,

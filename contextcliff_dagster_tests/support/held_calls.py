@@ -13,7 +13,7 @@ import pytest
 
 from contextcliff_dagster.inference.engines.base import Decoding, Delta
 from contextcliff_dagster.inference.engines.reference import ReferenceEngine
-from contextcliff_dagster.inference.execution.run_calls import CallRunner
+from contextcliff_dagster.inference.execution.measure import CallRunner
 from contextcliff_dagster.inference.requests.recipe import Prompt
 
 PATIENCE_S = 120.0

@@ -12,10 +12,9 @@ from contextcliff_dagster.inference.engines.base import Decoding
 from contextcliff_dagster.inference.engines.kvpress.worker_process import kv_python
 from contextcliff_dagster.inference.engines.session import EngineSession
 from contextcliff_dagster.inference.execution.single_request import Answer, ask
-from contextcliff_dagster.inference.models.entry_parts import KvOptions
+from contextcliff_dagster.inference.models.entry import KvOptions
 from contextcliff_dagster.inference.models.models_file import ModelEntry
-from contextcliff_dagster.inference.requests.recipe import Prompt, Recipe
-from contextcliff_dagster.inference.requests.shared_document import SharedText
+from contextcliff_dagster.inference.requests.recipe import Prompt, Recipe, SharedText
 from contextcliff_dagster.store import PACKAGE
 from contextcliff_dagster_tests.support.records.calls import LedgerSample
 

@@ -16,14 +16,13 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import IO, Any, Literal, get_args
 
-from contextcliff_dagster.cli.shell.signals import ended_by_signals
+from contextcliff_dagster.cli.shell import ended_by_signals
 from contextcliff_dagster.contracts import AnswersLostError, ContextCliffError
-from contextcliff_dagster.inference.execution.measure import measure
+from contextcliff_dagster.inference.execution.measure import CallRunner, measure
 from contextcliff_dagster.inference.execution.prediction_rows import prediction_rows
-from contextcliff_dagster.inference.execution.run_calls import CallRunner
 from contextcliff_dagster.inference.ledger.backend import PATIENCE_S, GroupCommit
 from contextcliff_dagster.inference.ledger.ledger import Ledger
-from contextcliff_dagster.inference.telemetry.progress import RunSummary
+from contextcliff_dagster.inference.telemetry import RunSummary
 from contextcliff_dagster.store import DatabaseUrl
 from contextcliff_dagster_tests.support.records.calls import (
     LedgerSample,

@@ -70,7 +70,7 @@ def _lacks_kv() -> str | None:
 
 
 def _lacks_local_model() -> str | None:
-    from contextcliff_dagster.inference.weights.files import LOCAL_MODEL_FILE, models_folder
+    from contextcliff_dagster.inference.weights import LOCAL_MODEL_FILE, models_folder
 
     if importlib.util.find_spec("xllamacpp") is None:
         return "needs xllamacpp, of the local extra: make local-model"

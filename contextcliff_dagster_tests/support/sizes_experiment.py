@@ -4,8 +4,8 @@ are? `EXPERIMENTS` gets one line for it, and nothing else knows it."""
 from __future__ import annotations
 
 from contextcliff_dagster.contracts import EVAL_RECORDS, PREDICTIONS, Table
+from contextcliff_dagster.experiments.common.documents import GeneratedSamples, Made
 from contextcliff_dagster.experiments.common.experiment import Analysis, Experiment, Source
-from contextcliff_dagster.experiments.common.generated import GeneratedSamples, Made
 from contextcliff_dagster.reference.warehouse_documents import generate_ledger
 from contextcliff_dagster.reporting.sections import DataTable, Paragraph, Section
 

@@ -12,7 +12,7 @@ import pytest
 
 from contextcliff_dagster.contracts import EngineError
 from contextcliff_dagster.inference.models.models_file import ModelEntry
-from contextcliff_dagster.inference.weights.files import LOCAL_MODEL_FILE, find_weights
+from contextcliff_dagster.inference.weights import LOCAL_MODEL_FILE, find_weights
 from contextcliff_dagster_tests.inference.weights.test_files import gguf as gguf_bytes
 from contextcliff_dagster_tests.support.greedy_answers import Answers, answers_of
 from tools.dequantize import dequantize

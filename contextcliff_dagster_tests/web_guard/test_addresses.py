@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contextcliff_dagster.contracts import EngineError
-from contextcliff_dagster.web_guard.addresses import (
+from contextcliff_dagster.web_guard import (
     AllowedHosts,
     is_loopback,
     listen_on,

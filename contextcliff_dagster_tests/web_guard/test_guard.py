@@ -15,13 +15,13 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
 from contextcliff_dagster.contracts import EngineError
-from contextcliff_dagster.web_guard.access_token import (
+from contextcliff_dagster.web_guard import (
     TOKEN_VARIABLE,
     AccessToken,
+    AllowedHosts,
+    WebGuard,
     choose_token,
 )
-from contextcliff_dagster.web_guard.addresses import AllowedHosts
-from contextcliff_dagster.web_guard.guard import WebGuard
 
 TOKEN = "s3cret-of-sixteen-and-more"
 HERE = "http://localhost:3000"

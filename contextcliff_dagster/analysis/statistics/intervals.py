@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from contextcliff_dagster.contracts.results.fields import BinMean, MeanScore
+from contextcliff_dagster.contracts.results.json_form import BinMean, MeanScore
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -11,7 +11,6 @@ import click
 from contextcliff_dagster.cli.address_space import require_address_space
 from contextcliff_dagster.cli.display.output import print_json
 from contextcliff_dagster.cli.errors import USER_ERROR, say, sentence
-from contextcliff_dagster.cli.log_options import log_options
 from contextcliff_dagster.cli.options import (
     MOST_TOKENS,
     Finite,
@@ -19,6 +18,7 @@ from contextcliff_dagster.cli.options import (
     count_option,
     debug_option,
     folder_option,
+    log_options,
     share_option,
     together,
     ttft_limit_option,

@@ -22,7 +22,7 @@ from contextcliff_dagster.cli.options import StudyOptions, common_options, gathe
 from contextcliff_dagster.cli.study_selection import choose_study
 from contextcliff_dagster.contracts import ANSWERS, FailureTag, StudyError
 from contextcliff_dagster.reporting.wording.number_format import count
-from contextcliff_dagster.sampling.controls import CONTROLS
+from contextcliff_dagster.sampling.draw_manifest import CONTROLS
 
 _FORMATS = ("table", "jsonl", "csv")
 _WIDTH = 120

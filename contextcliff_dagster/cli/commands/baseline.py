@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from contextcliff_dagster.cli.campaign_lookup import newest_campaign, profiled_campaign
 from contextcliff_dagster.cli.display.output import print_either
 from contextcliff_dagster.cli.errors import DIFFERENT, NOT_JUDGED
 from contextcliff_dagster.cli.options import common_options, profiled_campaign_option, together
+from contextcliff_dagster.cli.study_selection import newest_campaign, profiled_campaign
 from contextcliff_dagster.store import Store
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def baseline_check(study: str, campaign: str | None, as_json: bool) -> None:
 
     Exit code 3: the score of a model declined; 4: none declined, but one could not be judged.
     """
-    from contextcliff_dagster.experiments.length_profile.regression_page import write_regression
+    from contextcliff_dagster.experiments.length_profile.regression import write_regression
 
     store, chosen, _ = _watched(study)
     name = profiled_campaign(store, chosen.name, campaign)
@@ -80,8 +80,10 @@ def baseline_dismiss(study: str, campaign: str, reason: str, as_json: bool) -> N
 
     It passes from now on, and counts among the runs that show how answers vary.
     """
-    from contextcliff_dagster.experiments.length_profile.regression import dismiss_alarm
-    from contextcliff_dagster.experiments.length_profile.regression_page import write_regression
+    from contextcliff_dagster.experiments.length_profile.regression import (
+        dismiss_alarm,
+        write_regression,
+    )
 
     store, chosen, _ = _watched(study)
     name = profiled_campaign(store, chosen.name, campaign)

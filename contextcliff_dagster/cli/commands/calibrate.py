@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from contextcliff_dagster.cli.display.output import print_json, print_table
-from contextcliff_dagster.cli.display.progress import ProgressBar, duration
+from contextcliff_dagster.cli.display.output import ProgressBar, duration, print_json, print_table
 from contextcliff_dagster.cli.options import Finite, common_options, share_option, together
 from contextcliff_dagster.store import Store
 

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 import click
 
 from contextcliff_dagster.cli.display.output import print_json
-from contextcliff_dagster.cli.log_options import log_options
 from contextcliff_dagster.cli.options import (
     DEFAULT_STUDY,
     chance_option,
     common_options,
     folder_option,
+    log_options,
 )
 from contextcliff_dagster.contracts import StudyError
 from contextcliff_dagster.store import Store, slug
@@ -66,7 +66,7 @@ def compare(
     from contextcliff_dagster.analysis.comparison import compare as compare_measured
     from contextcliff_dagster.analysis.comparison import whole_cache_first
     from contextcliff_dagster.reporting.comparison import write_comparison
-    from contextcliff_dagster.reporting.kv.costs import kv_sentences
+    from contextcliff_dagster.reporting.kv import kv_sentences
 
     store = Store.default()
     refs = [
@@ -127,8 +127,8 @@ class Ref:
         """Records and result."""
         from contextcliff_dagster.analysis.comparison import Measured
         from contextcliff_dagster.experiments.common.preparation import load_frozen
-        from contextcliff_dagster.experiments.common.record_tables import read_records
-        from contextcliff_dagster.experiments.length_profile.kv_policies import policy_of
+        from contextcliff_dagster.experiments.common.records import read_records
+        from contextcliff_dagster.experiments.length_profile.profile_and_report import policy_of
         from contextcliff_dagster.experiments.length_profile.profile_files import (
             by_this_method,
             read_cliffs,
@@ -212,7 +212,7 @@ def resolve(text: str, store: Store, study: str, campaign: str | None) -> Ref:
     Raises:
         StudyError: nothing measured is called so; the sentence lists what there is.
     """
-    from contextcliff_dagster.cli.campaign_lookup import profiled_campaign, profiled_campaigns
+    from contextcliff_dagster.cli.study_selection import profiled_campaign, profiled_campaigns
     from contextcliff_dagster.experiments.common.preparation import as_drawn
     from contextcliff_dagster.experiments.length_profile.profile_files import read_cliffs
     from contextcliff_dagster.studies import find_study, read_studies

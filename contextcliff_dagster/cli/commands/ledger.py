@@ -125,7 +125,7 @@ def export_(study: str, file: Path, campaign: str | None, no_prompts: bool, as_j
     With its prompt, its accepted answers and its score.
     """
     from contextcliff_dagster.archive.results import export_results
-    from contextcliff_dagster.experiments.judged_calls import JudgedCalls
+    from contextcliff_dagster.experiments.study_report import JudgedCalls
 
     store, study = Store.default(), _name_of(study)
     with _opened(store, read_only=True) as opened:
@@ -164,7 +164,7 @@ def backup(file: Path, as_json: bool) -> None:
 @common_options
 def restore(study: str | None, as_json: bool) -> None:
     """Take back the answers of STUDY (default: all) that only its tables have; makes no call."""
-    from contextcliff_dagster.cli.display.dagster_log import dagster_log
+    from contextcliff_dagster.cli.display.output import dagster_log
     from contextcliff_dagster.experiments.restore import restore_study
     from contextcliff_dagster.inference.ledger.ledger import Ledger
     from contextcliff_dagster.studies import find_study, load_studies

@@ -15,7 +15,7 @@ from contextcliff_dagster.cli.setup.endpoint import EndpointOptions, endpoint_op
 from contextcliff_dagster.store import Store
 
 if TYPE_CHECKING:
-    from contextcliff_dagster.inference.execution.identity_check import Known
+    from contextcliff_dagster.inference.execution.checks import Known
 
 
 @click.group(invoke_without_command=True)
@@ -78,7 +78,7 @@ def models_diff(a: str, b: str, study: str | None, campaign: str | None, as_json
     Compares what entries and weights declare and what engines reported in a campaign.
     Exit code 0 where they are the same, 3 where they differ.
     """
-    from contextcliff_dagster.inference.execution.identity_check import (
+    from contextcliff_dagster.inference.execution.checks import (
         known_identity,
         require_campaign,
     )
@@ -134,7 +134,7 @@ def _where_from(known: Known) -> str:
 def tokenizers(as_json: bool) -> None:
     """List the tokenizers that studies and `analyze --tokenizer` can count lengths with."""
     from contextcliff_dagster.inference.models.tokenizers import served_models
-    from contextcliff_dagster.sampling.tokenizers.catalogue import known_tokenizers
+    from contextcliff_dagster.sampling.tokenizers.tokenizers import known_tokenizers
 
     known, served = known_tokenizers(), served_models()
     if as_json:
@@ -167,7 +167,7 @@ def campaign_new(study: str, name: str | None, as_json: bool) -> None:
     )
     from contextcliff_dagster.inference.ledger.ledger import Ledger
     from contextcliff_dagster.studies import find_study
-    from contextcliff_dagster.studies.study_lock import study_used
+    from contextcliff_dagster.studies.study import study_used
 
     store = Store.default()
     chosen = find_study(study).name
@@ -212,7 +212,7 @@ def campaign_list(study: str | None, as_json: bool) -> None:
 def _campaign_rows(store: Store, study: str | None) -> list[dict[str, Any]]:
     from contextcliff_dagster.inference.ledger.campaigns import list_campaigns
     from contextcliff_dagster.inference.ledger.ledger import Ledger
-    from contextcliff_dagster.inference.ledger.result_rows import either, joined
+    from contextcliff_dagster.inference.ledger.schema import either, joined
 
     if not store.has_ledger:
         return []

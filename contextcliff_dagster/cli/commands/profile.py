@@ -11,18 +11,16 @@ from typing import TYPE_CHECKING
 
 import click
 
+from contextcliff_dagster.cli.ad_hoc_study import corpus_kind
 from contextcliff_dagster.cli.dagster_home import COMMAND_LINE, open_instance
-from contextcliff_dagster.cli.data_sets import corpus_kind
-from contextcliff_dagster.cli.display.dagster_log import dagster_log
-from contextcliff_dagster.cli.display.print_sample import estimate_sentence, print_prepared
-from contextcliff_dagster.cli.display.progress import ProgressBar, money
-from contextcliff_dagster.cli.display.prompts import ShownPrompts, prompt_options
-from contextcliff_dagster.cli.errors import interruption_says, say
-from contextcliff_dagster.cli.measuring.adaptive import (
-    measure_in_rounds,
-    rounds_of,
-    targeted_options,
+from contextcliff_dagster.cli.display.output import ProgressBar, dagster_log, money
+from contextcliff_dagster.cli.display.samples import (
+    ShownPrompts,
+    estimate_sentence,
+    print_prepared,
+    prompt_options,
 )
+from contextcliff_dagster.cli.errors import interruption_says, say
 from contextcliff_dagster.cli.measuring.kv_policies import (
     kv_options,
     kv_pairs,
@@ -36,6 +34,11 @@ from contextcliff_dagster.cli.measuring.options import (
     judging_options,
     synthetic_option,
     with_more,
+)
+from contextcliff_dagster.cli.measuring.rounds import (
+    measure_in_rounds,
+    rounds_of,
+    targeted_options,
 )
 from contextcliff_dagster.cli.options import (
     StudyOptions,
@@ -54,13 +57,13 @@ from contextcliff_dagster.cli.study_selection import (
     keep_definition,
 )
 from contextcliff_dagster.contracts import BudgetError, EngineError, StudyError
-from contextcliff_dagster.inference.spending.budget import Budget, with_day_limit
+from contextcliff_dagster.inference.spending import Budget, with_day_limit
 from contextcliff_dagster.reporting.wording.number_format import count
 from contextcliff_dagster.store import Store
 
 if TYPE_CHECKING:
     from contextcliff_dagster.run.study import Prepared
-    from contextcliff_dagster.sampling.controls import Control
+    from contextcliff_dagster.sampling.draw_manifest import Control
 
 
 @click.command()
@@ -147,7 +150,7 @@ def profile(
             "leave them out."
         )
     if sentinel:
-        from contextcliff_dagster.cli.measuring.sentinel_watch import watch_cap
+        from contextcliff_dagster.cli.measuring.rounds import watch_cap
 
         watch_cap(chosen, options, budget, deadline, as_json=as_json)
         return

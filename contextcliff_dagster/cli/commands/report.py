@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from contextcliff_dagster.cli.dagster_home import COMMAND_LINE, open_instance
-from contextcliff_dagster.cli.display.dagster_log import dagster_log
-from contextcliff_dagster.cli.display.output import print_json
-from contextcliff_dagster.cli.display.progress import duration, money
+from contextcliff_dagster.cli.display.output import dagster_log, duration, money, print_json
 from contextcliff_dagster.cli.measuring.options import judging_options
 from contextcliff_dagster.cli.options import (
     StudyOptions,
@@ -27,7 +25,7 @@ from contextcliff_dagster.contracts import StudyError
 from contextcliff_dagster.store import Store
 
 if TYPE_CHECKING:
-    from contextcliff_dagster.inference.telemetry.progress import RunSummary
+    from contextcliff_dagster.inference.telemetry import RunSummary
     from contextcliff_dagster.run.study import Profiled
     from contextcliff_dagster.studies import Study
 
@@ -104,7 +102,7 @@ def print_profiled(done: Profiled, *, as_json: bool, more: Mapping[str, Any] | N
     paths = {kind: str(file) for kind, file in done.report._asdict().items() if file is not None}
     if as_json:
         from contextcliff_dagster.contracts.results import to_json
-        from contextcliff_dagster.reporting.markdown.render import as_json as as_objects
+        from contextcliff_dagster.reporting.markdown import as_json as as_objects
 
         print_json(
             {
@@ -134,7 +132,7 @@ def print_profiled(done: Profiled, *, as_json: bool, more: Mapping[str, Any] | N
     if line := comparison_line(done.cliffs):
         click.echo(f"{line}\n")
     if done.sections:
-        from contextcliff_dagster.reporting.markdown.render import as_text
+        from contextcliff_dagster.reporting.markdown import as_text
 
         click.echo("\n".join(as_text(done.sections)) + "\n")
     for note in done.notes:

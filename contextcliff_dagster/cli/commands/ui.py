@@ -1,7 +1,8 @@
-"""`contextcliff ui`: the Dagster UI, for its own user alone."""
+"""`ui` and `serve`: the Dagster UI, and an OpenAI-compatible endpoint over a reference model."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -18,16 +19,104 @@ import click
 
 from contextcliff_dagster.cli.dagster_home import open_instance, shipped
 from contextcliff_dagster.cli.display.output import print_either
-from contextcliff_dagster.cli.options import common_options, count_option, file_option
-from contextcliff_dagster.cli.webserver.options import (
-    allow_host_option,
-    host_option,
-    note_open_server,
-)
+from contextcliff_dagster.cli.options import Finite, common_options, count_option, file_option
 from contextcliff_dagster.contracts import StudyError
 from contextcliff_dagster.store import Store
-from contextcliff_dagster.web_guard.access_token import PARAMETER, TOKEN_VARIABLE, choose_token
-from contextcliff_dagster.web_guard.addresses import listen_on, url_of
+from contextcliff_dagster.web_guard import (
+    PARAMETER,
+    TOKEN_VARIABLE,
+    choose_token,
+    is_loopback,
+    listen_on,
+    read_address,
+    url_of,
+)
+
+
+def _allowed_hosts(
+    ctx: click.Context, param: click.Parameter, names: tuple[str, ...]
+) -> tuple[str, ...]:
+    for name in names:
+        if read_address(name) is None:
+            raise click.BadParameter(
+                f"{name!r} is not a host; write NAME or NAME:PORT.", ctx, param
+            )
+    return names
+
+
+host_option = click.option(
+    "--host", default="127.0.0.1", show_default=True, metavar="HOST", help="Where to listen."
+)
+allow_host_option = click.option(
+    "--allow-host",
+    "allow_hosts",
+    multiple=True,
+    callback=_allowed_hosts,
+    metavar="NAME",
+    help="Another name by which the server is called, e.g. a proxy's; repeat it for several.",
+)
+
+
+def note_open_server(host: str, token: str | None) -> None:
+    """A note on stderr where other machines reach a server without a token."""
+    if token is None and not is_loopback(host):
+        click.echo(f"Note: without a token, everyone who reaches {host} can use it.", err=True)
+
+
+@click.command()
+@click.argument("model")
+@host_option
+@count_option(
+    "--port", 0, 65535, "Port; 0: any free one.", metavar="PORT", default=8000, show_default=True
+)
+@allow_host_option
+@click.option(
+    "--token/--no-token",
+    default=None,
+    help="Ask for a token as the API key (default: where other machines reach it).",
+)
+@file_option("--request-log", "One JSON line per request, kept at once.")
+@click.option(
+    "--delay-ms",
+    default=0.0,
+    type=Finite(0, 3_600_000),
+    metavar="MS",
+    help="Delay of every answer.",
+)
+@common_options
+def serve(
+    model: str,
+    host: str,
+    port: int,
+    allow_hosts: tuple[str, ...],
+    token: bool | None,
+    request_log: Path | None,
+    delay_ms: float,
+    as_json: bool,
+) -> None:
+    """Serve MODEL as an OpenAI-compatible endpoint until Ctrl-C."""
+    from contextcliff_dagster.inference import server
+    from contextcliff_dagster.inference.models.models_file import get_model
+
+    get_model(model)
+    if token is None:
+        token = not is_loopback(host)
+    key, given = choose_token() if token else (None, False)
+    note_open_server(host, key)
+
+    def ready(url: str) -> None:
+        # A token that the user chose is known to him; logs are no place for it.
+        shown = None if key is None else f"<{TOKEN_VARIABLE}>" if given else key
+        text = f"Serving {model} at {url} (Ctrl-C ends it)."
+        if shown:
+            text += f" API key: {shown}"
+        value = {"model": model, "url": url} | ({"api_key": shown} if shown else {})
+        print_either(value, text, as_json=as_json)
+
+    access = server.Access(host, port, allow_hosts, key)
+    with contextlib.suppress(KeyboardInterrupt):  # the way a server is meant to end
+        server.serve(model, access, request_log=request_log, delay_ms=delay_ms, on_ready=ready)
+
 
 _PORT = 3000
 

@@ -8,7 +8,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from contextcliff_dagster.contracts import UNSCORED_TAGS
-from contextcliff_dagster.reporting.wording.direction import columns_of, isolated, isolated_whole
+from contextcliff_dagster.reporting.wording.number_format import (
+    columns_of,
+    isolated,
+    isolated_whole,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa

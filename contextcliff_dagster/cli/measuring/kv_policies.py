@@ -134,7 +134,7 @@ def require_engines(study: Study) -> None:
             document before the question is known, and the prompt has the question first.
         EngineError: a model runs on kvpress, and that is not installed.
     """
-    from contextcliff_dagster.experiments.attention.experiment import ATTENTION
+    from contextcliff_dagster.experiments.attention import ATTENTION
     from contextcliff_dagster.inference.engines.kvpress.engine import question_first
     from contextcliff_dagster.inference.engines.kvpress.worker_process import kv_versions
     from contextcliff_dagster.inference.models.models_file import get_model
@@ -188,7 +188,7 @@ def print_with_comparisons(
     """Print the report, and the comparison of each of ``pairs``."""
     from contextcliff_dagster.cli.commands.report import print_profiled
     from contextcliff_dagster.contracts.results import to_json
-    from contextcliff_dagster.reporting.kv.costs import kv_sentences
+    from contextcliff_dagster.reporting.kv import kv_sentences
 
     compared = compare_pairs(pairs, done.study, store, done.campaign)
     written = [

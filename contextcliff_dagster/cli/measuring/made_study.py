@@ -8,17 +8,16 @@ from typing import TYPE_CHECKING
 
 from contextcliff_dagster.cli.commands.profile import agree_on_cost, say_notes
 from contextcliff_dagster.cli.dagster_home import COMMAND_LINE, open_instance
-from contextcliff_dagster.cli.display.dagster_log import dagster_log
-from contextcliff_dagster.cli.display.print_sample import print_prepared
-from contextcliff_dagster.cli.display.progress import ProgressBar
+from contextcliff_dagster.cli.display.output import ProgressBar, dagster_log
+from contextcliff_dagster.cli.display.samples import print_prepared
 from contextcliff_dagster.cli.errors import interruption_says, say
 from contextcliff_dagster.cli.study_selection import keep_definition
-from contextcliff_dagster.inference.spending.budget import Budget, with_day_limit
+from contextcliff_dagster.inference.spending import Budget, with_day_limit
 from contextcliff_dagster.store import Store
+from contextcliff_dagster.studies import Study
 
 if TYPE_CHECKING:
     from contextcliff_dagster.run.study import Prepared, Profiled
-    from contextcliff_dagster.studies import Study
 
 
 @dataclass(frozen=True, slots=True)

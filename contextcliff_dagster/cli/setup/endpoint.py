@@ -1,20 +1,30 @@
 """Which endpoint is meant, by options or by questions, and its entry for models.yaml.
 
+Which endpoint is meant, by options or by questions, and its entry for models.yaml.
+
 The options by which an endpoint is given.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 import re
-from collections.abc import Mapping, Sequence
+import shlex
+import shutil
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
 import click
 
-from contextcliff_dagster.cli.errors import say
+from contextcliff_dagster.cli.ad_hoc_study import LOOKED_AT
+from contextcliff_dagster.cli.errors import Interrupted, is_interruption, say, sentence
 from contextcliff_dagster.cli.options import (
     MOST_TOKENS,
     Finite,
@@ -22,22 +32,141 @@ from contextcliff_dagster.cli.options import (
     gathered_as,
     together,
 )
-from contextcliff_dagster.cli.setup.address_and_key import (
-    asked_variable,
-    check_variable,
-    is_here,
-    plain_address,
-)
-from contextcliff_dagster.cli.setup.questions import ask, ask_until, choose
-from contextcliff_dagster.cli.setup.trial import in_words, tried, with_findings
-from contextcliff_dagster.contracts import StudyError
+from contextcliff_dagster.contracts import ContextCliffError, CorpusError, EngineError, StudyError
+
+if TYPE_CHECKING:
+    from contextcliff_dagster.corpora.corpus import Entry
+    from contextcliff_dagster.inference.execution.single_request import Trial
+    from contextcliff_dagster.inference.models.models_file import ModelEntry
+    from contextcliff_dagster.inference.models.new_entry import NewEntry
+    from contextcliff_dagster.studies import Study
 
 if TYPE_CHECKING:
     from contextcliff_dagster.inference.engines.openai.local_servers import LocalServer
-    from contextcliff_dagster.inference.execution.trial_call import Trial
+    from contextcliff_dagster.inference.execution.single_request import Trial
     from contextcliff_dagster.inference.models.models_file import ModelEntry
-    from contextcliff_dagster.inference.models.new_entry import NewEntry
-    from contextcliff_dagster.inference.models.presets import Preset
+    from contextcliff_dagster.inference.models.new_entry import NewEntry, Preset
+
+T = TypeVar("T")
+
+
+def can_ask() -> bool:
+    """Whether there is a terminal to ask on."""
+    return sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def ask(text: str, default: str | None = None) -> str:
+    """What is typed, blanks around it dropped."""
+    return str(click.prompt(text, default=default, err=True)).strip()
+
+
+def ask_until(question: Callable[[], T]) -> T:
+    """Ask again as long as the answer is an error, which is shown."""
+    while True:
+        try:
+            return question()
+        except ContextCliffError as error:
+            say(f"  {sentence(str(error))}")
+
+
+def choose(text: str, choices: Sequence[str]) -> int:
+    """Number of the choice that is typed, from 0; the first is the default."""
+    for number, choice in enumerate(choices, start=1):
+        say(f"  {number}  {choice}")
+
+    def number_of(typed: str) -> int:
+        if not (typed.strip().isdecimal() and 1 <= int(typed) <= len(choices)):
+            raise click.UsageError(f"type a number from 1 to {len(choices)}.")
+        return int(typed)
+
+    picked = click.prompt(text, value_proc=number_of, default="1", err=True)
+    return int(picked) - 1
+
+
+@contextmanager
+def nothing_written_on_interruption() -> Iterator[None]:
+    """Make Ctrl-C say that no file was changed."""
+    try:
+        yield
+    except BaseException as error:
+        if isinstance(error, click.Abort) or is_interruption(error):
+            raise Interrupted("no file was changed") from error
+        raise
+
+
+def typed(*words: str) -> str:
+    """The command line ``contextcliff WORDS`` as it works in this shell."""
+    program = "contextcliff"
+    if Path(sys.argv[0]).name == program and shutil.which(program) is None:
+        program = sys.argv[0]
+    return shlex.join([program, *words])
+
+
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+def plain_address(url: str) -> str:
+    """The base URL that was meant: without the path of a call, with ``/v1`` where there is no path.
+
+    Raises:
+        StudyError: it is none, or holds a password or a key.
+    """
+    from contextcliff_dagster.inference.models.identity import resolved
+    from contextcliff_dagster.redaction import written_url
+
+    url = url.strip()
+    if url and "://" not in url and "${" not in url:
+        url = f"http://{url}"
+    url = url.rstrip("/")
+    if written_url(url) != url:
+        raise StudyError(
+            "The address holds a password or a key, which would be written into a file: put that "
+            "part into an environment variable and write ${VARIABLE} in its place."
+        )
+    if "${" in url:
+        return url
+    for call in ("/chat/completions", "/completions", "/models"):
+        url = url.removesuffix(call)
+    try:
+        resolved("?", url)
+    except EngineError:
+        raise StudyError(
+            f"{url or 'An empty text'} is no address; write it as http://HOST:PORT/v1."
+        ) from None
+    return f"{url}/v1" if not urlsplit(url).path else url
+
+
+def is_here(url: str) -> bool:
+    """Whether the address is of this machine."""
+    return urlsplit(url).hostname in ("127.0.0.1", "localhost", "::1")
+
+
+def asked_variable() -> str | None:
+    """The variable that is typed for the key; None for no key."""
+    name = ask("Environment variable that holds the key (- for none)", "-")
+    if name == "-":
+        return None
+    check_variable(name, is_set=True)
+    return name
+
+
+def check_variable(name: str, *, is_set: bool) -> None:
+    """Raises:
+    StudyError: this is no name of a variable, or (``is_set``) one that is not set.
+    """
+    from contextcliff_dagster.redaction import hide_keys
+
+    # The text is not repeated: it may be the key.
+    if not _VARIABLE.fullmatch(name) or hide_keys(name) != name:
+        raise StudyError(
+            "The key itself is written nowhere: give the name of the environment variable that "
+            "holds it, e.g. MY_KEY."
+        )
+    if is_set and not os.environ.get(name, "").strip():
+        raise StudyError(
+            f"The environment variable {name}, which is to hold the key, is not set; set it "
+            f"(export {name}=...) and run the command again."
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +320,7 @@ def _may_want_key(url: str, preset: Preset | None, options: EndpointOptions) -> 
 
 
 def _preset(options: EndpointOptions) -> Preset | None:
-    from contextcliff_dagster.inference.models.presets import PRESETS, get_preset
+    from contextcliff_dagster.inference.models.new_entry import PRESETS, get_preset
 
     if options.preset is not None:
         return get_preset(options.preset)
@@ -201,7 +330,7 @@ def _preset(options: EndpointOptions) -> Preset | None:
 
 
 def _refused(options: EndpointOptions) -> EndpointOptions:
-    from contextcliff_dagster.inference.models.presets import PRESETS
+    from contextcliff_dagster.inference.models.new_entry import PRESETS
 
     running = asyncio.run(_found())
     here = ", ".join(f"{server.title} ({_option_for(server)})" for server in running)
@@ -222,7 +351,7 @@ async def _found(ports: Sequence[int] | None = None) -> list[LocalServer]:
 
 
 def _asked_endpoint(options: EndpointOptions) -> EndpointOptions:
-    from contextcliff_dagster.inference.models.presets import PRESETS
+    from contextcliff_dagster.inference.models.new_entry import PRESETS
 
     running = asyncio.run(_found())
     elsewhere = [preset for preset in PRESETS.values() if preset.local_port is None]
@@ -280,7 +409,7 @@ def _with_keys(fields: dict[str, Any], options: EndpointOptions) -> dict[str, An
 
 def _listed_model(options: EndpointOptions, *, asking: bool) -> str:
     from contextcliff_dagster.inference.engines.openai.local_servers import listed_ids
-    from contextcliff_dagster.inference.execution.trial_call import listed_models
+    from contextcliff_dagster.inference.execution.single_request import listed_models
 
     ids: list[str] = []
     if not options.no_call:
@@ -368,3 +497,111 @@ def _openai_tokenizer(model_id: str) -> str | None:
         return f"tiktoken:{encoding_name_for_model(model_id)}"
     except KeyError:
         return None
+
+
+_QUESTIONS = 3
+
+
+def tried(entry: ModelEntry, within_s: float) -> Trial:
+    """What one small call to ``entry`` shows; also said on stderr.
+
+    Raises:
+        EngineError: calls to it would fail.
+    """
+    from contextcliff_dagster.inference.execution.single_request import try_model
+
+    say(f"One small call to {entry.name} ...")
+    trial: Trial = asyncio.run(in_words(try_model(entry, within_s)))
+    _say_what_was_found(trial)
+    return trial
+
+
+async def in_words(work: Any) -> Any:
+    """What ``work`` gives. Errors name options: models.yaml has no entry yet to correct."""
+    try:
+        return await work
+    except EngineError as error:
+        text = str(error).replace("into `base_url` in models.yaml", "as --base-url")
+        for key in ("base_url", "model_id", "api_key_env"):
+            option = f"--{key.replace('_', '-')}"
+            text = text.replace(f"`{key}` in models.yaml", option).replace(f"`{key}`", option)
+        raise EngineError(text) from None
+
+
+def with_findings(new: NewEntry, trial: Trial) -> NewEntry:
+    """The entry with the quirks that the call has found, and the window that the server reports."""
+    given, comments, hints = dict(new.fields), dict(new.comments), list(new.hints)
+    quirks = trial.entry.quirks.model_dump(exclude_defaults=True)
+    if quirks:
+        given["quirks"] = quirks
+    if trial.loaded_window and "window_tokens" not in given:
+        given["window_tokens"] = trial.loaded_window
+        comments["window_tokens"] = "as the server reported it when this entry was written"
+    if trial.window_tokens:
+        hints = [hint for hint in hints if not hint.startswith("window_tokens")]
+    return replace(new, fields=given, comments=comments, hints=hints)
+
+
+def ask_shortest(study: Study, entry: ModelEntry, within_s: float) -> list[dict[str, Any]]:
+    """Ask a new study's questions on the shortest of its first documents, one on each.
+
+    Returned are the replies with their scores, also said on stderr; [] where none came. They are
+    in no ledger: measuring asks these questions again.
+    """
+    from contextcliff_dagster.corpora.registry import open_corpus
+    from contextcliff_dagster.experiments.common.records import scoring_rules
+    from contextcliff_dagster.inference.execution.single_request import ask_prompts
+    from contextcliff_dagster.redaction import redact
+    from contextcliff_dagster.scoring.evaluate import score_rows
+
+    corpus = open_corpus(study.corpus.kind, study.corpus_options)
+    first: dict[str, Entry] = {}
+    with suppress(CorpusError):  # the sentence comes with the sample
+        for one in islice(corpus.entries(), LOOKED_AT):
+            first.setdefault(one.document.document_id, one)
+    entries = sorted(first.values(), key=lambda one: len(one.document.text))[:_QUESTIONS]
+    if not entries:
+        return []
+    recipe, rules = study.recipe(), scoring_rules(study, study.recipe())
+    prompts = [recipe.render(one.document.text, one.example.question) for one in entries]
+    say(f"The study's questions on {len(prompts)} short documents, {len(prompts)} calls more ...")
+    try:
+        work = ask_prompts(entry, prompts, recipe.max_output_tokens, within_s)
+        answers = asyncio.run(in_words(work))
+    except EngineError as error:
+        say(f"Note: no answers to them: {error}")
+        return []
+    examples = {one.example.example_id: one.example for one in entries}
+    texts = {one.document.document_id: one.document.text for one in entries}
+    rows = [
+        {"example_id": name, "raw_output": answer.text}
+        for name, answer in zip(examples, answers, strict=True)
+    ]
+    asked = []
+    for row, example, scored in zip(
+        rows, examples.values(), score_rows(rows, examples, texts.__getitem__, rules), strict=True
+    ):
+        question, reply = redact(example.question), redact(row["raw_output"])
+        accepted, score = list(map(redact, example.answers)), scored["score"]
+        say(f"  {question}")
+        say(f"    reply: {reply or '(nothing)'}")
+        say(f"    score {score:g}; accepted: {' | '.join(accepted)}")
+        asked.append({"question": question, "accepted": accepted, "reply": reply, "score": score})
+    if not any(one["score"] for one in asked):
+        say("Note: none of them counts as right; compare replies and accepted answers first.")
+    return asked
+
+
+def _say_what_was_found(trial: Trial) -> None:
+    from contextcliff_dagster.inference.execution.cost_estimate import unknown_window
+    from contextcliff_dagster.redaction import redact
+
+    answer = trial.answer
+    said = repr(redact(answer.text, limit=40)) if answer.text.strip() else "an empty text"
+    window = f"; window {trial.window_tokens:,} tokens" if trial.window_tokens else ""
+    say(f"{trial.entry.name} answered {said} in {answer.duration_ms / 1000:.1f} s{window}.")
+    if not trial.window_tokens:
+        say(unknown_window(trial.entry.name))
+    quirks = trial.entry.quirks.model_dump(exclude_defaults=True)
+    if quirks.get("temperature") == "omit":
+        say("Note: it takes no temperature of 0, so its answers vary from run to run.")

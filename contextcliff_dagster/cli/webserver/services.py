@@ -30,9 +30,7 @@ from dagster_webserver.app import create_app_from_workspace_process_context
 from dagster_webserver.version import __version__
 from graphql import GraphQLError, OperationDefinitionNode, OperationType, parse
 
-from contextcliff_dagster.web_guard.access_token import AccessToken
-from contextcliff_dagster.web_guard.addresses import AllowedHosts
-from contextcliff_dagster.web_guard.guard import Refused, WebGuard
+from contextcliff_dagster.web_guard import AccessToken, AllowedHosts, Refused, WebGuard
 
 INFO_PATH = "/server_info"
 """Versions of Dagster; answers as soon as the UI does, without a token."""

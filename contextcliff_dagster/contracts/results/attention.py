@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from contextcliff_dagster.contracts.results.fields import (
+from contextcliff_dagster.contracts.results.json_form import (
     Count,
     MeanScore,
     Probability,

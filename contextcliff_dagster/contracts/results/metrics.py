@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from contextcliff_dagster.contracts.results.caps import SlowdownByKind
-from contextcliff_dagster.contracts.results.cliffs import OptionalVarianceSignal
-from contextcliff_dagster.contracts.results.fields import (
+from contextcliff_dagster.contracts.results.cliffs import OptionalVarianceSignal, SlowdownByKind
+from contextcliff_dagster.contracts.results.json_form import (
     BinResult,
     Count,
     Delay,
@@ -20,7 +19,18 @@ from contextcliff_dagster.contracts.results.fields import (
     Spread,
     Tokens,
 )
-from contextcliff_dagster.contracts.results.questions import OptionalMix
+from contextcliff_dagster.contracts.results.questions import Category, OptionalMix
+
+CATEGORY_WORDS: dict[Category, str] = {
+    "task": "tasks",
+    "kind": "kinds of question",
+    "level": "levels",
+    "domain": "domains",
+    "source": "sources",
+    "evidence_position": "evidence positions",
+}
+"""What sentences call the values of a category."""
+
 
 ReasoningTokens = Annotated[Tokens | None, "of these, spent on reasoning; absent in older files"]
 

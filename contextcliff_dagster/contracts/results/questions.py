@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from contextcliff_dagster.contracts.results.fields import (
+from contextcliff_dagster.contracts.results.json_form import (
     BinMean,
     Count,
     Identified,
@@ -21,18 +21,12 @@ from contextcliff_dagster.contracts.results.fields import (
 from contextcliff_dagster.contracts.values import Verdict
 
 Category = Literal["task", "kind", "level", "domain", "source", "evidence_position"]
-EvidenceAxis = Literal["evidence_position", "inter_evidence_tokens"]
-Control = Literal["no_context", "oracle"]
 
-CATEGORY_WORDS: dict[Category, str] = {
-    "task": "tasks",
-    "kind": "kinds of question",
-    "level": "levels",
-    "domain": "domains",
-    "source": "sources",
-    "evidence_position": "evidence positions",
-}
-"""What sentences call the values of a category."""
+
+EvidenceAxis = Literal["evidence_position", "inter_evidence_tokens"]
+
+
+Control = Literal["no_context", "oracle"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,7 +38,7 @@ _LABELS = {
 
 
 def published_rule(task: str, question: str) -> dict[str, Any] | None:
-    """The rule of a task for `scoring.published_rules`; None where the task has no labels.
+    """The rule of a task for `scoring.scorers`; None where the task has no labels.
 
     What the question names is no answer, and a reply may repeat it.
     """

@@ -36,6 +36,7 @@ BENCHMARKS: dict[str, type[BenchmarkCorpus]] = {
 }
 """By the name that a study gives as ``corpus.kind``."""
 
+
 PUBLISHED = {
     "squad": "https://rajpurkar.github.io/SQuAD-explorer",
     "hotpotqa": "https://hotpotqa.github.io",

@@ -33,7 +33,7 @@ from contextcliff_dagster.corpora.corpus import (
     options_hash,
     take_options,
 )
-from contextcliff_dagster.corpora.readers.tables import READERS
+from contextcliff_dagster.corpora.readers.rows import READERS
 
 _LOOKED_INTO = 40
 """Files of which an error asks whether they are of another benchmark."""
@@ -49,7 +49,7 @@ class Asked:
     ``answers`` empty: the benchmark says that the text does not answer it. ``evidence``: its pieces
     of evidence, [start, end); ``place``: where the answer is; both in characters of ``text``.
     ``identity``: the benchmark's own id, empty where it gives none. ``rule``: the benchmark's own
-    scoring (`scoring.published_rules`); None: as text, or by letter where that is its kind.
+    scoring (`scoring.scorers`); None: as text, or by letter where that is its kind.
     """
 
     text: str

@@ -115,7 +115,7 @@ class LongBenchCorpus(BenchmarkCorpus):
 
 
 def published_rule(task: str, record: Item) -> dict[str, Any] | None:
-    """The rule of a data set for `scoring.published_rules`; None: token F1 of the whole answer."""
+    """The rule of a data set for `scoring.scorers`; None: token F1 of the whole answer."""
     if task not in _RULES:
         return None
     labels = {"labels": record.texts("all_classes")} if "all_classes" in record else {}

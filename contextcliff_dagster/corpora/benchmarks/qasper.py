@@ -15,7 +15,7 @@ from typing import Any
 from contextcliff_dagster.contracts import CorpusError
 from contextcliff_dagster.corpora.benchmarks.corpus import Asked, BenchmarkCorpus, LeftOut
 from contextcliff_dagster.corpora.benchmarks.item import Item, PiecedText, answer_place
-from contextcliff_dagster.corpora.readers.json_stream import JsonStream
+from contextcliff_dagster.corpora.readers.rows import JsonStream
 
 
 class QasperCorpus(BenchmarkCorpus):

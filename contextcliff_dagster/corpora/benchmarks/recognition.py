@@ -1,4 +1,4 @@
-"""Which benchmark a file is of, by the fields of its first records."""
+"""The table of benchmark adapters, and which benchmark a file is of, by its first records."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from contextcliff_dagster.contracts import CorpusError
-from contextcliff_dagster.corpora.readers import tables
-from contextcliff_dagster.corpora.readers.json_stream import JsonStream
+from contextcliff_dagster.corpora.readers import rows as tables
+from contextcliff_dagster.corpora.readers.rows import JsonStream
 
 ENDINGS = {**tables.ENDINGS, ".train": "jsonl", ".dev": "jsonl", ".test": "jsonl"}
 """Files that may be a benchmark's; QuALITY's JSON Lines are called ``.dev`` and so on."""

@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 from contextcliff_dagster.contracts import CorpusError
 from contextcliff_dagster.corpora.benchmarks.corpus import Asked, BenchmarkCorpus, LeftOut
 from contextcliff_dagster.corpora.benchmarks.item import Item
-from contextcliff_dagster.corpora.readers.json_stream import JsonStream
+from contextcliff_dagster.corpora.readers.rows import JsonStream
 
 _BETWEEN = "\n\n"
 

@@ -31,7 +31,7 @@ from contextcliff_dagster.corpora.extraction import (
     extractor_version,
 )
 from contextcliff_dagster.corpora.folder import file_report
-from contextcliff_dagster.corpora.folder.file_report import Fate
+from contextcliff_dagster.corpora.folder.file_report import Fate, Found, Walked, walk
 from contextcliff_dagster.corpora.folder.questions import (
     QuestionTable,
     find_table,
@@ -43,7 +43,6 @@ from contextcliff_dagster.corpora.folder.verbatim_recall import (
     recall_example,
     recall_questions,
 )
-from contextcliff_dagster.corpora.folder.walk import Found, Walked, walk
 from contextcliff_dagster.step_progress import report_step
 from contextcliff_dagster.user_files import open_file
 

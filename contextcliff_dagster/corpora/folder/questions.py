@@ -14,10 +14,15 @@ from typing import Any, NamedTuple
 
 from contextcliff_dagster.contracts import CorpusError
 from contextcliff_dagster.corpora.corpus import Entry, no_such_tasks
-from contextcliff_dagster.corpora.folder.walk import Found, Walked
+from contextcliff_dagster.corpora.folder.file_report import Found, Walked
 from contextcliff_dagster.corpora.readers.row_to_example import FIELDS, RowReader
-from contextcliff_dagster.corpora.readers.tables import ENDINGS, LONGEST_FIELD, READERS, delimited
-from contextcliff_dagster.corpora.readers.text_lines import text_lines
+from contextcliff_dagster.corpora.readers.rows import (
+    ENDINGS,
+    LONGEST_FIELD,
+    READERS,
+    delimited,
+    text_lines,
+)
 
 DOCUMENT_COLUMNS = ("document", "file", "filename", "path")
 """Names of the column that says which file is asked about; the first that is there counts."""

@@ -30,13 +30,13 @@ from contextcliff_dagster.corpora.python_source.files import (
     Root,
     SkippedFileError,
     SourceFile,
+    SourceModule,
     decoded,
     find_files,
     installed_roots,
     read_bytes,
 )
-from contextcliff_dagster.corpora.python_source.module import SourceModule
-from contextcliff_dagster.corpora.python_source.question_selection import (
+from contextcliff_dagster.corpora.python_source.questions import (
     KINDS,
     Question,
     choose_questions,

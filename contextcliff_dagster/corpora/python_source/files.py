@@ -1,16 +1,19 @@
-"""Python files below a folder: which there are, in an order that a seed decides, and their text."""
+"""Python files below a folder, and what each defines by its syntax tree."""
 
 from __future__ import annotations
 
 import ast
 import io
+import math
 import os
 import re
 import tokenize
 import warnings
+from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
@@ -161,3 +164,227 @@ def parsed(text: str) -> ast.Module:
         raise SkippedFileError("too_deep") from error
     except (SyntaxError, ValueError) as error:
         raise SkippedFileError("not_python") from error
+
+
+FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
+Located = ast.expr | ast.stmt | ast.arg
+_LONGEST_ANSWER = 80
+_DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+_TYPE_PARAMETERS = [
+    getattr(ast, name) for name in ("TypeVar", "ParamSpec", "TypeVarTuple") if hasattr(ast, name)
+]  # since Python 3.12
+_BIND_BY_NAME = (*_DEFINITIONS, ast.ExceptHandler, ast.MatchAs, ast.MatchStar, *_TYPE_PARAMETERS)
+_NOT_WALKED = frozenset(("ctx", "op", "ops"))
+_SCOPES = frozenset((*_DEFINITIONS, ast.Lambda))
+_BLOCKS = ("body", "orelse", "finalbody")
+
+
+class Function(NamedTuple):
+    """A function of the file's top level, or a method (``Class.method``) of one of its classes.
+
+    ``calls`` and ``raises`` of its body; none where it defines a function or class inside.
+    """
+
+    name: str
+    node: FunctionNode
+    is_method: bool
+    calls: list[ast.Call]
+    raises: list[ast.Raise]
+
+
+class SourceModule:
+    """A parsed file.
+
+    A name counts as known where nothing else in the whole file is bound to it: no second
+    assignment, no parameter, import or local of that name. A file with ``from x import *`` has no
+    such names.
+
+    Raises:
+        SkippedFileError: the text cannot be parsed.
+    """
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.tree = parsed(text)
+        self._starts = [0, *(match.end() for match in LINE_BREAK.finditer(text))]
+        self._ascii = text.isascii()
+
+    def line(self, number: int) -> str:
+        """A line by its number (from 1) without its end."""
+        start = self._starts[number - 1]
+        end = self._starts[number] if number < len(self._starts) else len(self.text)
+        return self.text[start:end].rstrip("\r\n")
+
+    def _at(self, line: int, column: int) -> int:
+        # The tree counts a column in bytes of UTF-8.
+        start = self._starts[line - 1]
+        if self._ascii:
+            return start + column
+        return start + len(self.line(line).encode()[:column].decode(errors="ignore"))
+
+    def offset(self, node: Located) -> int:
+        """Where the node begins, in characters."""
+        return self._at(node.lineno, node.col_offset)
+
+    def segment(self, node: ast.expr | ast.stmt) -> str:
+        """The node as it is written."""
+        assert node.end_lineno is not None
+        assert node.end_col_offset is not None
+        return self.text[self.offset(node) : self._at(node.end_lineno, node.end_col_offset)]
+
+    @cached_property
+    def nodes(self) -> list[ast.AST]:
+        """All nodes of the tree but operators and contexts."""
+        return _nodes(self.tree)
+
+    @cached_property
+    def _bound(self) -> Counter[str]:
+        return _bindings(self.nodes)
+
+    def is_known(self, name: str) -> bool:
+        """Whether the file binds the name once."""
+        return self._bound[name] == 1 and "*" not in self._bound
+
+    @cached_property
+    def classes(self) -> dict[str, ast.ClassDef]:
+        """The classes of the top level, by name."""
+        nodes = (n for n in self.tree.body if isinstance(n, ast.ClassDef))
+        return {node.name: node for node in nodes if self.is_known(node.name)}
+
+    @cached_property
+    def functions(self) -> dict[str, Function]:
+        """The functions of the top level and the methods of `classes`, by (qualified) name."""
+        functions = [
+            _function(node.name, node, False)
+            for node in self.tree.body
+            if isinstance(node, FunctionNode) and self.is_known(node.name)
+        ]
+        for owner in self.classes.values():
+            bound = _bindings(_nodes(owner))
+            functions += [
+                _function(f"{owner.name}.{node.name}", node, True)
+                for node in owner.body
+                if isinstance(node, FunctionNode) and bound[node.name] == 1
+            ]
+        return {function.name: function for function in functions}
+
+    @cached_property
+    def constants(self) -> dict[str, tuple[ast.stmt, tuple[str, ...]]]:
+        """Names that the top level binds to a literal: the statement and the accepted answers."""
+        constants: dict[str, tuple[ast.stmt, tuple[str, ...]]] = {}
+        for node in self.tree.body:
+            match node:
+                case (
+                    ast.Assign(targets=[ast.Name(id=name)], value=ast.expr() as value)
+                    | ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value)
+                ) if self.is_known(name) and (answers := self.literal(value)):
+                    constants[name] = node, answers
+        return constants
+
+    def literal(self, node: ast.expr) -> tuple[str, ...] | None:
+        """The accepted answers of a literal that is worth asking for, else None.
+
+        Numbers of at least two digits, as written and as Python writes them; text of one line that
+        is in the file unescaped. ``None``, ``True``, 0 and 1 are too easily guessed.
+        """
+        try:
+            value = ast.literal_eval(node)
+            written = self.segment(node)
+        except (ValueError, TypeError, MemoryError, RecursionError):
+            return None
+        if "\n" in written or "\r" in written or len(written) > _LONGEST_ANSWER:
+            return None
+        if isinstance(value, str):
+            plain = value.isprintable() and value == value.strip() and "\\" not in written
+            telling = sum(map(str.isalnum, value)) >= 2
+            return (value,) if plain and telling and value in written else None
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            if not math.isfinite(value) or sum(map(str.isdigit, repr(value))) < 2:
+                return None
+            return None if abs(value) in (0, 1) else tuple(dict.fromkeys((written, repr(value))))
+        return None
+
+    def evidence_spans(self, places: Sequence[int]) -> list[list[int]]:
+        """The statement around each place, and the headings of the functions and classes around
+        it: [start, end) in characters, in order, each once."""
+        lines = (bisect_right(self._starts, place) for place in places)
+        spans = {
+            (self._starts[first - 1], self._starts[last - 1] + len(self.line(last)))
+            for line in lines
+            for first, last in _evidence_lines(self.tree.body, line)
+        }
+        return [list(span) for span in sorted(spans)]
+
+
+def _function(name: str, node: FunctionNode, is_method: bool) -> Function:
+    inside = _nodes(*node.body)
+    if not _SCOPES.isdisjoint(map(type, inside)):
+        inside = []
+    calls = [one for one in inside if isinstance(one, ast.Call)]
+    raises = [one for one in inside if isinstance(one, ast.Raise)]
+    return Function(name, node, is_method, calls, raises)
+
+
+def _nodes(*roots: ast.AST) -> list[ast.AST]:
+    """The roots and all below them, without recursion: a tree may be deeper than Python's stack."""
+    nodes = list(roots)
+    for node in nodes:  # which grows meanwhile
+        for field in node._fields:
+            if field not in _NOT_WALKED:
+                value = getattr(node, field, None)
+                if isinstance(value, list):
+                    nodes += [one for one in value if isinstance(one, ast.AST)]
+                elif isinstance(value, ast.AST):
+                    nodes.append(value)
+    return nodes
+
+
+def _bindings(nodes: Iterable[ast.AST]) -> Counter[str]:
+    """How often each name is bound by the nodes themselves."""
+    bound: list[str | None] = []
+    for node in nodes:
+        if isinstance(node, ast.expr):
+            if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
+                bound.append(node.id)
+        elif isinstance(node, ast.arg):
+            bound.append(node.arg)
+        elif isinstance(node, _BIND_BY_NAME):
+            bound.append(node.name)
+        elif isinstance(node, ast.alias):
+            bound.append(node.asname or node.name.partition(".")[0])
+        elif isinstance(node, (ast.Global, ast.Nonlocal)):
+            bound += node.names
+        elif isinstance(node, ast.MatchMapping):
+            bound.append(node.rest)
+    return Counter(filter(None, bound))
+
+
+def _evidence_lines(body: Sequence[ast.stmt], line: int) -> Iterator[tuple[int, int]]:
+    """First and last lines: the headings around a line from the outside in, then its statement."""
+    while around := [s for s in body if _first_line(s) <= line <= (s.end_lineno or s.lineno)]:
+        statement = around[0]
+        parts = [statement, *getattr(statement, "handlers", []), *getattr(statement, "cases", [])]
+        blocks = [getattr(part, name, []) for part in parts for name in _BLOCKS]
+        body = [inner for block in blocks for inner in block]
+        first = min((_first_line(block[0]) for block in blocks if block), default=0)
+        last = statement.end_lineno or statement.lineno
+        heading = last if first <= statement.lineno else first - 1
+        if line <= heading or isinstance(statement, _DEFINITIONS):
+            yield statement.lineno, heading
+        if line <= heading:
+            return
+
+
+def _first_line(statement: ast.stmt) -> int:
+    """The line in which the statement begins, its decorators with it."""
+    decorators: list[ast.expr] = getattr(statement, "decorator_list", [])
+    return min([statement.lineno, *(one.lineno for one in decorators)])
+
+
+def dotted(node: ast.expr | None) -> str | None:
+    """``a.b.C`` of an expression that is nothing but that, else None."""
+    parts: list[str] = []
+    while isinstance(node, ast.Attribute):
+        parts.append(node.attr)
+        node = node.value
+    return ".".join([node.id, *reversed(parts)]) if isinstance(node, ast.Name) else None

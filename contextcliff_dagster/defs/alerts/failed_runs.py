@@ -16,8 +16,8 @@ import dagster as dg
 from contextcliff_dagster.defs.alerts.channels import alert_channels, deliver
 from contextcliff_dagster.defs.asset_specs import group, key_prefix
 from contextcliff_dagster.defs.home import COMMAND_LINE
+from contextcliff_dagster.defs.partitions import is_retried
 from contextcliff_dagster.defs.resources import StoreResource
-from contextcliff_dagster.defs.run_tags import is_retried
 from contextcliff_dagster.experiments.common.outcomes import Alarm
 from contextcliff_dagster.redaction import redact, secrets_of
 from contextcliff_dagster.studies import Study

@@ -28,31 +28,35 @@ from contextcliff_dagster.defs.asset_specs import (
 )
 from contextcliff_dagster.defs.assets.measuring import MeasureConfig, Measuring
 from contextcliff_dagster.defs.assets.refusals import forbid_retry
-from contextcliff_dagster.defs.automation.schedules import report_freshness
+from contextcliff_dagster.defs.automation import report_freshness
 from contextcliff_dagster.defs.dagster_internals import SYSTEM_METADATA_KEY_SOURCE_ASSET_OBSERVATION
-from contextcliff_dagster.defs.executors.device_tags import device_tags
+from contextcliff_dagster.defs.executors.gpu import device_tags
 from contextcliff_dagster.defs.partitions import (
     cells_by_model,
     document_partitions,
     experiment_partitions,
+    is_reported_later,
     tagged_partitions,
+    tagged_run,
 )
 from contextcliff_dagster.defs.resources import CampaignConfig, ReportConfig, StoreResource, Watch
-from contextcliff_dagster.defs.run_tags import is_reported_later, tagged_run
 from contextcliff_dagster.defs.ui import results
 from contextcliff_dagster.experiments.common.code_version import (
     documents_version,
     experiment_version,
 )
 from contextcliff_dagster.experiments.common.experiment import Experiment
-from contextcliff_dagster.experiments.common.lost_answers import require_known_answers
+from contextcliff_dagster.experiments.common.measurement import require_known_answers
 from contextcliff_dagster.experiments.lookup import guests, partitioned
 from contextcliff_dagster.experiments.study_report import write_study_report
 from contextcliff_dagster.freed_memory import return_freed_memory
-from contextcliff_dagster.inference.execution.interrupts import RunControl, deadline_after
-from contextcliff_dagster.inference.execution.started_engine import engines_kept
-from contextcliff_dagster.inference.requests.shared_document import forget_shared_texts
-from contextcliff_dagster.inference.spending.budget import Budget
+from contextcliff_dagster.inference.execution.measure import (
+    RunControl,
+    deadline_after,
+    engines_kept,
+)
+from contextcliff_dagster.inference.requests.recipe import forget_shared_texts
+from contextcliff_dagster.inference.spending import Budget
 from contextcliff_dagster.step_progress import report_step
 from contextcliff_dagster.studies import Study
 from contextcliff_dagster.studies.experiment_table import load_experiment

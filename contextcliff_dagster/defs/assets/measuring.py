@@ -14,8 +14,8 @@ from contextcliff_dagster.defs.asset_specs import asset_key
 from contextcliff_dagster.defs.partitions import partition_key
 from contextcliff_dagster.defs.resources import CampaignConfig, Watch
 from contextcliff_dagster.defs.ui import calls
-from contextcliff_dagster.defs.ui.progress_log import StepProgress
-from contextcliff_dagster.defs.ui.token_ranges import DIMENSION, range_of
+from contextcliff_dagster.defs.ui.calls import StepProgress
+from contextcliff_dagster.defs.ui.results import DIMENSION, range_of
 from contextcliff_dagster.experiments.common.experiment import Experiment, Rows
 from contextcliff_dagster.experiments.common.measurement import (
     Asked,
@@ -23,8 +23,8 @@ from contextcliff_dagster.experiments.common.measurement import (
     write_predictions,
 )
 from contextcliff_dagster.experiments.common.study_run import StudyRun
-from contextcliff_dagster.inference.execution.interrupts import RunControl
-from contextcliff_dagster.inference.telemetry.progress import Progress
+from contextcliff_dagster.inference.execution.measure import RunControl
+from contextcliff_dagster.inference.telemetry import Progress
 
 CODE_VERSION_TAG = "dagster/code_version"
 

@@ -8,15 +8,15 @@ import dagster as dg
 from contextcliff_dagster.contracts import EXAMPLES, LENGTH_MAP, MANIFEST_EXAMPLES
 from contextcliff_dagster.defs import checks
 from contextcliff_dagster.defs.asset_specs import FOLLOW_RECORDS, study_asset
+from contextcliff_dagster.defs.partitions import tagged_run
 from contextcliff_dagster.defs.resources import CampaignConfig, StoreResource, Watch
-from contextcliff_dagster.defs.run_tags import tagged_run
 from contextcliff_dagster.defs.ui import calls
 from contextcliff_dagster.defs.ui import sampling as show
 from contextcliff_dagster.experiments.common import preparation as steps
 from contextcliff_dagster.experiments.common.code_version import preparation_version
 from contextcliff_dagster.experiments.common.measurement import estimate_cost
 from contextcliff_dagster.experiments.lookup import asked_experiments
-from contextcliff_dagster.sampling.manifest_files import stored_sha256
+from contextcliff_dagster.sampling.manifest import stored_sha256
 from contextcliff_dagster.studies import Study
 
 

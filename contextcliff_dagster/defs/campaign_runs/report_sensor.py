@@ -23,7 +23,7 @@ from contextcliff_dagster.defs.dagster_internals import (
     BACKFILL_ID_TAG,
     BULK_ACTION_TERMINAL_STATUSES,
 )
-from contextcliff_dagster.defs.run_tags import REPORTED_BY, is_retried
+from contextcliff_dagster.defs.partitions import REPORTED_BY, is_retried
 from contextcliff_dagster.experiments.common.experiment import Experiment
 from contextcliff_dagster.experiments.lookup import judged_assets, ops_of, partitioned
 from contextcliff_dagster.studies import Study

@@ -14,9 +14,8 @@ import dagster as dg
 
 from contextcliff_dagster.contracts import ContextCliffError
 from contextcliff_dagster.defs.asset_specs import asset_key, report_job_name, run_config, run_tags
-from contextcliff_dagster.defs.executors.device_tags import EXECUTOR_VARIABLE
-from contextcliff_dagster.defs.partitions import partition_key, range_tags
-from contextcliff_dagster.defs.run_tags import REPORTED_BY
+from contextcliff_dagster.defs.executors.gpu import EXECUTOR_VARIABLE
+from contextcliff_dagster.defs.partitions import REPORTED_BY, partition_key, range_tags
 from contextcliff_dagster.experiments.common.experiment import Experiment
 from contextcliff_dagster.experiments.lookup import judged_assets, measuring_assets, ops_of
 from contextcliff_dagster.inference.devices.discovery import machine_devices

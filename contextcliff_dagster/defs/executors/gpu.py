@@ -1,5 +1,7 @@
 """The executor of a machine with GPUs: each step a process, with whole devices of its own.
 
+The executor of a machine with GPUs: each step a process, with whole devices of its own.
+
 A step that needs devices is started by a small launcher, which waits for its turn, leases them and
 becomes the step: the step itself holds the lease, so that nothing of ours has to run for a killed
 one's devices to fall free. Steps that need none start at once, those that have nothing left to
@@ -8,11 +10,12 @@ measure among them.
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -22,6 +25,9 @@ import dagster as dg
 from contextcliff_dagster.contracts import ContextCliffError
 from contextcliff_dagster.defs.asset_specs import group
 from contextcliff_dagster.defs.dagster_internals import (
+    ASSET_PARTITION_RANGE_END_TAG,
+    ASSET_PARTITION_RANGE_START_TAG,
+    MULTIDIMENSIONAL_PARTITION_PREFIX,
     CheckStepHealthResult,
     EngineEventData,
     RetryMode,
@@ -30,16 +36,98 @@ from contextcliff_dagster.defs.dagster_internals import (
     StepHandlerContext,
     get_retries_config,
 )
-from contextcliff_dagster.defs.executors.device_tags import STUDY_TAG, gpus_of_models, gpus_of_step
-from contextcliff_dagster.defs.partitions import cells_by_model, tagged_partitions
+from contextcliff_dagster.defs.partitions import MODEL, cells_by_model, tagged_partitions
 from contextcliff_dagster.defs.resources import StoreResource
 from contextcliff_dagster.experiments.common.experiment import Experiment
 from contextcliff_dagster.experiments.common.measurement import models_left
 from contextcliff_dagster.experiments.common.study_run import StudyRun
 from contextcliff_dagster.experiments.lookup import asked_experiments
-from contextcliff_dagster.inference.devices.discovery import Gpus, require_devices
+from contextcliff_dagster.inference.devices.discovery import Gpus, most, require_devices
+from contextcliff_dagster.inference.models.models_file import load_models
 from contextcliff_dagster.store import slug
 from contextcliff_dagster.studies import Study, find_study
+
+EXECUTOR_VARIABLE = "CONTEXTCLIFF_EXECUTOR"
+
+STUDY_TAG = "contextcliff/study"
+"""Whose models a step with :data:`GPUS_TAG` runs."""
+
+GPUS_TAG = "contextcliff/gpus"
+"""A number, ``auto``, or a JSON object of these by partition key of the dimension ``model``: the
+step then needs what the most demanding of the models that its run is about needs."""
+
+CELERY_QUEUE = "contextcliff-gpu"
+"""Where Celery is used, steps that need devices go to workers on machines that have them."""
+
+
+def device_tags(study: Study) -> dict[str, Any]:
+    """Tags of the step that runs the study's models; none where no model needs a device."""
+    try:
+        models = load_models()
+    except ContextCliffError:
+        return {}  # reported where a model is asked; a misspelt entry must not hide every study
+    wanted: dict[str, Gpus] = {
+        slug(name): models[name].gpus_wanted if name in models else 0 for name in study.models
+    }
+    gpus = most(list(wanted.values()))
+    if gpus == 0:
+        return {}
+    return {GPUS_TAG: json.dumps(wanted), STUDY_TAG: study.name, **_for_executor(gpus)}
+
+
+def gpus_of_step(step_tags: Mapping[str, str], run_tags: Mapping[str, str]) -> Gpus:
+    """How many devices a step needs in this run.
+
+    Raises:
+        ValueError: the tag is not what :data:`GPUS_TAG` says.
+    """
+    tag = step_tags.get(GPUS_TAG)
+    if tag is None:
+        return 0
+    wanted = json.loads(tag) if tag != "auto" else tag
+    if not isinstance(wanted, dict):
+        return _checked(wanted)
+    # The range of a run goes over the models in the order of their partition keys.
+    names = (ASSET_PARTITION_RANGE_START_TAG, ASSET_PARTITION_RANGE_END_TAG)
+    ends = {run_tags[name].split("|")[0] for name in names if name in run_tags}
+    ends = ends or {run_tags.get(f"{MULTIDIMENSIONAL_PARTITION_PREFIX}{MODEL}", "")}
+    ordered = list(wanted)
+    places = [ordered.index(model) for model in (ends if ends <= wanted.keys() else ordered)]
+    return gpus_of_models(step_tags, ordered[min(places) : max(places) + 1])
+
+
+def gpus_of_models(step_tags: Mapping[str, str], models: Iterable[str]) -> Gpus:
+    """How many devices serve each of these models (by partition key) of the step's.
+
+    Raises:
+        ValueError: the tag is not what :data:`GPUS_TAG` says.
+    """
+    wanted = json.loads(step_tags[GPUS_TAG])
+    return most([_checked(wanted[model]) for model in models])
+
+
+def _checked(value: Any) -> Gpus:
+    if value == "auto" or (isinstance(value, int) and value >= 0):
+        return value
+    raise ValueError(f"tag {GPUS_TAG}: {value!r} is neither a number nor 'auto'")
+
+
+def _for_executor(gpus: Gpus) -> dict[str, Any]:
+    count = 1 if gpus == "auto" else gpus
+    resources = {"limits": {"nvidia.com/gpu": str(count)}}
+    # Nodes with GPUs are often tainted so that nothing else fills them.
+    taint = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
+    pod = {
+        "container_config": {"resources": resources},
+        "pod_spec_config": {"tolerations": [taint]},
+    }
+    tags: dict[str, dict[str, Any]] = {
+        "k8s": {"dagster-k8s/config": pod},
+        "celery": {"dagster-celery/queue": CELERY_QUEUE},
+        "ray": {"dagster-ray/config": {"num_gpus": count}},
+    }
+    return tags.get(os.environ.get(EXECUTOR_VARIABLE, ""), {})
+
 
 _SECONDS_TO_END = 30
 _LAUNCHER = "contextcliff_dagster.inference.devices.launch"

@@ -1,17 +1,20 @@
-"""What the UI shows of an experiment's records, results and report."""
+"""What the UI shows of an experiment's partitions, records, results and report."""
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
+from contextcliff_dagster.contracts import LengthBin
 from contextcliff_dagster.contracts.results import to_json
-from contextcliff_dagster.defs.ui.partition_table import partition_rows
 from contextcliff_dagster.defs.ui.rendering import (
     MOST_CELLS,
     curve_line,
@@ -21,16 +24,149 @@ from contextcliff_dagster.defs.ui.rendering import (
     table,
 )
 from contextcliff_dagster.experiments.common.experiment import Analysis, Experiment
+from contextcliff_dagster.experiments.common.measurement import recipe_of, sources_of
 from contextcliff_dagster.experiments.common.study_run import StudyRun
 from contextcliff_dagster.experiments.length_profile.experiment import LENGTH_PROFILE
 from contextcliff_dagster.experiments.lookup import partitioned
-from contextcliff_dagster.store import slug
+from contextcliff_dagster.sampling.manifest import HEAD
+from contextcliff_dagster.store import Store, slug
+from contextcliff_dagster.studies import Study
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from contextcliff_dagster.contracts.results import Cliffs
     from contextcliff_dagster.reporting.report_files import ReportFiles
+
+DIMENSION = "tokens"
+"""Of partitions that are length bins."""
+_MOST_BYTES = 1 << 20
+"""A larger file is a manifest of an earlier version, which would be slow to read at each load."""
+
+
+def range_of(bins: Iterable[LengthBin], key: str) -> str:
+    """Return the tokens of a document in the bin ``key``, as ``1,024 to 2,047 tokens``."""
+    known = list(bins)
+    for number, one in enumerate(known):
+        if one.bin == key:
+            last = number == len(known) - 1  # the last one is closed above
+            return f"{one.edge_low:,} to {one.edge_high - (0 if last else 1):,} tokens"
+    return "unknown"
+
+
+def with_token_ranges(
+    assets: Sequence[dg.AssetsDefinition], study: Study, store: Store
+) -> list[dg.AssetsDefinition]:
+    """Return ``assets``, those partitioned by bins with the range of each key.
+
+    The ranges are those of the sample that was frozen when the code location was loaded.
+    """
+    bins = _frozen_bins(study, store)
+
+    def shown(spec: dg.AssetSpec) -> dg.AssetSpec:
+        if not bins:
+            text = "The token range of each key is known once `manifest` is made and this reloaded."
+            return spec.replace_attributes(description=f"{spec.description}\n\n{text}")
+        ranges = [{"key": one.bin, "tokens": range_of(bins, one.bin)} for one in bins]
+        lines = "\n".join(f"- `{row['key']}`: {row['tokens']}" for row in ranges)
+        return spec.replace_attributes(
+            description=f"{spec.description}\n\n{lines}",
+            metadata={**spec.metadata, "token_ranges": table(ranges)},
+        )
+
+    return [one.map_asset_specs(shown) if _by_bins(one) else one for one in assets]
+
+
+def _by_bins(asset: dg.AssetsDefinition) -> bool:
+    partitions = asset.partitions_def
+    return (
+        isinstance(partitions, dg.MultiPartitionsDefinition)
+        and DIMENSION in partitions.partition_dimension_names
+    )
+
+
+def _frozen_bins(study: Study, store: Store) -> list[LengthBin]:
+    """Those of the manifest of this very specification; none where there is none to read."""
+    spec_hash, bins = bins_of(store.manifest_dir(study.name) / HEAD)
+    return bins if spec_hash == study.manifest_spec_hash() else []
+
+
+def bins_of(head_file: Path) -> tuple[str, list[LengthBin]]:
+    """Specification and bins in a ``manifest.json``; none where it cannot be read, or is large."""
+    with suppress(OSError, ValueError, KeyError, TypeError):
+        if head_file.stat().st_size <= _MOST_BYTES:
+            head: dict[str, Any] = json.loads(head_file.read_bytes())
+            return str(head["header"]["spec_hash"]), [LengthBin(**one) for one in head["bins"]]
+    return "", []
+
+
+_MOST_NAMED = 4
+"""Models of a cell: of fifty, the table would be longer than the UI shows."""
+
+
+def partition_rows(
+    run: StudyRun, experiment: Experiment, records: pa.Table
+) -> list[dict[str, Any]]:
+    """A row for each key of the experiment's dimension, measured or not.
+
+    ``calls`` are of one model. A model is done with a key when all of them have an answer; those
+    that are not are named with how many they have, and so are models with calls that failed.
+    """
+    calls = _planned_calls(run, experiment)
+    done = _by_model(records, scored=True)
+    failed = _by_model(records, scored=False)
+    merged, models = experiment.merged_cells(run), run.study.models
+    rows = []
+    for cell in experiment.cells(run.study):
+        behind = {m: done.get((m, cell), 0) for m in models}
+        behind = {m: n for m, n in behind.items() if n < calls[cell]}
+        lost = {m: n for m in models if (n := failed.get((m, cell), 0))}
+        row: dict[str, Any] = {"key": cell}
+        if experiment.dimension == DIMENSION:
+            row["tokens"] = range_of(run.manifest.bins, cell)
+        rows.append(
+            {
+                **row,
+                "calls": calls[cell],
+                "models done": f"{len(models) - len(behind)} of {len(models)}",
+                "not done": _named(behind, calls[cell]),
+                "failed calls": _named(lost, None),
+                "merged into": merged.get(cell),
+            }
+        )
+    return rows
+
+
+def _planned_calls(run: StudyRun, experiment: Experiment) -> dict[str, int]:
+    """Cell -> calls that the study plans of one model."""
+    n = experiment.samples_per_cell(run.study)
+    calls = dict.fromkeys(experiment.cells(run.study), 0)
+    for source in sources_of(run, experiment):
+        each = recipe_of(experiment, source, run.study).replicates * source.steps
+        for cell in calls:
+            calls[cell] += len(source.samples.planned(cell, n)) * each
+    return calls
+
+
+def _by_model(records: pa.Table, *, scored: bool) -> dict[tuple[str, str], int]:
+    """Model and cell -> calls with a score, or those without one."""
+    import pyarrow.compute as pc
+
+    valid = pc.is_valid(records["score"])
+    of = records.filter(valid if scored else pc.invert(valid))
+    counts = of.group_by(["model", "bin"]).aggregate([("call_key", "count_distinct")])
+    return {
+        (row["model"], row["bin"]): row["call_key_count_distinct"] for row in counts.to_pylist()
+    }
+
+
+def _named(numbers: dict[str, int], of: int | None) -> str:
+    parts: Sequence[str] = [
+        f"{model}: {n}" + ("" if of is None else f" of {of}") for model, n in numbers.items()
+    ]
+    more = len(parts) - _MOST_NAMED
+    return ", ".join([*parts[:_MOST_NAMED], *([f"and {more} more"] if more > 0 else [])]) or "none"
+
 
 Metadata = dict[str, Any]
 _PLOTTED = 150

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 
 from contextcliff_dagster.defs.ui.rendering import inline, table
-from contextcliff_dagster.defs.ui.token_ranges import range_of
+from contextcliff_dagster.defs.ui.results import range_of
 from contextcliff_dagster.store import Store
 from contextcliff_dagster.studies import Study
 

@@ -1,4 +1,8 @@
-"""The answers behind a campaign's numbers: what was asked, accepted, answered, and its score."""
+"""The answers behind a campaign's numbers, those that the ledger has lost, and what is concluded.
+
+Answers in the store's tables that the call ledger does not have: it was lost, or another one is
+used now. They are neither paid for again nor overwritten without consent.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +20,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from contextcliff_dagster.experiments.common.study_run import StudyRun
+
 
 _READ = {"call_key", "no_answer", "raw_output", *ANSWERS.column_names}
 _ORDER = ("length_tokens", "example_id", "control", "_rank", "replicate")
@@ -150,9 +155,9 @@ class _Examples:
         for name, values in self._columns.items():
             rows = rows.append_column(name, values.take(place))
         rank = pc.index_in(rows["model"], value_set=pa.array(models, pa.string()))
-        for field in self._schema:
-            if field.name not in rows.column_names:
-                rows = rows.append_column(field, pa.nulls(rows.num_rows, field.type))
+        for column in self._schema:
+            if column.name not in rows.column_names:
+                rows = rows.append_column(column, pa.nulls(rows.num_rows, column.type))
         rows = rows.append_column("_rank", rank).sort_by([(key, "ascending") for key in _ORDER])
         return rows.select(self._schema.names).cast(self._schema)
 
@@ -160,7 +165,7 @@ class _Examples:
 def _sample(run: StudyRun) -> pa.Table:
     """The examples of the study's manifest, whatever it was drawn for; none where it is gone."""
     from contextcliff_dagster.contracts import MANIFEST_EXAMPLES
-    from contextcliff_dagster.sampling.manifest_files import load_examples
+    from contextcliff_dagster.sampling.manifest import load_examples
 
     folder = run.store.manifest_dir(run.study.name)
     if not (folder / "manifest.json").exists():

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from contextcliff_dagster.contracts import ContextCliffError
 
 if TYPE_CHECKING:
+    from contextcliff_dagster.experiments.common.documents import KeptDocuments
     from contextcliff_dagster.experiments.common.experiment import Experiment, Step
-    from contextcliff_dagster.experiments.common.kept_documents import KeptDocuments
     from contextcliff_dagster.studies import Study
 
 _SERVING = {

@@ -1,5 +1,7 @@
 """What an experiment is: one way to ask, to judge and to report, on the shared rooms.
 
+What an experiment is: one way to ask, to judge and to report, on the shared rooms.
+
 An experiment says what is asked and what follows from the answers. Asking (ledger, budget, resume,
 top-up, devices), the tables, the Dagster assets with their partitions, checks and code versions,
 the jobs, the command line, the report and the archive come from `experiments.common` and `defs`,
@@ -8,12 +10,14 @@ the same for all. To add one: a folder here, and its line in `studies.experiment
 
 from __future__ import annotations
 
+import json
 from abc import ABC
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from contextcliff_dagster.contracts import EVAL_RECORDS, PREDICTIONS, StoreError, Table
+from contextcliff_dagster.contracts.results import ResultError, from_json, to_json
 from contextcliff_dagster.experiments.common.outcomes import (
     Alarm,
     Analysis,
@@ -21,21 +25,66 @@ from contextcliff_dagster.experiments.common.outcomes import (
     CheckSpec,
 )
 from contextcliff_dagster.scoring import SCORER_VERSION
-from contextcliff_dagster.store import slug
+from contextcliff_dagster.store import slug, write_json
 
 if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
-    from contextcliff_dagster.experiments.common.kept_documents import KeptDocuments
+    from contextcliff_dagster.experiments.common.documents import KeptDocuments
     from contextcliff_dagster.experiments.common.study_run import StudyRun
     from contextcliff_dagster.inference.models.models_file import ModelEntry
     from contextcliff_dagster.inference.requests.call_plan import FollowUp
     from contextcliff_dagster.inference.requests.recipe import Recipe
     from contextcliff_dagster.reporting.report_files import ReportFiles
     from contextcliff_dagster.reporting.sections import Section
-    from contextcliff_dagster.sampling.sample_source import SampleSource
+    from contextcliff_dagster.sampling.manifest import SampleSource
     from contextcliff_dagster.studies import Study
+
+
+def write_results(run: StudyRun, experiment: Experiment, results: Sequence[Any]) -> None:
+    """Write ``results`` for `Experiment.write_results`, with the version of the method."""
+    write_json(
+        run.store.results_file(run.study.name, run.campaign, experiment.name),
+        {
+            "experiment": experiment.name,
+            "version": experiment.version,
+            "study": run.study.name,
+            "campaign": run.campaign,
+            "results": [to_json(result) for result in results],
+        },
+    )
+
+
+def read_results(run: StudyRun, experiment: Experiment, kind: type[Any] | None = None) -> list[Any]:
+    """Return what `write_results` wrote, as values of ``kind``, else of ``experiment.result``.
+
+    Raises:
+        StoreError: there is none, it is damaged, or another version of the method wrote it.
+    """
+    path = run.store.results_file(run.study.name, run.campaign, experiment.name)
+    again = f"run `contextcliff report {run.study.name}`"
+    try:
+        kept = json.loads(path.read_bytes())
+        if kept["version"] != experiment.version:
+            raise StoreError(
+                f"{path} was written by version {kept['version']} of {experiment.name} (here: "
+                f"{experiment.version}); {again}."
+            )
+        kind = kind or experiment.result
+        if kind is dict:
+            return list(kept["results"])
+        return [from_json(kind, result) for result in kept["results"]]
+    except FileNotFoundError:
+        raise StoreError(
+            f"Study {run.study.name!r} has no result of {experiment.name} in campaign "
+            f"{run.campaign} yet; {again}."
+        ) from None
+    except ResultError as error:
+        raise StoreError(f"{path} cannot be read: {error}; {again}.") from error
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise StoreError(f"{path} is damaged ({error}); delete it and {again}.") from error
+
 
 __all__ = ["Alarm", "Analysis", "CheckOutcome", "CheckSpec", "Experiment", "Rows", "Source", "Step"]
 
@@ -179,8 +228,8 @@ class Experiment(ABC):
         Raises:
             StoreError: a table is damaged or cannot be written; nothing is answered yet.
         """
-        from contextcliff_dagster.experiments.common.record_tables import table_files
         from contextcliff_dagster.experiments.common.records import score_campaign
+        from contextcliff_dagster.experiments.common.study_run import table_files
 
         score_campaign(run, self)
         if not table_files(run.store, self.records, run.study.name, run.campaign):
@@ -198,7 +247,7 @@ class Experiment(ABC):
         Raises:
             StoreError: there are none, or a table is damaged.
         """
-        from contextcliff_dagster.experiments.common.record_tables import read_record_table
+        from contextcliff_dagster.experiments.common.records import read_record_table
 
         return read_record_table(self.records, run.study, run.store, run.campaign)
 
@@ -209,7 +258,7 @@ class Experiment(ABC):
 
     def check_records(self, run: StudyRun, records: pa.Table) -> Sequence[CheckOutcome]:
         """Return the outcomes of those `checks` that are ``of="records"``: here `RECORD_CHECKS`."""
-        from contextcliff_dagster.experiments.common.record_checks import (
+        from contextcliff_dagster.experiments.common.records import (
             RECORD_CHECKS,
             check_records,
         )
@@ -225,7 +274,6 @@ class Experiment(ABC):
 
     def write_results(self, run: StudyRun, analysis: Analysis) -> None:
         """Write what was concluded; `read_results` gives it back."""
-        from contextcliff_dagster.experiments.common.results import write_results
 
         write_results(run, self, analysis.results)
 
@@ -235,7 +283,6 @@ class Experiment(ABC):
         Raises:
             StoreError: there are none, or they are damaged.
         """
-        from contextcliff_dagster.experiments.common.results import read_results
 
         return read_results(run, self)
 

@@ -1,30 +1,51 @@
-"""Asking the models: cost beforehand, then every call that has no outcome yet."""
+"""One campaign of one study in one store: its cost, its prompts, and asking the models."""
 
 from __future__ import annotations
 
+import json
+import os
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import groupby
+from operator import itemgetter
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from contextcliff_dagster.contracts import StudyError
-from contextcliff_dagster.experiments.common.lost_answers import require_kept
-from contextcliff_dagster.inference.execution.interrupts import RunControl
+from contextcliff_dagster.contracts import (
+    StoreError,
+    StudyError,
+)
+from contextcliff_dagster.experiments.common.study_run import StudyRun
+from contextcliff_dagster.inference.execution.measure import RunControl
 from contextcliff_dagster.inference.models.models_file import get_model
-from contextcliff_dagster.inference.requests.call_plan import CallPlan, Outcomes, PlannedCall
-from contextcliff_dagster.inference.spending.budget import Budget
-from contextcliff_dagster.store import write_table
+from contextcliff_dagster.inference.requests.call_plan import (
+    CallPlan,
+    Outcomes,
+    PlannedCall,
+    plan_calls,
+)
+from contextcliff_dagster.inference.requests.outcome import ORIGIN
+from contextcliff_dagster.inference.spending import Budget
+from contextcliff_dagster.store import slug, write_json, write_table
+
+if TYPE_CHECKING:
+    from contextcliff_dagster.inference.ledger.ledger import Ledger
+    from contextcliff_dagster.store import Store
 
 if TYPE_CHECKING:
     from contextcliff_dagster.experiments.common.experiment import Experiment, Rows, Source
-    from contextcliff_dagster.experiments.common.study_run import StudyRun
     from contextcliff_dagster.inference.execution.cost_estimate import CostEstimate
+    from contextcliff_dagster.inference.ledger.ledger import Ledger
     from contextcliff_dagster.inference.requests.recipe import Recipe
-    from contextcliff_dagster.inference.telemetry.progress import RunSummary
-    from contextcliff_dagster.sampling.sample_source import PlannedExample, SampleSource
+    from contextcliff_dagster.inference.telemetry import RunSummary
+    from contextcliff_dagster.sampling.manifest import PlannedExample, SampleSource
+    from contextcliff_dagster.store import Store
     from contextcliff_dagster.studies import Study
+
 
 EVERYTHING = sys.maxsize
 """As a number of examples: all that a source has."""
@@ -95,7 +116,7 @@ def measure_cells(
             is kept.
     """
     from contextcliff_dagster.inference.execution.measure import measure
-    from contextcliff_dagster.inference.telemetry.progress import RunSummary
+    from contextcliff_dagster.inference.telemetry import RunSummary
 
     budget = control.budget or Budget(usd=run.study.budget.usd)
     control = replace(control, budget=budget, order=run.study.calls.order)
@@ -250,3 +271,141 @@ def _call_plan(
         follow_up=source.follow_up,
         steps=source.steps,
     )
+
+
+def spread_calls(
+    run: StudyRun, experiments: Sequence[Experiment], examples: int
+) -> list[PlannedCall]:
+    """Return the calls of so many examples, from short to long: one of each cell, evenly spread
+    over the cells; further ones of a cell where there are fewer cells than examples.
+
+    All replicates of an example are there. The keys are of no serving identity, and of a
+    conversation only the first question is there.
+
+    Raises:
+        StudyError: no sample is drawn.
+    """
+    cells = [
+        (experiment, source, cell)
+        for experiment in experiments
+        for source in sources_of(run, experiment)
+        for cell in experiment.cells(run.study)
+        if source.samples.planned(cell, 1)
+    ]
+    order = [*_spread(len(cells), examples)]
+    calls: list[PlannedCall] = []
+    for index, places in groupby(order, itemgetter(0)):
+        experiment, source, cell = cells[index]
+        ranks = [rank for _, rank in places]
+        calls += _calls(run, experiment, source, cell, ranks)
+    return calls
+
+
+def _spread(cells: int, examples: int) -> list[tuple[int, int]]:
+    """Places of cells, each with the rank of an example in it, in order: one is of the shortest
+    cell, two are of the shortest and the longest, and so on."""
+    if not cells:
+        return []
+    whole, rest = divmod(examples, cells)
+    last = max(rest - 1, 1)
+    more = {round(place * (cells - 1) / last) for place in range(rest)}
+    return [(cell, rank) for cell in range(cells) for rank in range(whole + (cell in more))]
+
+
+def _calls(
+    run: StudyRun, experiment: Experiment, source: Source, cell: str, ranks: Sequence[int]
+) -> list[PlannedCall]:
+    n, recipe = experiment.samples_per_cell(run.study), recipe_of(experiment, source, run.study)
+    planned = plan_calls(source.samples, "", recipe, run.campaign, [cell], n)
+    calls = (call for call in planned if call.rank in ranks)
+    return sorted(calls, key=lambda call: (call.rank, call.replicate))
+
+
+_LOOKED_AT = ("call_key", "no_answer", "extra")
+
+
+PAY_AGAIN = "CONTEXTCLIFF_PAY_AGAIN"
+"""Set to 1: go on without these answers."""
+
+
+def lost_keys(ledger: Ledger, study: str, files: Iterable[Path], *, own: bool = True) -> set[str]:
+    """Return the calls in files of predictions that have an outcome there and none in the ledger.
+
+    What was imported stands for what was imported alone, or where the answers are not the ledger's
+    ``own`` (`is_own`). No text is read. Damaged files hold nothing that can be lost.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    import pyarrow.parquet as pq
+
+    keys, imported = set[str](), set[str]()
+    for path in files:
+        try:
+            with pq.ParquetFile(path) as file:
+                names = [name for name in _LOOKED_AT if name in file.schema_arrow.names]
+                rows = file.read(columns=names)
+        except (pa.ArrowException, OSError):
+            continue
+        # Calls without an answer are asked again anyway, and were not paid for.
+        unpaid = pa.array(["transport_error", "context_overflow"])
+        rows = rows.filter(pc.invert(pc.is_in(rows["no_answer"], unpaid)))
+        keys.update(rows["call_key"].to_pylist())
+        if "extra" in names:
+            foreign = pc.match_substring(rows["extra"], f'"{ORIGIN}"')
+            imported.update(rows["call_key"].filter(foreign).to_pylist())
+    measured = keys - imported if own else set()
+    others = keys - measured
+    return (measured - ledger.answered(measured)) | (others - ledger.answered(others, study))
+
+
+def is_own(study: str, store: Store, ledger: Ledger) -> bool:
+    """Whether the study's answers in ``store`` were measured through ``ledger``: its id is noted
+    beside them. Where there is none yet, it is now."""
+    known, file = None, store.ledger_note(study)
+    with suppress(OSError, ValueError, KeyError, TypeError):
+        known = str(json.loads(file.read_bytes())["ledger"])
+    own = ledger.takes(known)
+    if own and known is None:
+        write_json(file, {"ledger": ledger.id})
+    return own
+
+
+def require_known_answers(run: StudyRun, experiment: Experiment, models: Iterable[str]) -> None:
+    """Refuse to measure, and pay, while the store has answers that the ledger has lost.
+
+    Looked at are the campaign of ``run`` and those that the ledger has never heard of.
+
+    Raises:
+        StoreError: it has such answers of one of ``models``; not where ``CONTEXTCLIFF_PAY_AGAIN``
+            is 1.
+    """
+    from contextcliff_dagster.inference.ledger.campaigns import list_campaigns
+
+    study = run.study.name
+    known = {slug(one.name) for one in list_campaigns(run.ledger, study)} - {slug(run.campaign)}
+    folder = run.store.study_dir(study) / experiment.predictions.name
+    parts = [part for part in folder.glob("campaign=*") if part.name[9:] not in known]
+    wanted = {f"model={slug(model)}" for model in models}
+    require_kept(
+        run,
+        [
+            file
+            for part in parts
+            for file in part.glob("model=*/bin=*/*.parquet")
+            if file.parent.parent.name in wanted
+        ],
+    )
+
+
+def require_kept(run: StudyRun, files: Iterable[Path]) -> None:
+    """Raises StoreError where ``files`` hold answers that the ledger has lost; see above."""
+    if os.environ.get(PAY_AGAIN, "").strip() not in ("", "0"):
+        return
+    study = run.study.name
+    own = is_own(study, run.store, run.ledger)
+    if lost := len(lost_keys(run.ledger, study, files, own=own)):
+        raise StoreError(
+            f"The store holds {lost:,} answers of study {study!r} that the call ledger "
+            f"{run.ledger.name} does not know: `contextcliff ledger restore {study}` takes them "
+            f"back without a call; `profile --pay-again` (or {PAY_AGAIN}=1) measures them again."
+        )

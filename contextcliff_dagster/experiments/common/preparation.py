@@ -23,22 +23,22 @@ from contextcliff_dagster.corpora.materialize import (
     read_questions,
     read_summary,
 )
-from contextcliff_dagster.experiments.common.lists.file_list import keep_file_list
+from contextcliff_dagster.experiments.common.documents import keep_file_list
 from contextcliff_dagster.freed_memory import lean_arrow
 from contextcliff_dagster.inference.models.models_file import get_model
 from contextcliff_dagster.inference.models.tokenizers import open_any_tokenizer
 from contextcliff_dagster.sampling.bins import cut_bins, make_bins
 from contextcliff_dagster.sampling.draw_manifest import draw_manifest
 from contextcliff_dagster.sampling.length_map import binned_columns
-from contextcliff_dagster.sampling.manifest import Manifest
-from contextcliff_dagster.sampling.manifest_files import (
+from contextcliff_dagster.sampling.manifest import (
     MANIFEST_FILES,
+    Manifest,
     load_manifest,
     save_manifest,
 )
 from contextcliff_dagster.store import Store, write_json
 from contextcliff_dagster.studies import Study
-from contextcliff_dagster.studies.length_profile_keys import require_length_profile
+from contextcliff_dagster.studies.sections import require_length_profile
 from contextcliff_dagster.studies.study_paths import refuse_without_leave
 
 if TYPE_CHECKING:

@@ -8,10 +8,21 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from contextcliff_dagster.contracts import StudyError
-from contextcliff_dagster.studies.study_lock import study_used
+from contextcliff_dagster.contracts import (
+    StudyError,
+    Table,
+)
+from contextcliff_dagster.store import Store, read_table, slug
+from contextcliff_dagster.studies import Study
+from contextcliff_dagster.studies.study import study_used
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from contextcliff_dagster.experiments.common.experiment import Experiment
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -23,7 +34,10 @@ if TYPE_CHECKING:
     from contextcliff_dagster.store import Store
     from contextcliff_dagster.studies import Study
 
+
 Made = TypeVar("Made")
+
+
 TICK_NAME = "%Y-%m-%dT%H%M"
 """Names of campaigns that a schedule begins: its tick in UTC."""
 
@@ -107,8 +121,6 @@ def origin_lines(run: StudyRun, records: pd.DataFrame) -> list[str]:
 
 def guest_origins(run: StudyRun, guest: Experiment, model: str) -> list[str]:
     """`origin_lines` of what a guest of the study's experiment has asked a model."""
-    from contextcliff_dagster.experiments.common.record_tables import table_files
-    from contextcliff_dagster.store import read_table, slug
 
     names = (run.store, guest.records, run.study.name, run.campaign, slug(model))
     tables = [read_table(file, guest.records) for file in table_files(*names)]
@@ -199,3 +211,11 @@ def campaign_of(ledger: Ledger, study: Study, campaign: str | None = None) -> st
             f"`contextcliff campaign new {study.name} --name {campaign}` begins one."
         )
     return campaign
+
+
+def table_files(
+    store: Store, table: Table, study: str, campaign: str, model: str = "*"
+) -> list[Path]:
+    """Return the files of one table and campaign, of every cell; ``model``: a slug."""
+    folder = store.campaign_dir(table.name, study, campaign)
+    return sorted(folder.glob(f"model={model}/bin=*/*.parquet"))

@@ -2,15 +2,36 @@
 
 from __future__ import annotations
 
+import json
+import os
 import shutil
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from contextcliff_dagster.contracts import Verdict
-from contextcliff_dagster.experiments.common.lists.file_list import notes_on_files
-from contextcliff_dagster.experiments.common.measurement import EVERYTHING
-from contextcliff_dagster.experiments.common.record_tables import read_records, record_rows
+import numpy as np
+import pandas as pd
+
+from contextcliff_dagster.analysis.statistics.intervals import document_interval
+from contextcliff_dagster.contracts import (
+    ANSWER_IN,
+    UNSCORED_TAGS,
+    LengthBin,
+    StudyError,
+    Verdict,
+)
+from contextcliff_dagster.contracts.results.comparison import UNPRESSED, KvPolicy
+from contextcliff_dagster.contracts.results.json_form import BinMean, BinResult
+from contextcliff_dagster.experiments.common.answers import read_answers
+from contextcliff_dagster.experiments.common.documents import notes_on_files
+from contextcliff_dagster.experiments.common.experiment import (
+    Experiment,
+)
+from contextcliff_dagster.experiments.common.measurement import (
+    EVERYTHING,
+)
+from contextcliff_dagster.experiments.common.records import read_records, record_rows
 from contextcliff_dagster.experiments.common.study_run import (
     StudyRun,
     guest_origins,
@@ -18,30 +39,128 @@ from contextcliff_dagster.experiments.common.study_run import (
     origin_lines,
     origins_of,
 )
-from contextcliff_dagster.experiments.length_profile.earlier_versions import replaced, replaced_note
-from contextcliff_dagster.experiments.length_profile.floor_answers import floor_sections
 from contextcliff_dagster.experiments.length_profile.profile_files import (
     looks_before,
     notes_on,
     outdated,
     provenance,
     read_cliffs,
+    replaced,
+    replaced_note,
     with_prompt_overhead,
 )
 from contextcliff_dagster.experiments.length_profile.simulated_design import quoted
+from contextcliff_dagster.inference.engines.base import UNKNOWN_FINISH, WHO_ANSWERED
+from contextcliff_dagster.inference.execution.prediction_rows import same_words
+from contextcliff_dagster.inference.models.kv_variants import (
+    POLICIES,
+    kv_baseline,
+    kv_of,
+    parse_kv_variant,
+)
+from contextcliff_dagster.inference.models.models_file import ModelEntry, get_model, load_models
+from contextcliff_dagster.redaction import redact, secrets_of
+from contextcliff_dagster.reporting.html.render import visible
+from contextcliff_dagster.reporting.sections import Block, Code, DataTable, Paragraph, Section
 from contextcliff_dagster.scoring import SCORER_VERSION
 from contextcliff_dagster.store import write_result
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from contextcliff_dagster.analysis.kv_family import KvFamily
+    from contextcliff_dagster.contracts.results import Cliffs
+    from contextcliff_dagster.experiments.common.study_run import StudyRun
+    from contextcliff_dagster.reporting.report_files import ReportFiles
+    from contextcliff_dagster.reporting.sections import Section
+    from contextcliff_dagster.sampling.manifest import Manifest
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+if TYPE_CHECKING:
+    import pandas as pd
+
     from contextcliff_dagster.analysis.bin_statistics import ModelProfile
+    from contextcliff_dagster.analysis.records import AnalysisSettings
     from contextcliff_dagster.contracts.results import Cliffs
     from contextcliff_dagster.experiments.common.experiment import Experiment
     from contextcliff_dagster.reporting.html.payload import Evidence
     from contextcliff_dagster.reporting.report_files import ReportFiles
-    from contextcliff_dagster.reporting.sections import Section
     from contextcliff_dagster.sampling.manifest import Manifest
+
+_SHOWN, _CHARACTERS = 3, 120
+_HEAD = ("tokens", "question", "accepted", "what the model said")
+
+
+def floor_sections(
+    run: StudyRun, cliffs: Sequence[Cliffs], *, with_answers: bool = True
+) -> list[Section]:
+    """For each model at the floor, wrong answers to its shortest documents, shortened.
+
+    Without ``with_answers``: the command that shows them.
+    """
+    secrets = secrets_of(os.environ)
+
+    def shown(text: str | None) -> str:
+        return redact(visible(text or ""), secrets, limit=_CHARACTERS) or "(nothing)"
+
+    sections = []
+    for result in cliffs:
+        if result.verdict is not Verdict.FLOOR:
+            continue
+        shortest = next(b.bin for b in result.bins if b.n)
+        wrong = {
+            row["example_id"]: row
+            for row in read_answers(run, [result.model], [shortest]).to_pylist()
+            if row["question"] and row["failure"] and row["failure"] not in UNSCORED_TAGS
+        }
+        rows = []
+        for row in sorted(wrong.values(), key=lambda row: row["length_tokens"])[:_SHOWN]:
+            texts = (row["question"], " | ".join(row["accepted"] or ()), row["answer"])
+            rows.append((row["length_tokens"], *map(shown, texts)))
+        more = f"contextcliff answers {run.study.name} --campaign {run.campaign} --wrong"
+        title = ("What ", Code(result.model), " answered to the shortest documents")
+        blocks: list[Block] = [Paragraph(["All wrong answers: ", Code(more)])]
+        if rows and with_answers:
+            blocks.insert(0, DataTable(_HEAD, rows))
+        sections.append(Section(title, blocks, first=True))
+    return sections
+
+
+SCORES = ("em", "f1", "contained")
+
+
+def other_scores(
+    records: pd.DataFrame, bins: Sequence[BinResult], settings: AnalysisSettings, primary: str
+) -> dict[str, list[BinMean]]:
+    """Return score -> its means in ``bins``, with intervals over documents as the primary's.
+
+    ``records``: EVAL_RECORDS of one model; those of `SCORES` that they have and that are not
+    ``primary`` are given. Bins are by length, replicates averaged.
+    """
+    found = {}
+    starts = [b.edge_low for b in bins]
+    for place, name in enumerate(SCORES):
+        if name == primary or name not in records or not (known := records[name].notna()).any():
+            continue
+        rows = records.loc[known, ["example_id", "document_id", "length_tokens", name]]
+        examples = rows.groupby("example_id", sort=True).agg(
+            document=("document_id", "first"), length=("length_tokens", "min"), score=(name, "mean")
+        )
+        places = np.searchsorted(starts, examples["length"].to_numpy(), side="right") - 1
+        scores = examples["score"].to_numpy(np.float64)
+        means = []
+        for i, b in enumerate(bins):
+            inside = np.maximum(places, 0) == i
+            _, document = np.unique(examples["document"].to_numpy()[inside], return_inverse=True)
+            sums = np.bincount(document, scores[inside]).astype(np.float64)
+            counts = np.bincount(document).astype(np.float64)
+            mean = float(scores[inside].mean()) if len(document) else None
+            interval = document_interval(counts, sums, settings, place, i)
+            means.append(BinMean(b.bin, len(document), mean, *interval))
+        found[name] = means
+    return found
 
 
 _UNVERIFIED = (
@@ -63,13 +182,9 @@ def profile_campaign(
     """
     from contextcliff_dagster.analysis.bin_statistics import ProfileContext
     from contextcliff_dagster.analysis.profile import profile_model
-    from contextcliff_dagster.experiments.length_profile.serving_notes import (
-        mixtures,
-        serving_notes,
-    )
     from contextcliff_dagster.inference.ledger.campaigns import recorded_identity
     from contextcliff_dagster.inference.models.models_file import load_models
-    from contextcliff_dagster.scoring.truncation import COLUMNS, truncations, unchecked
+    from contextcliff_dagster.scoring.evaluate import COLUMNS, truncations, unchecked
 
     study, store, campaign, manifest = run.study, run.store, run.campaign, run.manifest
     entries, copied = load_models(), _copied(manifest)
@@ -143,8 +258,7 @@ def report_campaign(run: StudyRun, sections: Sequence[Section] = ()) -> ReportFi
     Raises:
         StoreError: nothing is profiled yet, or the report cannot be written.
     """
-    from contextcliff_dagster.experiments.length_profile.kv_policies import kv_families
-    from contextcliff_dagster.reporting.kv.policies import policy_sections
+    from contextcliff_dagster.reporting.kv import policy_sections
     from contextcliff_dagster.reporting.report_files import write_report
 
     study, store, campaign, manifest = run.study, run.store, run.campaign, run.manifest
@@ -173,7 +287,6 @@ def report_campaign(run: StudyRun, sections: Sequence[Section] = ()) -> ReportFi
 def _evidence(run: StudyRun, cliffs: Sequence[Cliffs], records: pd.DataFrame) -> Evidence:
     """Other scores of each bin, and the answers where the run shows them."""
     from contextcliff_dagster.experiments.common.answers import read_answers
-    from contextcliff_dagster.experiments.length_profile.other_scores import other_scores
     from contextcliff_dagster.reporting.html.payload import Evidence
 
     settings, models = run.study.analysis_settings(), [result.model for result in cliffs]
@@ -226,3 +339,168 @@ def _copied(manifest: Manifest) -> float | None:
 def _only(column: pd.Series) -> str | None:
     values = column.dropna().unique()
     return str(values[0]) if len(values) == 1 else None
+
+
+LEAST_OF_EACH = 30
+"""Answers of each of two servers, from which on their scores are shown apart."""
+
+
+_MOST_WORDS = 300
+
+
+_IN_THOUGHTS = (
+    "The server sends the answers as thoughts (`reasoning_content`) and leaves their own place "
+    "empty: they are taken from there."
+)
+
+
+_NOUNS = dict(zip(WHO_ANSWERED, ("model", "provider", "system fingerprint"), strict=True))
+
+
+def mixtures(own: pd.DataFrame, bins: Sequence[LengthBin]) -> dict[str, str]:
+    """Of `WHO_ANSWERED` each of which more than one answered, as a sentence.
+
+    Args:
+        own: rows of one model with columns of ``EVAL_RECORDS``: ``extra``, ``bin`` and ``score``.
+        bins: of the sample, in order of length.
+    """
+    extras = _extras(own)
+    found = {
+        name: _mixture(own, noun, extras[name].dropna(), bins)
+        for name, noun in _NOUNS.items()
+        if name in extras
+    }
+    return {name: sentence for name, sentence in found.items() if sentence}
+
+
+def serving_notes(own: pd.DataFrame) -> list[str]:
+    """What else the records of one model say about its server.
+
+    Args:
+        own: as above, with ``finish_reason``, ``failure``, ``error`` and ``length_tokens``.
+    """
+    extras = _extras(own)
+    in_thoughts = ANSWER_IN in extras and extras[ANSWER_IN].eq("thoughts").any()
+    notes = [_IN_THOUGHTS] if in_thoughts else []
+    if unknown := int((own["finish_reason"] == UNKNOWN_FINISH).sum()):
+        notes.append(
+            f"{unknown:,} of {len(own):,} answers ended without a finish reason: whether the "
+            "output limit cut them is unknown."
+        )
+    too_long, lost = (own[own["failure"] == tag] for tag in ("context_overflow", "transport_error"))
+    if said := _most_common(too_long):
+        shortest = int(too_long["length_tokens"].min())
+        notes.append(f"Documents of {shortest:,} tokens and more did not fit: {said}")
+    if said := _most_common(lost):
+        notes.append(f"{len(lost):,} of {len(own):,} calls failed on the way, most often: {said}")
+    return notes
+
+
+def _extras(own: pd.DataFrame) -> pd.DataFrame:
+    told = own["extra"].dropna()
+    return pd.DataFrame([json.loads(one) for one in told], index=told.index)
+
+
+def _mixture(own: pd.DataFrame, noun: str, names: pd.Series[Any], bins: Sequence[LengthBin]) -> str:
+    """That more than one of them answered, with their scores where each has enough answers."""
+    answers = names.value_counts()
+    if len(answers) < 2:
+        return ""
+    shown = [name for name, count in answers.items() if count >= LEAST_OF_EACH]
+    curves = [_curve(own.loc[names.index[names == name]], str(name), bins) for name in shown]
+    who = ", ".join(f"{name} ({count:,})" for name, count in answers.head(5).items())
+    note = f"More than one {noun} answered: {who}. The number is of them all, so of none."
+    if len(shown) > 1 and noun != "system fingerprint":
+        note += f" Mean score by length bin, short to long: {'; '.join(curves)}."
+    return note
+
+
+def _curve(rows: pd.DataFrame, name: str, bins: Sequence[LengthBin]) -> str:
+    means = rows.groupby("bin")["score"].mean()
+    return f"{name} {', '.join(f'{means[b.bin]:.2f}' for b in bins if b.bin in means.index)}"
+
+
+def _most_common(rows: pd.DataFrame) -> str:
+    """What was said most often, numbers apart, in the words of one call."""
+    said = rows["error"].dropna()
+    if said.empty:
+        return ""
+    (words, _), *_ = Counter(map(same_words, said)).most_common(1)
+    first = next(one for one in said if same_words(one) == words)
+    return first if len(first) <= _MOST_WORDS else f"{first[:_MOST_WORDS]} ..."
+
+
+def policy_of(name: str, models: Mapping[str, ModelEntry] | None = None) -> KvPolicy | None:
+    """Return how the cache of model ``name`` is kept; None where its entry is gone.
+
+    An entry of models.yaml with a policy of its own counts as one of the first entry without that
+    has the same weights.
+    """
+    models = load_models() if models is None else models
+    try:
+        entry = get_model(name, models)
+    except StudyError:
+        gone = parse_kv_variant(name)
+        return KvPolicy(*gone) if gone else None
+    variant = kv_of(entry)
+    if variant is None:
+        own = "none" if entry.engine == "kvpress" else UNPRESSED
+        return KvPolicy(name, own)
+    base = variant.base if variant.base != name else _same_weights(entry, models)
+    return KvPolicy(base, variant.policy, variant.budget)
+
+
+def _same_weights(entry: ModelEntry, models: Mapping[str, ModelEntry]) -> str:
+    source = (entry.weights, entry.model_id)
+    alike = (
+        other.name
+        for other in models.values()
+        if (other.weights, other.model_id) == source and kv_of(other) is None
+    )
+    return next(alike, entry.name)
+
+
+def baseline_of(name: str, among: Mapping[str, KvPolicy]) -> str | None:
+    """Return the model that ``name`` is compared with, of those ``among``; None where it is none.
+
+    The one that `kv_variants.kv_baseline` names, where that is measured, else another of the same
+    base that keeps everything.
+    """
+    kv = among[name]
+    if kv.keeps_all:
+        return None
+    whole = [m for m, other in among.items() if other.base == kv.base and other.keeps_all]
+    try:
+        named = kv_baseline(get_model(kv.base), kv.policy)
+    except StudyError:
+        named = f"{kv.base}+none" if kv.policy in POLICIES else kv.base
+    if named in among and named != name:
+        return named
+    return next(iter(whole), None)
+
+
+def kv_families(run: StudyRun, cliffs: Sequence[Cliffs], records: pd.DataFrame) -> list[KvFamily]:
+    """Return the policies of each model that was measured under several, on the same examples."""
+    models = load_models()
+    among = {c.model: kv for c in cliffs if (kv := policy_of(c.model, models)) is not None}
+    baselines = {name: own for name in among if (own := baseline_of(name, among)) is not None}
+    bases = dict.fromkeys(among[name].base for name in baselines)
+    if not bases:
+        return []
+    from contextcliff_dagster.analysis.comparison import Measured
+    from contextcliff_dagster.analysis.kv_family import kv_family
+
+    rows = dict(iter(records.groupby("model", sort=False)))
+    return [
+        kv_family(
+            [
+                Measured(c.model, rows[c.model], c, kv)
+                for c in cliffs
+                if c.model in rows and (kv := among.get(c.model)) is not None and kv.base == base
+            ],
+            baselines,
+            run.manifest.bins,
+            run.study.analysis_settings(),
+        )
+        for base in bases
+    ]

@@ -1,4 +1,6 @@
-"""The profiles of a campaign: those of the study as it is now, and the models that have none.
+"""The profiles of a campaign, those of earlier versions, and the models that have none.
+
+The profiles of a campaign: those of the study as it is now, and the models that have none.
 
 A profile holds for one sample and one request. Where either was changed (another tokenizer, bins,
 prompt or output limit), what was profiled before is on another axis: it is never compared.
@@ -13,16 +15,11 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from contextcliff_dagster.analysis import METHOD_VERSION
 from contextcliff_dagster.contracts import SCHEMA_VERSION, ContextCliffError, StoreError
 from contextcliff_dagster.experiments.common.study_run import StudyRun, in_order
-from contextcliff_dagster.experiments.length_profile.earlier_versions import (
-    earlier_cap,
-    method_of,
-    scorers_of,
-)
 from contextcliff_dagster.scoring import SCORER_VERSION
 from contextcliff_dagster.store import Store, read_result
 from contextcliff_dagster.studies import Study
@@ -32,8 +29,61 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from contextcliff_dagster.contracts.results import Cliffs
-    from contextcliff_dagster.contracts.results.caps import Look
+    from contextcliff_dagster.contracts.results.cliffs import Look
     from contextcliff_dagster.sampling.manifest import Manifest
+
+_VERSIONS = {"method": METHOD_VERSION, "scorers": SCORER_VERSION}
+
+
+def method_of(cliffs: Cliffs) -> str:
+    """Return the version of the method that found the cap."""
+    return cliffs.method_version or "1"
+
+
+def scorers_of(cliffs: Cliffs) -> str:
+    """Return the version of the scorers that gave the scores."""
+    return cliffs.scorer_version or "1"
+
+
+def replaced(path: Path, hashes: Mapping[str, Any]) -> dict[str, Any]:
+    """What the provenance of a new profile says of the one in the folder ``path``: the other
+    versions, of method or scorers, that made it of the same answers (``hashes``), and its cap."""
+    from contextcliff_dagster.contracts.results import Cliffs
+
+    try:
+        before = read_result(path / "cliffs.json", Cliffs)
+    except StoreError:  # none, or a damaged one
+        return {}
+    return earlier_cap(before) if before.provenance["hashes"] == hashes else {}
+
+
+def earlier_cap(cliffs: Cliffs) -> dict[str, Any]:
+    """The entry ``replaces`` of a provenance, where other versions made ``cliffs`` or what it names
+    itself; else nothing."""
+    versions = {"method": method_of(cliffs), "scorers": scorers_of(cliffs)}
+    if versions == _VERSIONS:
+        known = cliffs.provenance.get("replaces")
+        return {"replaces": known} if known else {}
+    return {"replaces": {**versions, "safe_cap_tokens": cliffs.safe_cap_tokens}}
+
+
+def replaced_note(cliffs: Cliffs) -> str | None:
+    """The sentence on an earlier cap of the same answers, found by another method or scorers."""
+    if not (known := cliffs.provenance.get("replaces")):
+        return None
+    earlier = cast("dict[str, Any]", known)
+    changed = [
+        f"version {earlier[what]} of the {what} (now {version})"
+        for what, version in _VERSIONS.items()
+        if earlier[what] != version
+    ]
+    cap = earlier["safe_cap_tokens"]
+    return (
+        f"An earlier report on the same answers of {cliffs.model}, by "
+        f"{' and '.join(changed) or 'other versions'}, gave "
+        f"{'no cap' if cap is None else f'a cap of {cap:,} tokens'}: the two are not comparable."
+    )
+
 
 _NO_PREFIX_CACHE = (
     "Measured with `prefix_cache: off`: questions about one document were not sent in a row, and "

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from contextcliff_dagster.contracts import EVAL_RECORDS, PREDICTIONS, StoreError, conform
 from contextcliff_dagster.experiments.common.code_version import experiment_version
 from contextcliff_dagster.experiments.common.measurement import EVERYTHING, write_predictions
-from contextcliff_dagster.experiments.common.record_tables import RecordsAtOnce, table_files
-from contextcliff_dagster.experiments.common.records import scoring_rules
+from contextcliff_dagster.experiments.common.records import RecordsAtOnce, scoring_rules
+from contextcliff_dagster.experiments.common.study_run import table_files
 from contextcliff_dagster.experiments.length_profile.profile_files import models_outdated
 from contextcliff_dagster.inference.execution.prediction_rows import limits_of
 from contextcliff_dagster.scoring import SCORER_VERSION

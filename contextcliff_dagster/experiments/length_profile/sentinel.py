@@ -1,4 +1,6 @@
-"""A sentinel: a few examples at the cap, asked again and compared with the pinned baseline.
+"""A few examples at the cap asked again, and what the report says of the server.
+
+A sentinel: a few examples at the cap, asked again and compared with the pinned baseline.
 
 Cheap enough for every day, and blind to everything but a loss near the cap. It works on the ledger
 alone: a campaign of its own (``sentinel-...``), no asset, no report.
@@ -13,10 +15,13 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from contextcliff_dagster.contracts import LengthBin, StudyError
-from contextcliff_dagster.experiments.common.lost_answers import require_known_answers
-from contextcliff_dagster.experiments.common.measurement import Asked, measure_cells
+from contextcliff_dagster.experiments.common.measurement import (
+    Asked,
+    measure_cells,
+    require_known_answers,
+)
 from contextcliff_dagster.experiments.common.preparation import load_frozen
-from contextcliff_dagster.experiments.common.record_tables import read_records
+from contextcliff_dagster.experiments.common.records import read_records
 from contextcliff_dagster.experiments.common.study_run import StudyRun, in_order, open_ledger
 from contextcliff_dagster.experiments.length_profile.experiment import LENGTH_PROFILE
 from contextcliff_dagster.experiments.length_profile.profile_files import (
@@ -30,14 +35,18 @@ from contextcliff_dagster.experiments.length_profile.regression import (
     with_changes,
 )
 from contextcliff_dagster.experiments.length_profile.scored_records import score_campaign
-from contextcliff_dagster.inference.execution.interrupts import RunControl, deadline_after
-from contextcliff_dagster.inference.execution.started_engine import engines_kept
+from contextcliff_dagster.inference.execution.measure import (
+    RunControl,
+    deadline_after,
+    engines_kept,
+)
 from contextcliff_dagster.store import Store
 from contextcliff_dagster.studies import Study
-from contextcliff_dagster.studies.recurring_sections import SentinelSection
+from contextcliff_dagster.studies.sections import SentinelSection
 
 if TYPE_CHECKING:
-    from contextcliff_dagster.inference.telemetry.progress import Progress
+    from contextcliff_dagster.inference.telemetry import Progress
+
 
 LEAST_EXAMPLES = 10
 

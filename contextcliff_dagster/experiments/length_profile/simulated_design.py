@@ -24,7 +24,7 @@ from contextcliff_dagster.contracts import SCHEMA_VERSION, ContextCliffError, St
 from contextcliff_dagster.experiments.length_profile.profile_files import version_of
 from contextcliff_dagster.store import PACKAGE, Store, write_json
 from contextcliff_dagster.studies import Study
-from contextcliff_dagster.studies.length_profile_keys import require_length_profile
+from contextcliff_dagster.studies.sections import require_length_profile
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -186,7 +186,7 @@ def _stretch(documents: Sequence[tuple[int, int]], wanted: int) -> list[tuple[in
 
 def read_pilot(study: Study, store: Store, manifest: Manifest | None) -> Pilot | None:
     """The newest campaign with records as a pilot; None without any answers of this sample."""
-    from contextcliff_dagster.experiments.common.record_tables import read_records
+    from contextcliff_dagster.experiments.common.records import read_records
 
     campaign = _newest_records(study, store)
     if manifest is None or campaign is None:

@@ -144,7 +144,7 @@ def _opened(study: Study) -> Embedder | None:
 
 
 def _kept(run: StudyRun, embedder: str | None) -> dict[Key, Coherence]:
-    from contextcliff_dagster.experiments.common.record_tables import table_files
+    from contextcliff_dagster.experiments.common.study_run import table_files
 
     own, authors = COHERENCE, [f"author_{name}" for name in COHERENCE]
     columns = ("embedder", "compared_words", "raw_output", *own, "document_id", *authors)

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from contextcliff_dagster.experiments.common.documents import tokenizer_name
 from contextcliff_dagster.experiments.common.experiment import (
     Analysis,
     Experiment,
@@ -14,8 +15,7 @@ from contextcliff_dagster.experiments.common.experiment import (
     Source,
     Step,
 )
-from contextcliff_dagster.experiments.common.kept_documents import tokenizer_name
-from contextcliff_dagster.experiments.common.record_checks import RECORD_CHECKS
+from contextcliff_dagster.experiments.common.records import RECORD_CHECKS
 from contextcliff_dagster.extensions.continuation.cells import BASE, Cell, cells_of
 from contextcliff_dagster.extensions.continuation.documents.kept import (
     DOCUMENTS,
@@ -169,7 +169,7 @@ class Continuation(Experiment):
         return {} if isinstance(result, dict) else overview(result)
 
     def read_results(self, run: StudyRun) -> Sequence[Any]:
-        from contextcliff_dagster.experiments.common.results import read_results
+        from contextcliff_dagster.experiments.common.experiment import read_results
         from contextcliff_dagster.extensions.continuation.results import ContinuationResult
 
         compat = section_of(run.study).compat

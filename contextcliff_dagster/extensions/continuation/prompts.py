@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from contextcliff_dagster.contracts import StudyError
-from contextcliff_dagster.inference.requests.shared_document import Sampling
+from contextcliff_dagster.inference.requests.recipe import Sampling
 
 if TYPE_CHECKING:
     from contextcliff_dagster.extensions.continuation.section import ContinuationSection

@@ -12,13 +12,13 @@ from urllib.parse import urlsplit
 from pydantic import BeforeValidator, Discriminator, Field, Tag, field_validator, model_validator
 
 from contextcliff_dagster.contracts import StudyError
-from contextcliff_dagster.experiments.common.kept_documents import DEFAULT_TOKENIZER
+from contextcliff_dagster.experiments.common.documents import DEFAULT_TOKENIZER
 from contextcliff_dagster.extensions.continuation.compat.slicing import (
     context_lengths,
     require_start,
 )
 from contextcliff_dagster.store import slug
-from contextcliff_dagster.studies.section import Section, listed
+from contextcliff_dagster.studies.sections import Section, listed
 
 _SIZE = re.compile(r"(\d{1,12}(?:\.\d{1,12})?)\s*(k|m)?", re.IGNORECASE)
 _FACTOR = {"": 1, "k": 1024, "m": 1024**2}

@@ -9,16 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from contextcliff_dagster.cli.display.dagster_log import dagster_log
-from contextcliff_dagster.cli.display.output import print_either
-from contextcliff_dagster.cli.display.print_sample import estimate_sentence
-from contextcliff_dagster.cli.display.progress import money
+from contextcliff_dagster.cli.display.output import dagster_log, money, print_either
+from contextcliff_dagster.cli.display.samples import estimate_sentence
 from contextcliff_dagster.cli.measuring.made_study import (
     RunOptions,
     check_budget,
     measure_made_study,
 )
-from contextcliff_dagster.cli.measuring.section_options import SectionOptions, digest
+from contextcliff_dagster.cli.measuring.options import SectionOptions, digest
 from contextcliff_dagster.cli.options import common_options, spending_options, with_answers_option
 from contextcliff_dagster.contracts import BudgetError, StudyError
 from contextcliff_dagster.extensions.utilization.section import UtilizationSection

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from contextcliff_dagster.experiments.common.documents import tokenizer_name
 from contextcliff_dagster.experiments.common.experiment import (
     Analysis,
     Experiment,
@@ -12,8 +13,7 @@ from contextcliff_dagster.experiments.common.experiment import (
     Source,
     Step,
 )
-from contextcliff_dagster.experiments.common.kept_documents import tokenizer_name
-from contextcliff_dagster.experiments.common.record_checks import RECORD_CHECKS
+from contextcliff_dagster.experiments.common.records import RECORD_CHECKS
 from contextcliff_dagster.extensions.utilization.cells import Cell, cells_of
 from contextcliff_dagster.extensions.utilization.documents.kept import (
     DOCUMENTS,
@@ -149,7 +149,7 @@ class Utilization(Experiment):
         return Analysis(results, checks=[check_plateau(results)], alarm=alarm)
 
     def read_results(self, run: StudyRun) -> Sequence[Any]:
-        from contextcliff_dagster.experiments.common.results import read_results
+        from contextcliff_dagster.experiments.common.experiment import read_results
         from contextcliff_dagster.extensions.utilization.results import UtilizationResult
 
         return read_results(run, self, UtilizationResult)  # not imported with every study

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from contextcliff_dagster.contracts.results.comparison import Difference
-from contextcliff_dagster.contracts.results.fields import (
+from contextcliff_dagster.contracts.results.json_form import (
     Count,
     ExperimentHead,
     Missing,

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
-from contextcliff_dagster.experiments.common.kept_documents import DEFAULT_TOKENIZER
+from contextcliff_dagster.experiments.common.documents import DEFAULT_TOKENIZER
 from contextcliff_dagster.extensions.utilization.benchmarks.data import (
     ALIASES,
     BenchmarkName,
@@ -21,7 +21,7 @@ from contextcliff_dagster.extensions.utilization.rendering.formats import (
     Verbosity,
 )
 from contextcliff_dagster.extensions.utilization.scale_labels import parse_scale, scale_tokens
-from contextcliff_dagster.studies.section import Section, listed
+from contextcliff_dagster.studies.sections import Section, listed
 
 OnOff = Literal["off", "on"]
 QuestionPlace = Literal["after", "before"]

@@ -12,7 +12,7 @@ from contextcliff_dagster.experiments.common.experiment import (
     Source,
     Step,
 )
-from contextcliff_dagster.experiments.common.record_checks import RECORD_CHECKS
+from contextcliff_dagster.experiments.common.records import RECORD_CHECKS
 from contextcliff_dagster.extensions.visibility.axes import PlannedRun, runs_of
 from contextcliff_dagster.extensions.visibility.landscape.grounds import section_of
 from contextcliff_dagster.extensions.visibility.landscape.kept import LANDSCAPES
@@ -122,7 +122,7 @@ class Visibility(Experiment):
         return Analysis(results)
 
     def read_results(self, run: StudyRun) -> Sequence[Any]:
-        from contextcliff_dagster.experiments.common.results import read_results
+        from contextcliff_dagster.experiments.common.experiment import read_results
         from contextcliff_dagster.extensions.visibility.results import VisibilityResult
 
         return read_results(run, self, VisibilityResult)  # not imported with every study

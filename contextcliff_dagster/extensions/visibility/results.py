@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Literal, TypeAlias, get_args
 
-from contextcliff_dagster.contracts.results.fields import (
+from contextcliff_dagster.contracts.results.json_form import (
     Count,
     ExperimentHead,
     Probability,

@@ -17,7 +17,7 @@ from contextcliff_dagster.extensions.visibility.axes import (
     StartName,
     Text,
 )
-from contextcliff_dagster.studies.section import Section, listed
+from contextcliff_dagster.studies.sections import Section, listed
 
 _MOST_RUNS = 100_000
 _NEEDS: dict[str, Any] = {"with": {"benchmarks": ["toy"]}}

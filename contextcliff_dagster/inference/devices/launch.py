@@ -18,11 +18,11 @@ from contextlib import suppress
 from pathlib import Path
 
 from contextcliff_dagster.contracts import ContextCliffError
-from contextcliff_dagster.inference.devices.file_leases import lease
-from contextcliff_dagster.inference.devices.process_lease import (
+from contextcliff_dagster.inference.devices.leases import (
     DESCRIPTORS_VARIABLE,
     LEASED_VARIABLE,
     environment_of,
+    lease,
 )
 
 _PR_SET_PDEATHSIG = 1

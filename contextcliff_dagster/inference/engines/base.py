@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
 import operator
-from collections.abc import AsyncIterator, Mapping, Sequence
+import os
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
 from contextcliff_dagster.contracts import EngineError
 from contextcliff_dagster.inference.models.identity import Identity
 from contextcliff_dagster.inference.models.models_file import ModelEntry
 from contextcliff_dagster.inference.requests.outcome import Scalar
-from contextcliff_dagster.inference.requests.recipe import Prompt
-from contextcliff_dagster.inference.requests.shared_document import Sampling
+from contextcliff_dagster.inference.requests.recipe import Prompt, Sampling
+from contextcliff_dagster.redaction import redact
 from contextcliff_dagster.retry import TransientError
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
-
 
 REFUSED: Final = "rejected"
 """Kind of a refusal for reasons of the server's own."""
@@ -234,3 +239,75 @@ class NoEmbeddings:
             f"Model {self._entry.name!r}: engine {self._entry.engine!r} has no embeddings; name a "
             "model of engine 'openai' whose server has /v1/embeddings."
         )
+
+
+def text_pieces(
+    tokens: Iterable[int], decode: Callable[[list[int]], str], prompt_tokens: int, limit: int
+) -> Iterator[Delta]:
+    """The text of ``tokens`` piece by piece; the last piece has finish reason and usage.
+
+    ``limit``: the most tokens that were asked for, which ends an answer of so many by ``length``.
+    """
+    read: list[int] = []
+    shown = ""
+    for token in tokens:
+        read.append(token)
+        text = decode(read)
+        # A character may span tokens; its bytes are held back until they are whole.
+        if not text.endswith("\ufffd"):
+            yield Delta(text[len(shown) :], at=time.perf_counter())
+            shown = text
+    yield Delta(
+        decode(read)[len(shown) :],
+        finish_reason="length" if len(read) >= limit else "stop",
+        usage=Usage(prompt_tokens, completion_tokens=len(read), cached_tokens=0),
+        at=time.perf_counter(),
+    )
+
+
+async def stream_from(
+    threads: Executor, generate: Callable[[], Iterator[Delta]]
+) -> AsyncIterator[Delta]:
+    """The pieces as they come; what ``generate`` raises is raised here. Left early, the generator
+    ends at its next piece."""
+    loop = asyncio.get_running_loop()
+    pieces: asyncio.Queue[Delta | BaseException | None] = asyncio.Queue()
+    given_up = threading.Event()
+
+    def put(piece: Delta | BaseException | None) -> None:
+        if not given_up.is_set():
+            loop.call_soon_threadsafe(pieces.put_nowait, piece)
+
+    def work() -> None:
+        try:
+            for delta in generate():
+                if given_up.is_set():
+                    return
+                put(delta)
+            put(None)
+        except BaseException as error:
+            put(error)
+
+    threads.submit(work)
+    try:
+        while (piece := await pieces.get()) is not None:
+            if isinstance(piece, BaseException):
+                raise piece
+            yield piece
+    finally:
+        given_up.set()
+
+
+_TAIL_BYTES = 20_000
+
+
+def last_words(path: Path, lines: int = 4) -> str:
+    """The last lines of a log that hold a text, errors first, on one line and without secrets."""
+    with path.open("rb") as log:
+        log.seek(max(os.fstat(log.fileno()).st_size - _TAIL_BYTES, 0))
+        text = log.read().decode(errors="replace")
+    lines_logged = [line.strip() for line in text.splitlines() if line.strip(" \r\n^~|")]
+    errors = [line for line in lines_logged if "Error" in line]
+    # A traceback ends with the error of the outermost process, which only says that an inner one
+    # failed.
+    return redact(" | ".join((errors or lines_logged)[-lines:]), limit=1000) or "nothing"

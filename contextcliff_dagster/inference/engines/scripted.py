@@ -17,8 +17,8 @@ from contextcliff_dagster.inference.engines.base import (
     NoEmbeddings,
     PromptCount,
     Usage,
+    stream_from,
 )
-from contextcliff_dagster.inference.engines.thread_stream import stream_from
 from contextcliff_dagster.inference.models.identity import Identity
 
 if TYPE_CHECKING:

@@ -1,4 +1,6 @@
-"""A started engine with an event loop of its own, usable from plain code on any thread.
+"""From a model's entry to a started engine with an event loop of its own.
+
+A started engine with an event loop of its own, usable from plain code on any thread.
 
 The loop lives in a thread, so that notebooks and Dagster (whose threads may have a loop already)
 can measure, and so that Ctrl-C reaches the waiting caller and not the middle of a call.
@@ -8,16 +10,33 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from contextlib import suppress
+from pkgutil import resolve_name
 from typing import Any, TypeVar
 
 from contextcliff_dagster.contracts import EngineError
 from contextcliff_dagster.inference.engines.base import Engine
-from contextcliff_dagster.inference.engines.open_engine import open_engine
+from contextcliff_dagster.inference.models.engine_table import engine_spec
 from contextcliff_dagster.inference.models.identity import Identity
 from contextcliff_dagster.inference.models.models_file import ModelEntry
+
+
+def open_engine(entry: ModelEntry) -> Engine:
+    """The engine of ``entry``, not yet started; EngineError where what it runs on is missing."""
+    engine: Engine = _resolved(engine_spec(entry.engine).load)(entry)
+    return engine
+
+
+def declared_identity(entry: ModelEntry) -> dict[str, Any]:
+    """What is known of the serving identity without a start; EngineError as `open_engine`."""
+    return dict(_resolved(engine_spec(entry.engine).declared_identity)(entry))
+
+
+def _resolved(target: str | Callable[[ModelEntry], Any]) -> Callable[[ModelEntry], Any]:
+    return resolve_name(target) if isinstance(target, str) else target
+
 
 T = TypeVar("T")
 

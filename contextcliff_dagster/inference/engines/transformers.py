@@ -16,27 +16,31 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from contextcliff_dagster.contracts import EngineError
-from contextcliff_dagster.inference.engines.base import Decoding, Delta, NoEmbeddings, PromptCount
-from contextcliff_dagster.inference.engines.last_attention import (
+from contextcliff_dagster.inference.engines.attention import (
     LastAttention,
     evidence_tokens,
     read_prompt,
 )
-from contextcliff_dagster.inference.engines.thread_stream import stream_from, text_pieces
+from contextcliff_dagster.inference.engines.base import (
+    Decoding,
+    Delta,
+    NoEmbeddings,
+    PromptCount,
+    stream_from,
+    text_pieces,
+)
 from contextcliff_dagster.inference.models.identity import Identity
 from contextcliff_dagster.inference.models.models_file import ModelEntry
 from contextcliff_dagster.inference.requests.recipe import Prompt
-from contextcliff_dagster.inference.weights.files import (
+from contextcliff_dagster.inference.weights import (
+    GGUF_LIBRARIES,
+    dequantizing_options,
     file_sha256,
     find_weights,
     folder_hashes,
+    gguf_header,
     gguf_parts,
     installed_version,
-)
-from contextcliff_dagster.inference.weights.gguf_header import (
-    GGUF_LIBRARIES,
-    dequantizing_options,
-    gguf_header,
     trained_window,
 )
 

@@ -13,16 +13,20 @@ from typing import TYPE_CHECKING, Any
 
 from contextcliff_dagster.contracts import EngineError
 from contextcliff_dagster.inference.engines.base import PromptCount
-from contextcliff_dagster.inference.engines.open_engine import declared_identity
-from contextcliff_dagster.inference.execution.usage_check import MOST_TIMES
+from contextcliff_dagster.inference.engines.session import declared_identity
+from contextcliff_dagster.inference.execution.checks import MOST_TIMES
 from contextcliff_dagster.inference.ledger.campaigns import recorded_identity
 from contextcliff_dagster.inference.ledger.ledger import Ledger
 from contextcliff_dagster.inference.models.identity import Identity
 from contextcliff_dagster.inference.models.models_file import ModelEntry
 from contextcliff_dagster.inference.requests.call_plan import CallPlan, PlannedCall
 from contextcliff_dagster.inference.requests.recipe import Prompt
-from contextcliff_dagster.inference.spending.budget import prompt_tokens_estimate
-from contextcliff_dagster.inference.spending.prices import price_notes, price_unknown, priced
+from contextcliff_dagster.inference.spending import (
+    price_notes,
+    price_unknown,
+    priced,
+    prompt_tokens_estimate,
+)
 
 if TYPE_CHECKING:
     from contextcliff_dagster.inference.engines.kvpress.memory import KvReads

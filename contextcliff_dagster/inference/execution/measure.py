@@ -1,19 +1,45 @@
-"""Measure one model on one sample: the function that Dagster, the CLI and notebooks call."""
+"""Measure one model on one sample: make the calls of a plan that have no outcome yet.
+
+Ctrl-C while calls run: noted first, and raised where nothing can swallow it.
+
+What bounds a run of calls, and what its caller is notified of.
+
+The started engine of a model, which may stay for the next model that loads the same.
+
+KV policies and budgets of one model differ in nothing that is loaded: what takes seconds to start
+serves all of them, one after the other.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
+import asyncio
+import os
+import queue
+import signal
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import wait
+from contextlib import ExitStack, contextmanager, suppress
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
-from contextcliff_dagster.contracts import EngineError
-from contextcliff_dagster.inference.devices.file_leases import WaitStopped
+from contextcliff_dagster.contracts import (
+    AnswersLostError,
+    BudgetError,
+    ContextCliffError,
+    EngineError,
+    StoreError,
+)
+from contextcliff_dagster.inference.devices.discovery import Gpus
+from contextcliff_dagster.inference.devices.leases import WaitStopped, leased
 from contextcliff_dagster.inference.engines.base import Engine
-from contextcliff_dagster.inference.engines.open_engine import declared_identity
-from contextcliff_dagster.inference.engines.session import EngineSession
+from contextcliff_dagster.inference.engines.session import EngineSession, declared_identity
+from contextcliff_dagster.inference.execution.call_sender import CallEvents, CallSender
 from contextcliff_dagster.inference.execution.cost_estimate import unknown_window
-from contextcliff_dagster.inference.execution.interrupts import RunControl
-from contextcliff_dagster.inference.execution.run_calls import out_of_time, run_calls
-from contextcliff_dagster.inference.execution.started_engine import started_engine
+from contextcliff_dagster.inference.execution.prediction_rows import limits_of
 from contextcliff_dagster.inference.ledger.campaigns import (
     ensure_campaign,
     identity_changed,
@@ -24,10 +50,460 @@ from contextcliff_dagster.inference.ledger.ledger import Ledger, Scope
 from contextcliff_dagster.inference.models.engine_table import engine_spec
 from contextcliff_dagster.inference.models.identity import Identity
 from contextcliff_dagster.inference.models.models_file import ModelEntry
-from contextcliff_dagster.inference.requests.call_plan import CallPlan
-from contextcliff_dagster.inference.spending.budget import Budget, with_day_limit
-from contextcliff_dagster.inference.spending.prices import priced, require_price
-from contextcliff_dagster.inference.telemetry.progress import RunSummary
+from contextcliff_dagster.inference.requests.call_plan import CallPlan, PlannedCall, in_blocks
+from contextcliff_dagster.inference.requests.outcome import Outcome
+from contextcliff_dagster.inference.requests.recipe import stable_hash
+from contextcliff_dagster.inference.spending import Budget, priced, require_price, with_day_limit
+from contextcliff_dagster.inference.telemetry import CallCounters, Progress, RunSummary, Trace
+
+if TYPE_CHECKING:
+    from contextcliff_dagster.inference.requests.call_plan import Order
+
+
+@contextmanager
+def deferred_interrupts() -> Iterator[Callable[[], None]]:
+    """Note the first SIGINT or SIGTERM; the function that is yielded raises it, as leaving does.
+
+    A handler of another signal may call that of SIGINT, and is deferred with it.
+
+    A handler that raises may do so inside a destructor, where Python drops the exception: the run
+    would go on after Ctrl-C. A second signal raises at once. Outside the main thread nothing is
+    changed.
+    """
+    handlers: dict[int, Callable[[int, Any], Any]] = {}
+    noted: list[int] = []
+
+    def note(number: int, frame: Any) -> None:
+        noted.append(number)
+        if len(noted) > 1:
+            handle(number, frame)
+
+    def restore() -> None:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+
+    def handle(number: int, frame: Any) -> None:
+        restore()  # before: one handler may call another's
+        (handlers.get(number) or handlers[signal.SIGINT])(number, frame)
+        for deferred in handlers:
+            signal.signal(deferred, note)
+
+    def raise_noted() -> None:
+        if noted:
+            handle(noted[0], None)
+
+    if threading.current_thread() is threading.main_thread():
+        for number in (signal.SIGINT, signal.SIGTERM):
+            if callable(handler := signal.getsignal(number)):
+                handlers[number] = handler
+        for deferred in handlers:
+            signal.signal(deferred, note)
+    try:
+        yield raise_noted
+    finally:
+        restore()
+    if noted:
+        (handlers.get(noted[0]) or handlers[signal.SIGINT])(noted[0], None)
+
+
+@dataclass(frozen=True, slots=True)
+class RunControl:
+    """Bounds and callbacks of one run of calls; callbacks run in the caller's thread.
+
+    Parameters:
+        budget: None for no limit.
+        deadline_at: by `time.monotonic()`; after it nothing is sent and no device waited for.
+        should_stop: asked before the first call and ten times a second; True: nothing more is sent.
+        on_progress: ten times a second at most.
+        on_wait: gets a sentence where a device must be waited for or the window is unknown.
+        order: in which calls are sent: blocks of one document of every bin, or as planned.
+        grace_s: how long calls in flight may take to end after a stop before they are given up.
+    """
+
+    budget: Budget | None = None
+    deadline_at: float | None = None
+    should_stop: Callable[[], bool] | None = None
+    on_progress: Callable[[Progress], None] | None = None
+    on_wait: Callable[[str], None] | None = None
+    order: Order = "blocks"
+    grace_s: float = 10.0
+
+    @property
+    def stop_requested(self) -> bool:
+        """Whether ``should_stop`` returns True now."""
+        return self.should_stop is not None and self.should_stop()
+
+    @property
+    def seconds_left(self) -> float | None:
+        """Until the deadline, from 0; None without one."""
+        return None if self.deadline_at is None else max(self.deadline_at - time.monotonic(), 0.0)
+
+    def must_end(self) -> bool:
+        """Whether a stop was requested or the deadline has passed."""
+        return self.stop_requested or self.seconds_left == 0.0
+
+
+def deadline_after(deadline_s: float | None) -> float | None:
+    """Return `RunControl.deadline_at` for a deadline ``deadline_s`` seconds from now."""
+    return None if deadline_s is None else time.monotonic() + deadline_s
+
+
+class _Kept:
+    """The engine that was started last, on its devices; none after `end`."""
+
+    def __init__(self) -> None:
+        self._session: EngineSession | None = None
+        self._gpus: Gpus = 0
+        self._held = ExitStack()
+
+    def hand_over(self, entry: ModelEntry) -> EngineSession | None:
+        """The session, now of ``entry``; None, and ended, where that loads something else."""
+        session = self._session
+        if session is None or entry.gpus_wanted != self._gpus:
+            self.end()
+            return None
+        switch: Callable[[ModelEntry], bool] | None = getattr(session.engine, "switch_to", None)
+        if switch is None or not switch(entry):
+            self.end()
+            return None
+        session.entry = entry
+        return session
+
+    def keep(self, session: EngineSession, held: ExitStack) -> None:
+        self._session, self._gpus, self._held = session, session.entry.gpus_wanted, held
+
+    def end(self) -> None:
+        """Stop the engine, then let its devices go."""
+        self._session = None
+        self._held.close()
+
+
+_kept: ContextVar[_Kept | None] = ContextVar("kept_engine", default=None)
+
+
+@contextmanager
+def engines_kept() -> Iterator[None]:
+    """Within, on this thread, an engine serves models in a row that differ in nothing it loads.
+
+    Engines say so by a method ``switch_to(entry) -> bool``; all others are started anew. An engine
+    and its devices are kept until a model needs another, an error, or the end.
+    """
+    kept = _Kept()
+    token = _kept.set(kept)
+    try:
+        yield
+    finally:
+        _kept.reset(token)
+        kept.end()
+
+
+@contextmanager
+def started_engine(
+    entry: ModelEntry, purpose: str, control: RunControl, engine: Engine | None = None
+) -> Iterator[EngineSession]:
+    """The engine of ``entry`` on its devices; ``engine`` is used instead of its own.
+
+    Raises:
+        EngineError: it cannot start, or the machine has not the devices.
+        WaitStopped: the run ended while devices were waited for.
+    """
+    kept = _kept.get() if engine is None else None
+    session = kept.hand_over(entry) if kept is not None else None
+    if session is not None:
+        try:
+            yield session
+        except BaseException:
+            assert kept is not None
+            kept.end()
+            raise
+        return
+    with ExitStack() as held:
+        # Leased before the engine is made: CUDA reads what it may see when it is first loaded.
+        held.enter_context(
+            leased(
+                entry.gpus_wanted,
+                purpose,
+                on_wait=control.on_wait,
+                should_stop=control.must_end,
+            )
+        )
+        session = held.enter_context(EngineSession(entry, engine))
+        yield session
+        if kept is not None and hasattr(session.engine, "switch_to"):
+            kept.keep(session, held.pop_all())
+
+
+TRACES = "CONTEXTCLIFF_OTEL"
+_POLL_S = 0.1
+_OTHERS_EVERY_S = 0.2
+
+
+def run_calls(
+    calls: Sequence[PlannedCall],
+    session: EngineSession,
+    ledger: Ledger,
+    scope: Scope,
+    control: RunControl,
+    *,
+    on_bin: Callable[[str], None] | None = None,
+) -> RunSummary:
+    """Make every call of ``calls`` that has no outcome yet.
+
+    ``on_bin`` is called in the caller's thread with a bin whose calls have all ended.
+
+    Raises:
+        EngineError, BudgetError (of time, too), StoreError: after the calls in flight have ended.
+        KeyboardInterrupt: after they have ended or, past ``control.grace_s``, been given up.
+    """
+    runner = CallRunner(calls, session, ledger, scope, control)
+    if halted := control.stop_requested:
+        runner.halt(True)
+    future = session.submit(runner.run())
+
+    def report() -> None:
+        # Progress first: a callback for a finished bin knows how far the run is.
+        if control.on_progress:
+            control.on_progress(runner.progress())
+        while on_bin and not runner.ended_bins.empty():
+            on_bin(runner.ended_bins.get())
+
+    try:
+        with deferred_interrupts() as raise_interrupt:
+            while not future.done():
+                wait([future], timeout=_POLL_S)
+                report()
+                raise_interrupt()
+                if not halted and not future.done() and control.stop_requested:
+                    session.loop.call_soon_threadsafe(runner.halt, True)
+                    halted = True
+            report()
+    except BaseException:
+        # Ctrl-C (or an error of a callback): end cleanly first. A second Ctrl-C gives up the rest
+        # at once.
+        try:
+            session.loop.call_soon_threadsafe(runner.halt, True)
+            wait([future])
+        except BaseException:
+            session.loop.call_soon_threadsafe(runner.cut)
+            wait([future], timeout=control.grace_s)
+        if future.done() and isinstance(lost := future.exception(), AnswersLostError):
+            raise lost from None
+        raise
+    return future.result()
+
+
+class CallRunner:
+    """One run of calls on one event loop: which call to send, what to wait for, when to stop.
+
+    A call that another process is making is waited for.
+    """
+
+    def __init__(
+        self,
+        calls: Sequence[PlannedCall],
+        session: EngineSession,
+        ledger: Ledger,
+        scope: Scope,
+        control: RunControl,
+    ) -> None:
+        self._calls = {call.call_key: call for call in calls}
+        self._entry, self._ledger, self._scope = session.entry, ledger, scope
+        self._control = control
+        self._todo: deque[PlannedCall] = deque()
+        self._held: dict[str, PlannedCall] = {}
+        self._halt, self._cut = asyncio.Event(), asyncio.Event()
+        self._asked_to_stop = False
+        self._fatal: BaseException | None = None
+        self._left_in_bin = Counter(call.bin for call in self._calls.values())
+        self.ended_bins: queue.SimpleQueue[str] = queue.SimpleQueue()
+        self._counters = CallCounters(list(self._calls.values()))
+        self._trace = open_trace(scope, len(self._calls))
+        events = CallEvents(self._counters, self._ended, self._hold, self._trace)
+        self._sender = CallSender(session, ledger, scope, control.budget or Budget(), events)
+
+    def halt(self, by_user: bool = False) -> None:
+        """Send nothing more. ``by_user``: calls in flight get the grace time only, and answers
+        that the ledger does not take at once go to the spool."""
+        self._asked_to_stop = self._asked_to_stop or by_user
+        if by_user:
+            self._ledger.backend.hurry()
+        self._halt.set()
+        self._sender.halt()
+
+    def cut(self) -> None:
+        """Give up the calls in flight too."""
+        self.halt(True)
+        self._cut.set()
+
+    def progress(self) -> Progress:
+        """How far the run has come; may be asked from any thread."""
+        return self._counters.progress(self._sender.limiter.limit.now)
+
+    async def run(self) -> RunSummary:
+        """Work through the calls; see `run_calls`."""
+        summary = None
+        try:
+            summary = await self._run()
+        except ContextCliffError as error:
+            told = self._ledger.told(error)
+            raise told from (None if told is error else error)
+        finally:
+            self._trace.end(summary)
+        return summary
+
+    async def _run(self) -> RunSummary:
+        have = self._ledger.outcomes(self._calls)
+        for key, outcome in have.items():
+            self._sender.require_same(outcome)
+            self._ended(self._calls[key], "cached", outcome)
+        unanswered = [call for key, call in self._calls.items() if key not in have]
+        scope = self._scope
+        limits = limits_of(self._ledger, scope.study, scope.campaign, scope.model)
+        refused = [self._calls[key] for key in limits.refused if key in self._calls]
+        asked_later = {call.call_key for call in refused[1:]}
+        unanswered = [call for call in unanswered if call.call_key not in asked_later]
+        if self._control.order == "blocks":
+            seed = int(stable_hash([scope.study, scope.campaign, scope.model]), 16)
+            unanswered = in_blocks(unanswered, seed)
+        self._todo.extend(unanswered)
+        alarm = None
+        if (left_s := self._control.seconds_left) is not None and self._todo:
+            over = out_of_time(len(self._todo))
+            if left_s > 0:
+                late = asyncio.get_running_loop().call_later
+                alarm = late(left_s, self._stop_for, over)
+            else:  # a first call could be faster than an alarm
+                self._stop_for(over)
+        async with self._sender.lag.sampled():
+            while (self._todo or self._held) and not self._halt.is_set():
+                await self._work_through()
+                if self._held and not self._todo and not self._halt.is_set():
+                    await self._look_at_others()
+                if refused and not self._todo and not self._held:
+                    fits = bool(self._ledger.answered([refused[0].call_key]))
+                    for call in [] if fits else refused[1:]:
+                        self._ended(call, "failed", None)
+                    self._todo.extend(refused[1:] if fits else [])
+                    refused = []
+        if alarm is not None:
+            alarm.cancel()
+        try:
+            await asyncio.wrap_future(self._ledger.submit(lambda db: None))  # noted, not waited for
+        except StoreError as error:
+            self._stop_for(error)
+        if self._fatal is not None:
+            raise self._fatal
+        orphans = self._ledger.orphans(scope.study, scope.campaign, scope.model)
+        return replace(
+            self._counters.total,
+            orphans=len(orphans),
+            orphans_usd=sum(orphan.reserved_usd for orphan in orphans),
+            concurrency=self._sender.limiter.limit.now,
+            seconds=self._counters.seconds,
+            stopped=self._halt.is_set(),
+        )
+
+    async def _work_through(self) -> None:
+        workers = asyncio.gather(
+            *(self._worker() for _ in range(min(self._entry.concurrency, len(self._todo))))
+        )
+        halted = asyncio.ensure_future(self._halt.wait())
+        await _first_of(workers, halted)
+        if not workers.done():
+            # Answers under way are paid for: they get the time that a call may take, or after
+            # Ctrl-C the grace.
+            cut = asyncio.ensure_future(self._cut.wait())
+            patience = self._control.grace_s if self._asked_to_stop else self._entry.timeout_s
+            await _first_of(workers, cut, timeout_s=patience)
+            cut.cancel()
+            workers.cancel()
+        halted.cancel()
+        with suppress(asyncio.CancelledError):
+            await workers
+
+    async def _worker(self) -> None:
+        while self._todo and not self._halt.is_set():
+            call = self._todo.popleft()
+            self._counters.in_flight += 1
+            self._trace.bin_begun(call.bin)
+            try:
+                await self._sender.take(call)
+            except ContextCliffError as error:
+                self._ledger.release(call.call_key)
+                self._stop_for(error)
+            except (Exception, SystemExit) as error:
+                unforeseen = EngineError(
+                    f"Model {self._scope.model!r} failed in an unforeseen way "
+                    f"({type(error).__name__}: {error}); everything measured is kept, so run the "
+                    "same command to go on, and report this if it comes back."
+                )
+                unforeseen.__cause__ = error
+                self._stop_for(unforeseen)
+            finally:
+                self._counters.in_flight -= 1
+
+    def _stop_for(self, error: BaseException) -> None:
+        self._fatal = self._fatal or error
+        self.halt()
+
+    async def _look_at_others(self) -> None:
+        """Calls that others have claimed: take the outcome, or the call if they gave up or died."""
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._halt.wait(), _OTHERS_EVERY_S)
+            return
+        have = self._ledger.outcomes(self._held)
+        claimed = self._ledger.claimed(self._held)
+        dead = {owner: self._ledger.release_dead(owner) for owner in set(claimed.values())}
+        for key, call in list(self._held.items()):
+            if key in have:
+                del self._held[key]
+                self._ended(call, "by_others", have[key])
+            elif key not in claimed or dead[claimed[key]]:
+                del self._held[key]
+                self._todo.append(call)
+        self._counters.waiting = len(self._held)
+
+    def _hold(self, call: PlannedCall) -> None:
+        self._held[call.call_key] = call
+        self._counters.waiting = len(self._held)
+
+    def _ended(self, call: PlannedCall, how: str, outcome: Outcome | None) -> None:
+        self._counters.ended(call, how, outcome)
+        self._left_in_bin[call.bin] -= 1
+        if self._left_in_bin[call.bin] == 0:
+            self._trace.bin_ended(call.bin)
+            self.ended_bins.put(call.bin)
+
+
+def open_trace(scope: Scope, planned: int) -> Trace:
+    """The trace of a run, begun; it does nothing where ``CONTEXTCLIFF_OTEL`` is not set (or is 0).
+
+    Raises:
+        ContextCliffError: it is set, but OpenTelemetry or the exporter asked for is not installed.
+    """
+    if os.environ.get(TRACES, "").strip() in ("", "0"):
+        return Trace()
+    try:
+        from contextcliff_dagster.inference.telemetry import OtelTrace
+    except ImportError as error:
+        raise ContextCliffError(
+            f"{TRACES} asks for traces, but OpenTelemetry is not installed: "
+            f"`pip install 'contextcliff-dagster[otel]'`, or unset {TRACES}."
+        ) from error
+    return OtelTrace(scope, planned)
+
+
+def out_of_time(open_calls: int) -> BudgetError:
+    """The sentence for a run that its deadline ends."""
+    return BudgetError(
+        f"The deadline was reached with some of {open_calls:,} calls still open; everything "
+        "measured is kept, so run it again to go on, or raise the deadline: --deadline on "
+        "the command line, else deadline_s (of the run's config, or of the study's `calls`)."
+    )
+
+
+async def _first_of(*futures: asyncio.Future[Any], timeout_s: float | None = None) -> None:
+    await asyncio.wait(futures, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
 
 
 def measure(

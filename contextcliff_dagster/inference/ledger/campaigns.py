@@ -1,4 +1,12 @@
-"""Campaigns: the dated measurements of a study, and the serving identity each name had in them.
+"""Campaigns, the dated measurements of a study, and the processes that have claimed their calls.
+
+Which process has claimed a call: owners whose existence the kernel confirms.
+
+An owner is one open ledger of one process. It holds an exclusive `flock` on a file of its own;
+when the process ends, however it ends, the kernel frees the lock, and any other process can see
+by trying the lock that the owner is gone. No heartbeat, no timeout, no stale lock.
+
+Campaigns: the dated measurements of a study, and the serving identity each name had in them.
 
 A campaign begins when a person begins it, or with the first call that is recorded for it: a run
 that fails before that leaves none behind.
@@ -8,6 +16,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 import re
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
@@ -15,10 +24,14 @@ from datetime import UTC, date, datetime
 from contextcliff_dagster.contracts import EngineError, StudyError
 from contextcliff_dagster.inference.ledger.backend import Database
 from contextcliff_dagster.inference.ledger.ledger import Ledger
-from contextcliff_dagster.inference.ledger.result_rows import ANSWERED, joined
+from contextcliff_dagster.inference.ledger.owners import _close_in_child
+from contextcliff_dagster.inference.ledger.schema import ANSWERED, joined
 from contextcliff_dagster.inference.ledger.statements import begin
 from contextcliff_dagster.inference.models.identity import Identity
 from contextcliff_dagster.inference.requests.outcome import utc_now
+
+os.register_at_fork(after_in_child=_close_in_child)
+
 
 SENTINEL = "sentinel-"
 """Campaigns of this prefix measure a few examples only: none is ever the current one."""

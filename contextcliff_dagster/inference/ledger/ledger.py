@@ -22,7 +22,7 @@ from contextcliff_dagster.inference.ledger.queries import LedgerReader
 from contextcliff_dagster.inference.ledger.spool import Answer, Spool
 from contextcliff_dagster.inference.ledger.statements import Begun, Scope
 from contextcliff_dagster.inference.requests.outcome import Failure, Outcome, utc_now
-from contextcliff_dagster.inference.spending.budget import Budget, Spend
+from contextcliff_dagster.inference.spending import Budget, Spend
 from contextcliff_dagster.store import DatabaseUrl, store_root
 
 if TYPE_CHECKING:

@@ -1,36 +1,435 @@
 """A call ledger in a PostgreSQL database, shared by the processes of many machines.
 
+One connection to PostgreSQL that takes the ledger's statements, and its errors for people.
+
+Statements whose rows are not asked for are sent along with the next one whose are: over a network,
+a call takes a few round trips and not a dozen.
+
+Writing to PostgreSQL: in turns, exactly once, over connections that may break.
+
+Every transaction begins by locking one small table, so that writers take turns as they do in
+SQLite: what a budget or a claim was judged by still holds when it is committed.
+
+A call ledger in a PostgreSQL database, shared by the processes of many machines.
+
 An owner is a session that holds an advisory lock of its own; the server frees the lock when the
 session ends, however it ends.
 """
 
 from __future__ import annotations
 
+import os
 import re
 import threading
 import time
 import uuid
+import weakref
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from contextcliff_dagster.contracts import StoreError
-from contextcliff_dagster.inference.ledger.backend import TRY_EVERY_S, Database
-from contextcliff_dagster.inference.ledger.postgres_connection import (
-    SCHEMA,
-    PostgresConnection,
-    is_lost,
-    may_pass,
+from contextcliff_dagster.contracts import StoreError, StoreUnreachableError
+from contextcliff_dagster.inference.ledger.backend import (
+    TRY_EVERY_S,
+    Backend,
+    Database,
+    Ended,
+    Operation,
+    run_each,
 )
-from contextcliff_dagster.inference.ledger.postgres_writer import HOLDERS, PostgresWriter, halves
 from contextcliff_dagster.inference.ledger.schema import (
     LEDGER_VERSION,
     bring_up_to_date,
     require_version,
     table_names,
 )
+from contextcliff_dagster.inference.requests.outcome import utc_now
+from contextcliff_dagster.redaction import redact
 from contextcliff_dagster.store import DatabaseUrl
+
+if TYPE_CHECKING:
+    from psycopg2.extensions import connection as Connection
+
+SCHEMA = "contextcliff"
+"""All tables are in a schema of their own, so that a database may be shared with other programs."""
+LOCK_SECONDS = 60
+_TOGETHER_BYTES = 4 << 20
+
+# A server that is gone, and for the server a client that is gone, is noticed within half a minute.
+_DEFAULTS = {
+    "connect_timeout": "10",
+    "application_name": "contextcliff",
+    "keepalives_idle": "10",
+    "keepalives_interval": "5",
+    "keepalives_count": "3",
+    "tcp_user_timeout": "30000",
+}
+# A commit that a crash of the server may undo is none.
+_SETTINGS = f"""
+SET search_path TO {SCHEMA};
+SET client_encoding TO 'UTF8';
+SET lock_timeout TO '{LOCK_SECONDS}s';
+SELECT set_config('synchronous_commit', 'on', false)
+    WHERE current_setting('synchronous_commit') = 'off';
+SET tcp_keepalives_idle TO 10; SET tcp_keepalives_interval TO 5; SET tcp_keepalives_count TO 3;
+"""
+
+# PostgreSQL's texts cannot hold U+0000; a model's answer can. Escaped by a character that no text
+# needs (it is of the private use area, and escapes itself too), so that every text comes back.
+_ESCAPE = "\ue0f0"
+
+
+def escape(text: str) -> str:
+    """``text`` without U+0000; `unescape` is its inverse."""
+    if "\0" not in text and _ESCAPE not in text:
+        return text
+    return text.replace(_ESCAPE, _ESCAPE + "1").replace("\0", _ESCAPE + "0")
+
+
+def unescape(text: str) -> str:
+    """The text that was escaped."""
+    if _ESCAPE not in text:
+        return text
+    return re.sub(f"{_ESCAPE}([01])", lambda match: "\0" if match[1] == "0" else _ESCAPE, text)
+
+
+@lru_cache(maxsize=1000)
+def as_psycopg(sql: str) -> str:
+    """``sql`` with psycopg2's placeholders for ``?``; quoted text stays as it is."""
+    return _TOKEN.sub(lambda token: _PLACEHOLDERS.get(token[0], token[0].replace("%", "%%")), sql)
+
+
+_TOKEN = re.compile(r"""'[^']*'|"[^"]*"|[?%]""")
+_PLACEHOLDERS = {"?": "%s", "%": "%%"}
+
+
+_OPEN: weakref.WeakSet[PostgresConnection] = weakref.WeakSet()
+"""A forked child must not keep these open."""
+
+
+class PostgresRows:
+    """What a statement gave, fetched at the latest before the next statement is executed."""
+
+    def __init__(self, db: PostgresConnection) -> None:
+        self._db = db
+
+    @property
+    def rowcount(self) -> int:
+        return int(self._db._cursor_for(self).rowcount)
+
+    def fetchone(self) -> Any:
+        return self._db._cursor_for(self).fetchone()
+
+    def fetchall(self) -> list[Any]:
+        return list(self._db._cursor_for(self).fetchall())
+
+
+class PostgresConnection:
+    """A `backend.Database` over psycopg2, in autocommit mode: transactions are BEGIN and COMMIT.
+
+    psycopg2, because it comes with dagster-postgres; sending statements together replaces the
+    pipelines of psycopg 3.
+
+    Raises:
+        StoreError: psycopg2 is not installed.
+        psycopg2.Error: the server cannot be reached or refuses.
+    """
+
+    def __init__(self, url: DatabaseUrl) -> None:
+        try:
+            import psycopg2
+            from psycopg2 import extensions
+        except ImportError as error:
+            raise StoreError(
+                f"The call ledger {url} needs the PostgreSQL driver; install it with "
+                "`pip install 'contextcliff-dagster[postgres]'`."
+            ) from error
+        given = extensions.parse_dsn(url.secret)
+        self.raw: Connection = psycopg2.connect(**{**_DEFAULTS, **given})
+        _OPEN.add(self)
+        self.raw.autocommit = True
+        self._cursor = self.raw.cursor()
+        self._pending: list[bytes] = []
+        self._pending_bytes = 0
+        self._newest: PostgresRows | None = None
+        try:
+            self._cursor.execute(_SETTINGS)
+            _read_as_sqlite_does(self.raw)
+        except BaseException:
+            self.close()
+            raise
+
+    def execute(self, sql: str, parameters: Sequence[Any] = (), /) -> PostgresRows:
+        """Run a statement, at the latest when its rows are asked for or at `flush`."""
+        values = [escape(value) if isinstance(value, str) else value for value in parameters]
+        # Without values psycopg2 looks for no placeholders.
+        whole = self._cursor.mogrify(as_psycopg(sql), values) if values else sql.encode()
+        self._pending.append(whole)
+        self._pending_bytes += len(whole)
+        self._newest = rows = PostgresRows(self)
+        if self._pending_bytes > _TOGETHER_BYTES:
+            self.flush()
+        return rows
+
+    def flush(self) -> None:
+        """Send what is waiting."""
+        if self._pending:
+            together, self._pending = b";\n".join(self._pending), []
+            self._pending_bytes = 0
+            self._cursor.execute(together)
+
+    def _cursor_for(self, rows: PostgresRows) -> Any:
+        if rows is not self._newest:
+            raise RuntimeError("Rows are to be fetched before the next statement is executed.")
+        self.flush()
+        return self._cursor
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether the server is not at the other end any more."""
+        return bool(self.raw.closed)
+
+    def rollback(self) -> None:
+        """Forget what is waiting, undo what was sent; a lost connection has done so itself."""
+        self._pending.clear()
+        self._pending_bytes = 0
+        with suppress(Exception):
+            self._cursor.execute("ROLLBACK")
+
+    def close(self) -> None:
+        """Disconnect."""
+        with suppress(Exception):
+            self.raw.close()
+
+
+def _read_as_sqlite_does(raw: Connection) -> None:
+    """Values as SQLite gives them: bytes, plain numbers, texts with U+0000."""
+    import psycopg2
+    from psycopg2 import extensions as e
+
+    def number(value: Any, _: Any) -> int | float | None:
+        return None if value is None else int(value) if "." not in value else float(value)
+
+    def text(value: Any, _: Any) -> str | None:
+        return None if value is None else unescape(value)
+
+    def data(value: Any, cursor: Any) -> bytes | None:
+        view = psycopg2.BINARY(value, cursor)
+        return None if view is None else bytes(view)
+
+    for types in (
+        e.new_type((1700,), "LEDGER_NUMBER", number),
+        e.new_type((25, 1043), "LEDGER_TEXT", text),
+        e.new_type((17,), "LEDGER_BYTES", data),
+    ):
+        e.register_type(types, raw)
+
+
+def postgres_error(error: BaseException, url: DatabaseUrl) -> StoreError:
+    """The sentence for an error of PostgreSQL or of the way there; never with the password."""
+    text = redact(str(error), url.secrets, limit=200)
+    code = str(getattr(error, "pgcode", None) or "")
+    go_on = "run the same command again, everything measured is kept"
+    lower = text.lower()
+    if "authentication failed" in lower or "no password supplied" in lower or code == "28P01":
+        what = "the server refuses the user or the password; check them in CONTEXTCLIFF_LEDGER"
+    elif code == "3D000" or ("database" in lower and "does not exist" in lower):
+        what = "the server has no such database; create it, or check CONTEXTCLIFF_LEDGER"
+    elif code == "42501":
+        what = f"the user may not do that ({text}); grant it CREATE on the database"
+    elif code in ("53100", "58030"):
+        what = f"the server's disk is full; free some space there and {go_on}"
+    elif code == "25006":
+        what = "the server is read-only (a standby?); name the one that can be written"
+    elif code == "55P03":
+        what = f"another program has locked it; end that one, then {go_on}"
+    elif is_lost(error):
+        what = f"the connection cannot be had ({text}); see that the server runs, then {go_on}"
+    else:
+        what = f"{text}; check the server's log and {go_on}"
+    kind = StoreUnreachableError if is_lost(error) else StoreError
+    return kind(f"The call ledger {url} failed: {what}.")
+
+
+# A lock or deadlock, too little of something, read-only, cancelled, a disk that fails.
+_PASSING = ("25006", "40", "53", "55", "57014", "58")
+_WRONG = ("authentication failed", "no password supplied", "does not exist", "translate host")
+
+
+def may_pass(error: BaseException) -> bool:
+    """Whether the ledger may be opened later though nobody corrects anything."""
+    code = str(getattr(error, "pgcode", None) or "")
+    # Of what is wrong on the way there only the words tell.
+    wrong = any(words in str(error).lower() for words in _WRONG)
+    return code.startswith(_PASSING) or (is_lost(error) and not wrong)
+
+
+def is_lost(error: BaseException) -> bool:
+    """Whether ``error`` is of the connection, so that another one may do."""
+    import psycopg2
+
+    if isinstance(error, psycopg2.InterfaceError):
+        return True
+    # The bare class: the way there failed in a manner that the driver has no class for.
+    if (
+        not isinstance(error, psycopg2.OperationalError)
+        and type(error) is not psycopg2.DatabaseError
+    ):
+        return False
+    # 08: connection; 57P: shutdown, crash, starting up. Without a code: no answer.
+    code = error.pgcode or "08"
+    return code[:2] == "08" or code[:3] == "57P"
+
+
+def _close_in_child() -> None:
+    # A forked child shares the socket: left open, it would keep a dead parent's lock; closed in
+    # order, it would end the parent's session. So something else takes the socket's number.
+    for db in list(_OPEN):
+        with suppress(Exception):
+            nothing = os.open(os.devnull, os.O_RDWR)
+            os.dup2(nothing, db.raw.fileno(), inheritable=False)
+            os.close(nothing)
+
+
+os.register_at_fork(after_in_child=_close_in_child)
+
+
+_TURN_SECONDS = 8
+"""How long to wait for a lock at a time: who wants to end is not kept longer."""
+
+# A lock's 64-bit key is shown as two halves.
+HOLDERS = """
+SELECT l.pid FROM pg_locks l WHERE l.locktype = 'advisory' AND l.objsubid = 1 AND l.granted
+AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+AND l.classid::bigint = ? AND l.objid::bigint = ?
+"""
+
+
+def halves(owner: str) -> tuple[int, int]:
+    """The two halves of an owner's advisory lock: the first 64 bits of its id."""
+    key = int(owner[:16], 16)
+    return key >> 32, key & 0xFFFFFFFF
+
+
+_NOTE_BATCH = """
+INSERT INTO batches VALUES (?, ?, ?)
+ON CONFLICT (owner) DO UPDATE SET batch = excluded.batch, at = excluded.at
+"""
+_READ_ONLY = "25006"
+_FORGOTTEN_AFTER = timedelta(days=1)
+"""When the row of a writer that died is of no more use: far longer than its patience."""
+
+
+class PostgresWriter(Backend):
+    """The one writing session of a process, which is also its owner."""
+
+    def __init__(self, url: DatabaseUrl, owner: str) -> None:
+        self.owner = owner
+        self._batch = 0
+        self._url = url
+        self._db = self._connect()
+        super().__init__(str(url))
+
+    def close(self) -> None:
+        """Finish what was submitted, then disconnect."""
+        super().close()
+        with suppress(Exception):  # no answer is lost with a row that stays
+            before = (datetime.now(UTC) - _FORGOTTEN_AFTER).isoformat(timespec="microseconds")
+            self._db.execute("DELETE FROM batches WHERE owner = ? OR at < ?", (self.owner, before))
+            self._db.flush()
+        self._db.close()
+
+    def _explained(self, error: Exception) -> StoreError | None:
+        import psycopg2
+
+        return postgres_error(error, self._url) if isinstance(error, psycopg2.Error) else None
+
+    def _connect(self) -> PostgresConnection:
+        db = PostgresConnection(self._url)
+        try:
+            db.execute(f"SET lock_timeout TO '{_TURN_SECONDS}s'")
+            # A session of ours that the server has not missed yet would keep the lock.
+            db.execute(
+                f"SELECT pg_terminate_backend(pid) FROM ({HOLDERS}) held"
+                " WHERE pid <> pg_backend_pid()",
+                halves(self.owner),
+            )
+            key = int.from_bytes(bytes.fromhex(self.owner[:16]), signed=True)
+            db.execute("SELECT pg_advisory_lock(?)", (key,)).fetchall()
+        except BaseException:
+            db.close()
+            raise
+        return db
+
+    def _transact(self, operations: Sequence[Operation]) -> Ended:
+        """Run one transaction; again where the server refuses, over a new connection if need be.
+
+        A transaction notes the number of its batch in the writer's own row: where the answer to its
+        commit never came, that row says whether it was done, so that nothing is done twice and
+        nothing is called kept that is not. (A server that crashed gives transaction numbers out
+        again that it had not yet written down, so `txid_status` would not do.)
+        """
+        import psycopg2
+
+        self._batch += 1
+        ended: Ended = []
+        while True:
+            try:
+                if self._db.is_lost:
+                    self._db = self._connect()
+                if self._begin() == self._batch:
+                    self._db.rollback()
+                    return ended
+                ended = run_each(self._db, operations, psycopg2.Error)
+                self._db.execute(_NOTE_BATCH, (self.owner, self._batch, utc_now()))
+                self._db.execute("COMMIT")
+                self._db.flush()
+                self._refusing_since = None
+                return ended
+            except (psycopg2.DataError, psycopg2.IntegrityError):
+                self._db.rollback()
+                if len(operations) == 1:
+                    raise
+                return self._one_by_one(operations)
+            except psycopg2.Error as error:
+                # Behind another connection there may be the server that took a standby's place.
+                if is_lost(error) or error.pgcode == _READ_ONLY:
+                    self._db.close()
+                else:
+                    self._db.rollback()
+                if not self._try_again():
+                    raise
+            except BaseException:
+                self._db.rollback()
+                raise
+
+    def _one_by_one(self, operations: Sequence[Operation]) -> Ended:
+        """One operation has values that the database refuses: the others are not to suffer."""
+        ended: Ended = []
+        for operation in operations:
+            try:
+                ended += self._transact([operation])
+            except Exception as error:
+                ended.append((None, self._in_words(error)))
+        return ended
+
+    def _begin(self) -> int | None:
+        """Begin a transaction in turn; the number of this writer's last batch that was committed.
+
+        Once the table is locked no earlier session of ours is at a commit any more.
+        """
+        wait_ms = max(self._wait_for_turn_s(_TURN_SECONDS) * 1000, 1)  # 0: without end
+        self._db.execute(f"BEGIN; SET LOCAL lock_timeout TO '{wait_ms:.0f}ms'")
+        self._db.execute("LOCK TABLE ledger_version IN EXCLUSIVE MODE")
+        version, batch = self._db.execute(
+            "SELECT v.version, b.batch FROM ledger_version v LEFT JOIN batches b ON b.owner = ?",
+            (self.owner,),
+        ).fetchone()
+        require_version(version, self._url)
+        return None if batch is None else int(batch)
 
 
 class PostgresLedger(PostgresWriter):

@@ -11,7 +11,7 @@ from typing import Any
 
 from contextcliff_dagster.contracts import StoreError
 from contextcliff_dagster.inference.ledger.backend import Backend, Database
-from contextcliff_dagster.inference.ledger.result_rows import (
+from contextcliff_dagster.inference.ledger.schema import (
     ANSWERED,
     COLUMNS,
     checksum,
@@ -21,7 +21,7 @@ from contextcliff_dagster.inference.ledger.result_rows import (
 )
 from contextcliff_dagster.inference.requests.outcome import Failure, MaybePaid, Orphan, Outcome
 from contextcliff_dagster.inference.requests.recipe import Prompt, Recipe, Turn
-from contextcliff_dagster.inference.spending.budget import Spend
+from contextcliff_dagster.inference.spending import Spend
 
 _MANY = 500  # well below SQLite's limit of parameters in one statement
 _CHARGE = "coalesce(a.charged_usd, a.reserved_usd)"

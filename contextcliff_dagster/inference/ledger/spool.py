@@ -14,9 +14,9 @@ from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Literal
 
-from contextcliff_dagster.inference.ledger.result_rows import COLUMNS, checksum, from_row, to_row
+from contextcliff_dagster.inference.ledger.schema import COLUMNS, checksum, from_row, to_row
 from contextcliff_dagster.inference.requests.outcome import Outcome
-from contextcliff_dagster.inference.spending.budget import Spend
+from contextcliff_dagster.inference.spending import Spend
 from contextcliff_dagster.private_files import folder_lock, make_folder
 from contextcliff_dagster.store import write_atomic
 

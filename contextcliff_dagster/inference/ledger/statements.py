@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from contextcliff_dagster.inference.ledger.backend import Database
-from contextcliff_dagster.inference.ledger.result_rows import checksum, to_row
-from contextcliff_dagster.inference.ledger.schema import columns
+from contextcliff_dagster.inference.ledger.schema import checksum, columns, to_row
 from contextcliff_dagster.inference.requests.outcome import Failure, Outcome, utc_now
-from contextcliff_dagster.inference.spending.budget import Budget, Spend
+from contextcliff_dagster.inference.spending import Budget, Spend
 
 if TYPE_CHECKING:
     from contextcliff_dagster.inference.ledger.spool import Answer

@@ -11,7 +11,7 @@ from typing import Any
 
 from contextcliff_dagster.inference.ledger.ledger import Ledger
 from contextcliff_dagster.inference.ledger.queries import as_sent
-from contextcliff_dagster.inference.ledger.result_rows import computed_checksums
+from contextcliff_dagster.inference.ledger.schema import computed_checksums
 from contextcliff_dagster.inference.requests.recipe import Recipe
 
 _SHOWN = 20

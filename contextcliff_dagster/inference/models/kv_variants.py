@@ -16,8 +16,7 @@ from typing import Any, NamedTuple, get_args
 import pydantic
 
 from contextcliff_dagster.contracts import StudyError
-from contextcliff_dagster.inference.models.entry import ModelEntry
-from contextcliff_dagster.inference.models.entry_parts import KvPolicy
+from contextcliff_dagster.inference.models.entry import KvPolicy, ModelEntry
 from contextcliff_dagster.reference.card import REFERENCE_MODELS
 
 POLICIES: tuple[str, ...] = get_args(KvPolicy)

@@ -1,4 +1,6 @@
-"""The registry of models: which serving configuration has a name.
+"""The registry of models: which serving configuration has a name, and where it is kept.
+
+The registry of models: which serving configuration has a name.
 
 ``models.yaml`` maps a name to an engine, a model id, an endpoint, a window, prices and the quirks
 that real endpoints have. The shipped file is overlaid, name by name, by the store's
@@ -9,23 +11,27 @@ in the working folder.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pydantic
 
-from contextcliff_dagster.contracts import StudyError
+from contextcliff_dagster.contracts import StoreError, StudyError
 from contextcliff_dagster.contracts.extensions import extensions
 from contextcliff_dagster.inference.models.entry import ModelEntry as ModelEntry
-from contextcliff_dagster.inference.models.entry import Name
-from contextcliff_dagster.inference.models.entry_parts import Price as Price
-from contextcliff_dagster.inference.models.entry_parts import Quirks as Quirks
-from contextcliff_dagster.inference.models.entry_parts import Strict
+from contextcliff_dagster.inference.models.entry import Name, Strict
+from contextcliff_dagster.inference.models.entry import Price as Price
+from contextcliff_dagster.inference.models.entry import Quirks as Quirks
 from contextcliff_dagster.inference.models.kv_variants import Models, kv_policy, parse_kv_variant
-from contextcliff_dagster.store import PACKAGE, store_root
+from contextcliff_dagster.private_files import folder_lock
+from contextcliff_dagster.store import PACKAGE, store_root, write_atomic
 from contextcliff_dagster.yaml_config import load_validated
+
+if TYPE_CHECKING:
+    from contextcliff_dagster.inference.models.new_entry import NewEntry
 
 SHIPPED_MODELS = PACKAGE / "models.yaml"
 
@@ -124,3 +130,55 @@ def _load_file(path: Path, stamp: tuple[int, int]) -> dict[str, ModelEntry]:
             bundle = str(path.parent / Path(bundle).expanduser())
             entries[name] = entries[name].model_copy(update={"ca_bundle": bundle})
     return entries
+
+
+_HEAD = "# Kept by contextcliff for its studies; your own models belong into models.yaml.\n"
+
+
+@contextmanager
+def kept_model(new: NewEntry) -> Iterator[ModelEntry]:
+    """Make ``new`` a model of this store; one that no study of the store names is dropped again.
+
+    An entry of the same name in the user's models.yaml comes first.
+
+    Raises:
+        StudyError: a field of the entry is none.
+        StoreError: the store cannot be written.
+    """
+    new.checked()
+    _change(new.name, dict(new.fields))
+    try:
+        yield load_models()[new.name]
+    finally:
+        if not _is_named(new.name):
+            _change(new.name, None)
+
+
+def _is_named(model: str) -> bool:
+    root = store_root() / "_studies"
+    return any(model in file.read_text("utf-8") for file in root.glob("*.yaml"))
+
+
+def _change(name: str, entry: Mapping[str, Any] | None) -> None:
+    import yaml
+
+    file = kept_models_file()
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with folder_lock(file.parent):
+            kept = yaml.safe_load(file.read_bytes())["models"] if file.exists() else {}
+            kept.pop(name, None)
+            if entry is not None:
+                kept[name] = dict(entry)
+            if kept:
+                write_atomic(file, (_HEAD + yaml.safe_dump({"models": kept})).encode())
+            else:
+                file.unlink(missing_ok=True)
+    except OSError as error:
+        raise StoreError(
+            f"{file} cannot be written ({error.strerror or error}); point --store or "
+            "CONTEXTCLIFF_HOME at a writable folder."
+        ) from error
+    if not kept:
+        with suppress(OSError):  # a store that was not there is not there again
+            file.parent.rmdir()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 from contextcliff_dagster.contracts import EngineError, StudyError
-from contextcliff_dagster.inference.models.base_url import request_headers
+from contextcliff_dagster.inference.models.identity import request_headers
 from contextcliff_dagster.inference.models.models_file import ModelEntry, load_models, model_files
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def open_any_tokenizer(name: str) -> Tokenizer:
         return open_tokenizer(name)
     entry = load_models().get(model)
     if entry is None:
-        from contextcliff_dagster.sampling.tokenizers.catalogue import no_such_tokenizer
+        from contextcliff_dagster.sampling.tokenizers.tokenizers import no_such_tokenizer
 
         raise no_such_tokenizer(name, served_models())
     if not entry.spec.remote:

@@ -19,10 +19,15 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from contextcliff_dagster.contracts import Example
 from contextcliff_dagster.inference.requests.outcome import Outcome
-from contextcliff_dagster.inference.requests.recipe import Prompt, Recipe, Turn, stable_hash
-from contextcliff_dagster.inference.requests.shared_document import shared_text
-from contextcliff_dagster.sampling.controls import spans_of
-from contextcliff_dagster.sampling.sample_source import SampleSource
+from contextcliff_dagster.inference.requests.recipe import (
+    Prompt,
+    Recipe,
+    Turn,
+    shared_text,
+    stable_hash,
+)
+from contextcliff_dagster.sampling.draw_manifest import spans_of
+from contextcliff_dagster.sampling.manifest import SampleSource
 
 if TYPE_CHECKING:
     import numpy as np

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from contextcliff_dagster.contracts.results.questions import CATEGORY_WORDS
+from contextcliff_dagster.contracts.results.metrics import CATEGORY_WORDS
 from contextcliff_dagster.reporting.figures import house
 from contextcliff_dagster.reporting.wording.number_format import tokens
 from contextcliff_dagster.reporting.wording.sentences import (
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from contextcliff_dagster.contracts.results import Cliffs
-    from contextcliff_dagster.contracts.results.fields import BinMean, BinResult
+    from contextcliff_dagster.contracts.results.json_form import BinMean, BinResult
     from contextcliff_dagster.contracts.results.questions import EvidenceCurve
 
 _LEFT, _RIGHT, _APART = 0.62, 0.25, 0.52

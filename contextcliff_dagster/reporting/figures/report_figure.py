@@ -1,5 +1,12 @@
 """The report's picture: score and spread against natural length, one or more models on one axis.
 
+The strip above the curves: per model its name, its verdict, its zones and its safe cap.
+
+One row per model, so that names, zones and caps of six models are next to each other without one
+hiding another; the row's line and marker are the key to the panels below.
+
+The report's picture: score and spread against natural length, one or more models on one axis.
+
 Top to bottom: what the picture shows; one strip per model with its zones and its safe cap; the
 score with single answers, bin means, intervals and the fitted curve; the standard deviation per
 bin. Drawn with matplotlib's object interface (no pyplot, no global figure), as a server needs it.
@@ -7,19 +14,350 @@ bin. Drawn with matplotlib's object interface (no pyplot, no global figure), as 
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from contextcliff_dagster.reporting.figures import house, score_panel
+import numpy as np
+
+from contextcliff_dagster.contracts import Verdict
+from contextcliff_dagster.reporting.figures import house
 from contextcliff_dagster.reporting.figures.captions import axis_words, captions, single_axis_words
-from contextcliff_dagster.reporting.figures.zone_strip import draw_zone_strip
-from contextcliff_dagster.reporting.wording.number_format import tokens
+from contextcliff_dagster.reporting.figures.house import draw_band, draw_markers, look, shifted
+from contextcliff_dagster.reporting.wording.number_format import located, score, tokens
+from contextcliff_dagster.reporting.wording.sentences import VERDICT_PHRASE, labels
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
+    from matplotlib.text import Text
+    from numpy.typing import NDArray
 
     from contextcliff_dagster.contracts.results import Cliffs
+
+_BAR_LOW, _BAR_HIGH = 0.10, 0.54
+_BAR_MIDDLE = (_BAR_LOW + _BAR_HIGH) / 2
+_NAME_AT = 0.78
+_KEY, _NAME_FROM = 26 / 818, 34 / 818
+"""Shares of the width: the key's line ends, and the name begins."""
+
+
+def draw_zone_strip(axes: Axes, results: Sequence[Cliffs], limits: tuple[float, float]) -> None:
+    """Rows from top to bottom in the order of ``results``; ``limits``: the x range in tokens."""
+    axes.set_ylim(-len(results) + 0.0, 0)
+    axes.set_axis_off()
+    for row, (name, result) in enumerate(zip(labels(results), results, strict=True)):
+        base, style = -row - 1.0, house.look(row)
+        _name_line(axes, style, house.drawable(name), _verdict_text(result), base + _NAME_AT)
+        names = _zone_bar(axes, result, limits, base)
+        cap = result.safe_cap_tokens or 0
+        if cap > 0:
+            _cap_mark(axes, cap, style.colour, limits, base, names)
+
+
+def _name_line(axes: Axes, style: house.Look, name: str, verdict: str, y: float) -> None:
+    width = axes.get_window_extent().width
+    place = axes.get_yaxis_transform()
+    axes.plot(
+        [0, _KEY / 2, _KEY],
+        [y, y, y],
+        transform=place,
+        color=style.colour,
+        lw=2.4,
+        ls=style.dash,
+        marker=style.marker,
+        markevery=[1],
+        ms=8,
+        mec="white",
+        clip_on=False,
+    )
+    right: dict[str, Any] = {
+        "ha": "right",
+        "va": "center",
+        "fontsize": 10.5,
+        "color": house.SOFT_INK,
+    }
+    end = axes.text(1.0, y, verdict, transform=place, **right)
+    room = width - end.get_window_extent().width - _NAME_FROM * width - 14
+    left: dict[str, Any] = {"va": "center", "fontsize": 12, "fontweight": "bold"}
+    label = axes.text(_NAME_FROM, y, name, transform=place, color=style.colour, **left)
+    most = len(name)
+    while most > 8 and label.get_window_extent().width > room:
+        most = min(most - 1, max(8, int(most * room / label.get_window_extent().width)))
+        label.set_text(house.shortened(name, most))
+
+
+def _verdict_text(result: Cliffs) -> str:
+    text, cliff = VERDICT_PHRASE[result.verdict], result.cliff
+    if cliff is not None:
+        at = located(cliff.location_tokens, cliff.ci_low, cliff.ci_high)
+        dip = result.verdict is Verdict.DIP
+        text += (
+            f": falls at {tokens(cliff.location_tokens)} tokens"
+            if dip
+            else f": midpoint of the drop at {at} tokens"
+        )
+    if result.safe_cap_tokens is None:
+        text += "; no safe cap supported"
+    return house.drawable(text)
+
+
+def _zone_bar(axes: Axes, result: Cliffs, limits: tuple[float, float], base: float) -> list[Text]:
+    """Draw the zones; the names that fit into them."""
+    from matplotlib.patches import Rectangle
+
+    def bar(low: float, high: float, **look: Any) -> None:
+        corner, height = (low, base + _BAR_LOW), _BAR_HIGH - _BAR_LOW
+        axes.add_patch(Rectangle(corner, high - low, height, **look))
+
+    middle: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": 10}
+    if not result.zones:
+        place = axes.get_yaxis_transform()
+        bar(0, 1, transform=place, fc="none", ec=house.SOFT_INK, ls=(0, (2, 2)), lw=0.8)
+        words = "no zones: not supported by the data"
+        y = base + _BAR_MIDDLE
+        return [axes.text(0.5, y, words, transform=place, color=house.SOFT_INK, **middle)]
+    texts = []
+    for zone in result.zones:
+        low, high = max(zone.from_tokens, limits[0]), min(zone.to_tokens, limits[1])
+        if high <= low:
+            continue
+        bar(low, high, fc=house.ZONE_FILL[zone.name], ec="white", lw=1.2, zorder=1)
+        text = axes.text((low * high) ** 0.5, base + _BAR_MIDDLE, "", zorder=3, **middle)
+        if zone.name == "transition":
+            bar(low, high, fc="none", ec="#B58A1E", hatch="////", lw=0, zorder=1.1)
+            fill = house.ZONE_FILL[zone.name]
+            text.set_bbox({"boxstyle": "square,pad=0.15", "fc": fill, "ec": "none"})
+        wide = axes.transData.transform([[low, 0], [high, 0]])[:, 0]
+        name = zone.name.replace("_", " ")
+        full = name if zone.mean is None else f"{name}, mean {score(zone.mean)}"
+        for words in (full, name, ""):
+            text.set_text(words)
+            if text.get_window_extent().width + 14 < wide[1] - wide[0]:
+                break
+        if words:
+            texts.append(text)
+    return texts
+
+
+def _cap_mark(
+    axes: Axes,
+    cap: int,
+    colour: str,
+    limits: tuple[float, float],
+    base: float,
+    names: Sequence[Text],
+) -> None:
+    """A line at the cap, with its length on the side that is free; ``names``: of the zones."""
+    x = min(max(cap, limits[0]), limits[1])
+    ends = [base + _BAR_LOW - 0.06, base + _BAR_HIGH + 0.04]
+    line: dict[str, Any] = {"lw": 4, "solid_capstyle": "butt", "zorder": 4, "clip_on": False}
+    axes.plot([x, x], ends, color=colour, **line)
+    bold: dict[str, Any] = {"va": "center", "fontsize": 10.5, "fontweight": "bold", "zorder": 6}
+    label = axes.text(x, base + _BAR_MIDDLE, f"safe cap {tokens(cap)}", color=colour, **bold)
+    edge, here = axes.get_window_extent(), axes.transData.transform((x, 0))[0]
+    width, pad = label.get_window_extent().width, 8
+    boxes = [text.get_window_extent() for text in names]
+    # Its pixels where it ends left of the line, and where it begins right of it.
+    spots = [(here - pad - width, here - pad), (here + pad, here + pad + width)]
+    inside = [spot for spot in spots if spot[0] > edge.x0 and spot[1] < edge.x1]
+    free = [
+        (left, right)
+        for left, right in inside
+        if not any(box.x0 - 14 < right and left < box.x1 + 14 for box in boxes)
+    ]
+    left, right = (free or inside or spots)[0]
+    on_the_left = right < here
+    if not free:
+        # A zone's name gives way to the number people came for: it moves aside, or goes.
+        for text, box in zip(names, boxes, strict=True):
+            if box.x0 - 14 < right and left < box.x1 + 14:
+                shift = left - 14 - box.x1
+                text.set_visible(on_the_left and box.x0 + shift > edge.x0 + 8)
+                text.set_x(house.shifted(axes, x, (box.x0 + box.x1) / 2 + shift - here))
+    label.set_horizontalalignment("right" if on_the_left else "left")
+    label.set_x(house.shifted(axes, x, -pad if on_the_left else pad))
+    label.set_bbox({"boxstyle": "square,pad=0.12", "fc": (1, 1, 1, 0.72), "ec": "none"})
+
+
+_LANE_GAP, _DODGE_PIXELS = 0.035, 7.0
+_MANY = 350
+"""Dots in one lane beyond which a density tells more than overlapping dots."""
+
+
+def lane_height(models: int) -> float:
+    """Height of one model's lane of dots, in score units."""
+    return 0.05 if models == 1 else 0.036 if models <= 3 else 0.026
+
+
+def score_limits(models: int) -> tuple[float, float]:
+    """y range that holds scores 0..1 and, outside, one lane per model for exact 0 and exact 1."""
+    rim = _LANE_GAP + models * lane_height(models) + 0.02
+    return -rim, 1 + rim
+
+
+def draw_answers(
+    axes: Axes, row: int, models: int, lengths: NDArray[np.float64], scores: NDArray[np.float64]
+) -> None:
+    """Every scored answer of one model.
+
+    Exact zeros and ones, which would hide each other on two lines, are spread over a lane below 0
+    or above 1 (a density from ``_MANY`` on); what lies between is at its own height.
+    """
+    colour = look(row).colour
+    height = lane_height(models)
+    dots: dict[str, Any] = {"ls": "none", "marker": "o", "ms": 3.4, "mfc": colour, "mec": "none"}
+    lanes = {1.0: 1 + _LANE_GAP + row * height, 0.0: -_LANE_GAP - (row + 1) * height}
+    for value, bottom in lanes.items():
+        x = lengths[scores == value]
+        if len(x) > _MANY:
+            _density_lane(axes, colour, x, bottom, height)
+        elif len(x):
+            jitter = np.random.default_rng(zlib.crc32(f"{row}/{value}".encode())).random(len(x))
+            y = bottom + height * (0.14 + 0.72 * jitter)
+            axes.plot(x, y, **dots, alpha=0.45, zorder=2)
+    between = (scores != 0.0) & (scores != 1.0)
+    x, y = lengths[between], scores[between]
+    if len(x) > 4 * _MANY:
+        _density_cells(axes, colour, x, y)
+    elif len(x):
+        axes.plot(x, y, **dots, alpha=0.28, zorder=2)
+
+
+def _log_cells(
+    axes: Axes, x: NDArray[np.float64], columns: int
+) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    edges = np.geomspace(*axes.get_xlim(), columns + 1)
+    return edges, np.clip(np.searchsorted(edges, x, side="right") - 1, 0, columns - 1)
+
+
+def _density_lane(
+    axes: Axes, colour: str, x: NDArray[np.float64], bottom: float, height: float
+) -> None:
+    """Bars whose height is the count: the full lane is the fullest column."""
+    edges, column = _log_cells(axes, x, 120)
+    counts = np.bincount(column, minlength=120)
+    tall, wide = 0.9 * height * counts / counts.max(), np.diff(edges) * 0.9
+    bars: dict[str, Any] = {"align": "edge", "color": colour, "alpha": 0.55, "lw": 0, "zorder": 2}
+    axes.bar(edges[:-1], tall, wide, bottom, **bars)
+
+
+def _density_cells(axes: Axes, colour: str, x: NDArray[np.float64], y: NDArray[np.float64]) -> None:
+    """Squares on a grid whose area is the count."""
+    edges, column = _log_cells(axes, x, 90)
+    cell = np.clip((y * 40).astype(int), 0, 39) * 90 + column
+    counts = np.bincount(cell, minlength=3600)
+    full = np.flatnonzero(counts)
+    centre = np.sqrt(edges[:-1] * edges[1:])[full % 90]
+    area = 34 * counts[full] / counts.max()
+    squares: dict[str, Any] = {"marker": "s", "c": colour, "alpha": 0.3, "lw": 0, "zorder": 2}
+    axes.scatter(centre, (full // 90 + 0.5) / 40, area, **squares)
+
+
+def draw_curve(axes: Axes, row: int, models: int, result: Cliffs) -> None:
+    """The fitted curve and, where it has one, its band."""
+    points = result.curve
+    if len(points) < 2:
+        return
+    style = look(row)
+    x, y = [point.tokens for point in points], [point.mean for point in points]
+    draw_band(axes, points, style.colour, 0.14 if models <= 3 else 0.08)
+    axes.plot(x, y, color="white", lw=4.4, zorder=2.4, alpha=0.8)
+    axes.plot(x, y, color=style.colour, lw=2.3, ls=style.dash, zorder=2.5)
+
+
+def draw_bins(axes: Axes, row: int, models: int, result: Cliffs) -> bool:
+    """Bin means with their intervals; True if one had to be drawn without (hollow marker).
+
+    A cross is the mean if each missing answer scores 0.
+    """
+    style = look(row)
+    bar: dict[str, Any] = {
+        "alpha": 0.95 if models <= 3 else 0.55,
+        "marker": "_",
+        "ms": 6,
+        "mew": 1.4,
+        "lw": 1.7,
+        "solid_capstyle": "butt",
+        "zorder": 3,
+    }
+    marks: dict[str, Any] = {"marker": style.marker, "ms": 8, "zorder": 4, "clip_on": False}
+    any_hollow = False
+    for item in result.bins:
+        place, mean = item.median_tokens, item.mean
+        if place and item.delivered_mean is not None:
+            x, y = dodge(axes, place, row, models), item.delivered_mean
+            axes.plot(x, y, "x", color=style.colour, ms=7, mew=1.8, zorder=4)
+        if not place or mean is None:
+            continue
+        x = dodge(axes, place, row, models)
+        ends = [end for end in (item.ci_low, item.ci_high) if end is not None]
+        hollow = len(ends) < 2
+        if not hollow:
+            axes.plot([x, x], ends, color=style.colour, **bar)
+        draw_markers(axes, x, mean, style.colour, hollow=hollow, mew=1.8 if hollow else 1, **marks)
+        any_hollow |= hollow
+    return any_hollow
+
+
+def dodge(axes: Axes, x: float, row: int, models: int) -> float:
+    """``x`` moved by some pixels, so that models measured on the same bins do not overlap."""
+    return shifted(
+        axes, x, (row - (models - 1) / 2) * min(_DODGE_PIXELS, 24 / max(models, 1)) * 160 / 100
+    )
+
+
+def records_of(result: Cliffs, records: pd.DataFrame, results: int) -> pd.DataFrame | None:
+    """Rows of one of so many results; None where several are in ``records`` without a name."""
+    for column in ("study", "model", "campaign"):
+        if column in records.columns and (value := getattr(result, column)) is not None:
+            records = records[records[column] == value]
+        elif column == "model" and results > 1:
+            return None
+    return records
+
+
+def answers_of(
+    records: pd.DataFrame | None, results: Sequence[Cliffs], row: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Lengths and scores of one result's scored records; empty where there are none to show."""
+    mine = None if records is None else records_of(results[row], records, len(results))
+    if mine is None or not {"length_tokens", "score"} <= set(mine.columns):
+        return np.empty(0), np.empty(0)
+    x = mine["length_tokens"].to_numpy(dtype=float, na_value=np.nan)
+    y = mine["score"].to_numpy(dtype=float, na_value=np.nan)
+    keep = np.isfinite(x) & np.isfinite(y) & (x > 0)
+    return x[keep], y[keep]
+
+
+def free_height(
+    axes: Axes, results: Sequence[Cliffs], low: float, high: float, need: float
+) -> float | None:
+    """Lowest score at which a label meets no curve, band or bar between two lengths.
+
+    ``need``: its height in score units. None where no place between 0 and 1 is free."""
+    taken: list[tuple[float, float]] = []
+    for row, result in enumerate(results):
+        near = [p for p in result.curve if low / 1.06 <= p.tokens <= high * 1.06]
+        taken += [_reach(p.mean, p.ci_low, p.ci_high) for p in near]
+        for b in result.bins:
+            if b.median_tokens and b.mean is not None:
+                x = dodge(axes, b.median_tokens, row, len(results))
+                if low / 1.02 <= x <= high * 1.02:
+                    taken.append(_reach(b.mean, b.ci_low, b.ci_high))
+    start = 0.02
+    for bottom, top in sorted(taken):
+        if start + need <= bottom:
+            break
+        start = max(start, top)
+    return start if start + need <= 1.0 else None
+
+
+def _reach(mean: float, low: float | None, high: float | None) -> tuple[float, float]:
+    """From below to above a mark: its interval, or its mean alone, with some air."""
+    ends = [mean, *(end for end in (low, high) if end is not None)]
+    return min(ends) - 0.03, max(ends) + 0.03
+
 
 _LEFT, _RIGHT = 0.92, 0.36
 _HEAD, _ROW, _SCORE, _SPREAD, _GAP, _FOOT = 0.98, 0.62, 3.75, 1.15, 0.16, 1.30
@@ -39,7 +377,7 @@ def plot_report(cliffs: Sequence[Cliffs], records: pd.DataFrame | None = None) -
     """
     rows = max(len(cliffs), 1)
     figure = house.blank_page(_HEAD + rows * _ROW + _SCORE + _GAP + _SPREAD + _FOOT + 0.08)
-    answers = [score_panel.answers_of(records, cliffs, row) for row in range(len(cliffs))]
+    answers = [answers_of(records, cliffs, row) for row in range(len(cliffs))]
     limits = _limits(cliffs, [x for x, _ in answers])
     bottoms = (_FOOT, _FOOT + _SPREAD + _GAP, _FOOT + _SPREAD + _GAP + _SCORE + 0.08)
     spread, main, strip = (
@@ -48,14 +386,14 @@ def plot_report(cliffs: Sequence[Cliffs], records: pd.DataFrame | None = None) -
     )
     for axes in (spread, main, strip):
         house.token_axis(axes, limits)
-    main.set_ylim(*score_panel.score_limits(rows))
+    main.set_ylim(*score_limits(rows))
     main.set_yticks([0, 0.2, 0.4, 0.6, 0.8, 1.0])
     main.grid(axis="y", zorder=0)
     hollow = False
     for row, result in enumerate(cliffs):
-        score_panel.draw_answers(main, row, rows, *answers[row])
-        score_panel.draw_curve(main, row, rows, result)
-        hollow |= score_panel.draw_bins(main, row, rows, result)
+        draw_answers(main, row, rows, *answers[row])
+        draw_curve(main, row, rows, result)
+        hollow |= draw_bins(main, row, rows, result)
     _spread_panel(spread, cliffs)
     _shade_zones((main, spread), cliffs, limits)
     _cap_lines((main, spread), cliffs, limits)
@@ -72,16 +410,16 @@ def draw_scores(axes: Axes, cliffs: Sequence[Cliffs], records: pd.DataFrame | No
     Sets the axes' limits, ticks and labels; the rest as `plot_report`.
     """
     rows = max(len(cliffs), 1)
-    answers = [score_panel.answers_of(records, cliffs, row) for row in range(len(cliffs))]
+    answers = [answers_of(records, cliffs, row) for row in range(len(cliffs))]
     limits = _limits(cliffs, [x for x, _ in answers])
     house.token_axis(axes, limits)
-    axes.set_ylim(*score_panel.score_limits(rows))
+    axes.set_ylim(*score_limits(rows))
     axes.set_yticks([0, 0.2, 0.4, 0.6, 0.8, 1.0])
     axes.grid(axis="y", zorder=0)
     for row, result in enumerate(cliffs):
-        score_panel.draw_answers(axes, row, rows, *answers[row])
-        score_panel.draw_curve(axes, row, rows, result)
-        score_panel.draw_bins(axes, row, rows, result)
+        draw_answers(axes, row, rows, *answers[row])
+        draw_curve(axes, row, rows, result)
+        draw_bins(axes, row, rows, result)
     _shade_zones((axes,), cliffs, limits)
     _cap_lines((axes,), cliffs, limits)
     _window_marks((axes,), cliffs, limits)
@@ -128,7 +466,7 @@ def _spread_panel(axes: Axes, results: Sequence[Cliffs]) -> None:
     for row, result in enumerate(results):
         style = house.look(row)
         points = [
-            (score_panel.dodge(axes, place, row, len(results)), sd)
+            (dodge(axes, place, row, len(results)), sd)
             for b in result.bins
             if (place := b.median_tokens) and (sd := b.sd) is not None
         ]
@@ -161,7 +499,7 @@ def _cap_lines(
         low, high = main.get_ylim()
         need = extent.height / frame.height * (high - low)
         left = house.shifted(main, cap, -8 - extent.width)
-        room = score_panel.free_height(main, results, left, cap, need)
+        room = free_height(main, results, left, cap, need)
         if room is None or extent.x0 < frame.x0:
             label.remove()
             continue

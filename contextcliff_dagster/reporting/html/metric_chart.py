@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from contextcliff_dagster.reporting.html.render import DRAWING, Interactive, text
-from contextcliff_dagster.reporting.markdown.render import one_line
+from contextcliff_dagster.reporting.markdown import one_line
 
 _DIGITS = 4
 Interval = tuple[float, float]

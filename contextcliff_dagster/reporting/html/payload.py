@@ -27,7 +27,7 @@ from contextcliff_dagster.reporting.html.render import (
     visible,
 )
 from contextcliff_dagster.reporting.length_profile.questions import few_data_blocks
-from contextcliff_dagster.reporting.markdown.render import one_line
+from contextcliff_dagster.reporting.markdown import one_line
 from contextcliff_dagster.reporting.sections import Page, as_folds
 from contextcliff_dagster.reporting.wording.number_format import estimate, level, located, tokens
 from contextcliff_dagster.reporting.wording.sentences import (
@@ -37,15 +37,15 @@ from contextcliff_dagster.reporting.wording.sentences import (
     last_octave_phrase,
     score_name,
     sentence,
+    tolerance_sentences,
 )
-from contextcliff_dagster.reporting.wording.tolerance import tolerance_sentences
 
 if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
     from contextcliff_dagster.contracts.results import Cliffs
-    from contextcliff_dagster.contracts.results.fields import BinMean
+    from contextcliff_dagster.contracts.results.json_form import BinMean
     from contextcliff_dagster.reporting.html.render import Pictures
 
 
@@ -127,7 +127,7 @@ def payload_of(
             },
         }
         if answers is None and records is not None:
-            from contextcliff_dagster.reporting.figures.score_panel import records_of
+            from contextcliff_dagster.reporting.figures.report_figure import records_of
 
             model["points"] = _points(records_of(result, records, len(results)), scores, most)
         models.append(model)

@@ -17,7 +17,7 @@ from html import escape
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from contextcliff_dagster.reporting.markdown.render import one_line
+from contextcliff_dagster.reporting.markdown import one_line
 from contextcliff_dagster.reporting.sections import (
     Block,
     Bracketed,
@@ -38,7 +38,7 @@ from contextcliff_dagster.reporting.sections import (
     is_number,
     spans,
 )
-from contextcliff_dagster.reporting.wording.direction import isolated
+from contextcliff_dagster.reporting.wording.number_format import isolated
 
 _UNSAFE_IN_SCRIPT = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"})
 _SUSPECT = re.compile(r"[^ -~\n\t]")

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from contextcliff_dagster.reporting.length_profile.questions import few_data_blocks
-from contextcliff_dagster.reporting.length_profile.robustness import confounds_sentence
-from contextcliff_dagster.reporting.length_profile.scope import shared_items
+from contextcliff_dagster.reporting.length_profile.scope import confounds_sentence, shared_items
 from contextcliff_dagster.reporting.sections import (
     Block,
     Bracketed,
@@ -20,10 +19,6 @@ from contextcliff_dagster.reporting.sections import (
     Strong,
     Text,
 )
-from contextcliff_dagster.reporting.wording.latency import (
-    joint_cap_sentence,
-    latency_limit_sentence,
-)
 from contextcliff_dagster.reporting.wording.number_format import level, tokens
 from contextcliff_dagster.reporting.wording.sentences import (
     VERDICT_PHRASE,
@@ -34,12 +29,14 @@ from contextcliff_dagster.reporting.wording.sentences import (
     comparison,
     copies_sentence,
     half_drop_sentence,
+    joint_cap_sentence,
     last_octave_phrase,
+    latency_limit_sentence,
     looks_sentence,
     score_name,
     sentence,
+    tolerance_sentences,
 )
-from contextcliff_dagster.reporting.wording.tolerance import tolerance_sentences
 
 if TYPE_CHECKING:
     from contextcliff_dagster.contracts.results import Cliffs

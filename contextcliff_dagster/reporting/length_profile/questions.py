@@ -1,4 +1,4 @@
-"""The page's sections about the questions: mix, controls, evidence, levels; each where measured."""
+"""The page's sections about the questions, and about attention; each where measured."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from contextcliff_dagster.contracts import Verdict
-from contextcliff_dagster.contracts.results.questions import CATEGORY_WORDS
+from contextcliff_dagster.contracts.results.metrics import CATEGORY_WORDS
 from contextcliff_dagster.reporting.sections import (
     Block,
     Bracketed,
@@ -19,6 +19,7 @@ from contextcliff_dagster.reporting.sections import (
     Text,
 )
 from contextcliff_dagster.reporting.wording.number_format import (
+    count,
     estimate,
     located,
     percent,
@@ -28,12 +29,15 @@ from contextcliff_dagster.reporting.wording.number_format import (
 from contextcliff_dagster.reporting.wording.sentences import (
     CONTROL_WORDS,
     VERDICT_PHRASE,
+    attention_sentences,
+    score_name,
     sentence,
     shown_mix,
 )
 
 if TYPE_CHECKING:
     from contextcliff_dagster.contracts.results import Cliffs
+    from contextcliff_dagster.contracts.results.json_form import MeanScore
     from contextcliff_dagster.contracts.results.questions import EvidenceCurve, EvidenceGroup
 
 
@@ -226,3 +230,46 @@ def _levels(result: Cliffs) -> list[Section]:
 
 def _estimate(mean: float | None, low: float | None, high: float | None, missing: str) -> Bracketed:
     return Bracketed(missing if mean is None else estimate(mean, low, high))
+
+
+READING = (
+    "Entropy is that of the last prompt token's attention over the prompt, divided by the "
+    "logarithm of the prompt's tokens: 0 where one token has all attention, 1 where it is spread "
+    "evenly. It is measured inside the model and describes it; verdict and cap rest on the scores "
+    "alone."
+)
+
+
+def attention_sections(result: Cliffs) -> list[Section]:
+    """Sentences, a table by bin, and how to read it; nothing where attention was not measured."""
+    if (attention := result.attention) is None:
+        return []
+    scores = {b.bin: estimate(b.mean, b.ci_low, b.ci_high) for b in result.bins}
+    rows: list[list[Cell]] = [
+        [
+            Code(b.bin),
+            tokens(b.tokens),
+            tokens(b.entropy.n),
+            Bracketed(scores.get(b.bin, "not measured")),
+            *(Bracketed(_mean(one)) for one in (b.entropy, b.evidence, b.sinks)),
+        ]
+        for b in attention.bins
+    ]
+    head = ["bin", "median tokens", "n", score_name(result), "entropy", "evidence", "first tokens"]
+    of = f"{count(attention.n, 'example')} of {attention.n_all:,}"
+    caption = f"Entropy, and shares of the attention: {of}, means over heads and layers"
+    return [
+        Section(
+            "Attention of the last prompt token",
+            [
+                Bullets(attention_sentences(attention)),
+                DataTable(head, rows, caption, right=(1, 2)),
+                Paragraph(READING),
+            ],
+            3,
+        )
+    ]
+
+
+def _mean(one: MeanScore) -> str:
+    return "unknown" if one.mean is None else estimate(one.mean, one.ci_low, one.ci_high)

@@ -1,5 +1,7 @@
 """What a result says, in words: shared by the terminal, the Markdown page and the picture.
 
+What a result says, in words: shared by the terminal, the Markdown page and the picture.
+
 The sentences claim no more than a black-box measurement supports: where the score drops, not why.
 """
 
@@ -7,10 +9,11 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from contextcliff_dagster.analysis.latency import SHARE, least_documents
 from contextcliff_dagster.contracts import DROPS, Verdict
 from contextcliff_dagster.reporting.wording.number_format import (
     count,
@@ -25,8 +28,109 @@ from contextcliff_dagster.reporting.wording.number_format import (
 if TYPE_CHECKING:
     from contextcliff_dagster.contracts.results import Cliffs
     from contextcliff_dagster.contracts.results.attention import AttentionResult
-    from contextcliff_dagster.contracts.results.caps import FurtherData
+    from contextcliff_dagster.contracts.results.cliffs import FurtherData
     from contextcliff_dagster.contracts.results.questions import CategoryMix, Control
+
+RIGHT_OR_WRONG = frozenset({"em", "contained"})
+"""Scores of which an answer has 0 or 1, so that their mean is a share of right answers."""
+_MOST_EXAMPLES = 6
+"""Of more models no figures are given: they would be a list to read."""
+_OUT_OF = (10, 20, 100)
+
+
+def lost_of(tolerance: float) -> tuple[int, int]:
+    """How many of how many right answers ``tolerance`` (0..1) lets go, never more than it allows.
+
+    >>> lost_of(0.3), lost_of(0.05), lost_of(0.125)
+    ((3, 10), (1, 20), (125, 1000))
+    """
+    for base in _OUT_OF:
+        if abs(tolerance * base - round(tolerance * base)) < 1e-9:
+            return round(tolerance * base), base
+    return int(tolerance * 1000 + 1e-9), 1000
+
+
+def tolerance_sentences(results: Sequence[Cliffs], names: Sequence[str]) -> list[str]:
+    """One sentence for each tolerance and kind of score among ``results``."""
+    groups: dict[tuple[float, str], dict[str, list[str]]] = {}
+    for name, result in zip(names, results, strict=True):
+        kind = result.score.name if result.score.name in {*RIGHT_OR_WRONG, "f1"} else ""
+        key = result.tolerance, "right" if kind in RIGHT_OR_WRONG else kind
+        falls = groups.setdefault(key, {})
+        base = result.baseline
+        mean = base.mean if base.fitted is None else base.fitted
+        floor = result.verdict is Verdict.FLOOR  # nothing can be lost there
+        if mean is not None and not floor and len(results) <= _MOST_EXAMPLES:
+            ends = score(mean), score(mean * (1 - result.tolerance))
+            if ends[0] != ends[1]:
+                fitted = base.mean is not None and score(base.mean) != ends[0]
+                by = " by the fitted curve" if fitted else ""
+                falls.setdefault(f"from {ends[0]} to {ends[1]}{by}", []).append(name)
+    return [_sentence(*key, falls) for key, falls in groups.items()]
+
+
+def _sentence(tolerance: float, kind: str, falls: Mapping[str, Sequence[str]]) -> str:
+    head, here = f"A tolerance of {level(tolerance)} means", ""
+    if len(falls) == 1:
+        here = f", here {next(iter(falls))}"
+    elif falls:
+        each = [f"{', '.join(whose)} {fall}" for fall, whose in falls.items()]
+        here = f" ({'; '.join(each)})"
+    if kind == "right":
+        lost, of = lost_of(tolerance)
+        return (
+            f"{head}: of every {of:,} answers that are right on short documents, up to {lost:,} "
+            f"may be lost{here}."
+        )
+    if kind == "f1":
+        return (
+            f"{head}: token F1, the overlap in words with the accepted answer, may fall by up to "
+            f"{level(tolerance)} of its mean on short documents{here}. That is no count of right "
+            "answers: an answer may be right in part."
+        )
+    return (
+        f"{head}: the mean score may fall by up to {level(tolerance)} of its mean on short "
+        f"documents{here}."
+    )
+
+
+def latency_limit_sentence(cliffs: Cliffs) -> str | None:
+    """Up to which length the first token keeps to the user's limit; ``None`` where none is set."""
+    if (limit := cliffs.latency_limit) is None:
+        return None
+    ms, documents = limit.ttft_ms_p95, limit.n_documents
+    within = f"within {ms:g} ms" if ms < 1_000 else f"within {ms / 1_000:g} s"
+    if documents < (least := least_documents(cliffs.confidence)):
+        return (
+            f"First token {within}: not known from {count(documents, 'document')} with a time; "
+            f"{level(SHARE)} of the calls at {level(cliffs.confidence)} confidence need {least}."
+        )
+    reach = f"First token {within} up to {tokens(limit.tokens)} tokens"
+    if limit.tokens is None:
+        reach = f"At no measured length is the first token known to come {within}"
+    elif limit.tokens == limit.longest_tokens:
+        reach = f"First token {within} over the whole range, to {tokens(limit.tokens)} tokens"
+    by = limit.passed_by_tokens
+    passed = "" if by is None else f" The limit is exceeded from {tokens(by)} tokens on."
+    sure = f"{level(SHARE)} of the calls, {level(cliffs.confidence)} confidence"
+    return f"{reach} ({sure}, n = {count(documents, 'document')}).{passed}"
+
+
+def joint_cap_sentence(cliffs: Cliffs) -> str | None:
+    """The cap that scores and times respect, and which binds; None where no time was tested."""
+    joint = cliffs.joint_cap
+    if joint is None:
+        return None
+    if joint.tokens is None:
+        none = "score" if joint.limited_by == "accuracy" else "limit on the time to first token"
+        return f"Joint cap of score and latency: none, because the {none} supports none."
+    expected = "keeps to its limit" if cliffs.latency_limit else "is never 25% and 50 ms too high"
+    limit = {
+        "accuracy": f"the score: up to there, time to first token {expected}.",
+        "latency": "latency: beyond that, time to first token is higher than expected.",
+        "latency_limit": "latency: beyond that, time to first token may exceed its limit.",
+    }[joint.limited_by]
+    return f"Joint cap of score and latency: {tokens(joint.tokens)} tokens, limited by {limit}"
 
 
 MOSTLY_COPIED = 0.9

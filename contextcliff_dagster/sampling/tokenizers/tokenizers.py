@@ -1,5 +1,13 @@
 """Tokenizers that count: exact, fast and without a network.
 
+tiktoken's vocabularies, found without a network where they can be.
+
+tiktoken fetches the rank file of an encoding at its first use and then keeps it. The package
+``bpe-openai`` carries the two current ones; they are taken from there, so that a machine that
+never reaches the network counts the same. Where it is missing, tiktoken's own way remains.
+
+Tokenizers that count: exact, fast and without a network.
+
 Counts equal the reference library's (``tiktoken``; Hugging Face ``tokenizers``), which makes the
 first of them; all others ``fastokens`` makes, five to sixty times faster
 (``benchmarks/length_map.py``) and compared with it before it counts (`cross_checked_counter`). What
@@ -10,34 +18,347 @@ keeps a cache of 35 MB, and the length map is to stay small on machines of many 
 
 from __future__ import annotations
 
+import gzip
 import hashlib
+import importlib.util
 import os
+import re
 import tempfile
-from collections.abc import Iterator, Sequence
+from binascii import a2b_base64
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import lru_cache
 from importlib import metadata
 from operator import itemgetter
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
+from urllib.parse import urlsplit
 
 from contextcliff_dagster.contracts import StudyError
-from contextcliff_dagster.sampling.tokenizers.catalogue import no_such_tokenizer
 from contextcliff_dagster.sampling.tokenizers.cross_checked_counter import (
     CheckedCounter,
     Count,
     CountMany,
 )
-from contextcliff_dagster.sampling.tokenizers.hub import LARGEST_FILE, hub_file
 from contextcliff_dagster.sampling.tokenizers.server import ServerTokenizer
-from contextcliff_dagster.sampling.tokenizers.tiktoken_vocabularies import (
-    RANKS_SHA256,
-    SAME_RANKS,
-    encoding_names,
-    forget_encoding,
-    rank_file,
-    tiktoken_encoding,
-)
 from contextcliff_dagster.user_files import loads, read_file
+
+if TYPE_CHECKING:
+    import tiktoken
+
+
+@dataclass(frozen=True, slots=True)
+class KnownTokenizer:
+    """One that a study may name: as it is written (a part in ``<>`` is to be filled in), what it
+    counts, and what has to be there for it; empty where nothing has to."""
+
+    name: str
+    counts: str
+    needs: str = ""
+
+
+def known_tokenizers() -> list[KnownTokenizer]:
+    """Those that this machine knows, and the forms that others are named in."""
+    carried = carried_encodings()
+    return [
+        KnownTokenizer("reference", "tokens of the reference models"),
+        *(
+            KnownTokenizer(
+                f"tiktoken:{name}",
+                _MODELS.get(name, "tokens of this encoding of tiktoken"),
+                "" if name in carried else "the network at its first use, or tiktoken's cache",
+            )
+            for name in encoding_names()
+        ),
+        KnownTokenizer(
+            "file:<path>", "as this Hugging Face tokenizer.json, or that of this folder", "the file"
+        ),
+        KnownTokenizer(
+            "hub:<repository>",
+            "as the tokenizer.json of this repository of the Hugging Face hub",
+            "the network at its first use; HF_TOKEN where it is gated",
+        ),
+        KnownTokenizer(
+            "server:<model>",
+            "as the server of this model of models.yaml (vLLM, llama.cpp)",
+            "the server, running",
+        ),
+        KnownTokenizer("server:<URL>", "the same, by address", "the server, running"),
+    ]
+
+
+_MODELS = {
+    "o200k_base": "tokens of GPT-4o and later models of OpenAI",
+    "o200k_harmony": "tokens of gpt-oss",
+    "cl100k_base": "tokens of GPT-4 and GPT-3.5",
+    "p50k_base": "tokens of OpenAI's models for code before 2023",
+    "p50k_edit": "tokens of OpenAI's models for edits before 2023",
+    "r50k_base": "tokens of GPT-3",
+    "gpt2": "tokens of GPT-2",
+}
+
+
+def no_such_tokenizer(name: str, models: Iterable[str] = ()) -> StudyError:
+    """The error that ``name`` is no tokenizer, with what may have been meant.
+
+    Args:
+        models: names that may follow ``server:``, where they are known.
+    """
+    kind, _, rest = name.partition(":")
+    if kind == "tiktoken" and rest:
+        return StudyError(
+            f"tiktoken has no encoding {rest!r}{_meant(rest, encoding_names())}; it has "
+            f"{', '.join(encoding_names())}."
+        )
+    if kind == "server" and rest:
+        known = sorted(models)
+        listed = (
+            f"models.yaml has {', '.join(known)} behind servers"
+            if known
+            else "only a study knows models.yaml; elsewhere write server:http://HOST:PORT"
+        )
+        return StudyError(f"There is no server of a model {rest!r}{_meant(rest, known)}; {listed}.")
+    guess = _guess(name)
+    meant = f" (did you mean {guess!r}?)" if guess else ""
+    return StudyError(
+        f"There is no tokenizer {name!r}{meant}; there are reference, tiktoken:<encoding>, "
+        "file:<path of a tokenizer.json>, hub:<repository>, server:<model of models.yaml> and "
+        "server:<URL> (`contextcliff tokenizers`)."
+    )
+
+
+def _meant(written: str, known: Iterable[str]) -> str:
+    near = get_close_matches(written, list(known), n=1)
+    return f" (did you mean {near[0]!r}?)" if near else ""
+
+
+def _guess(name: str) -> str | None:
+    from tiktoken.model import encoding_name_for_model
+
+    names = encoding_names()
+    if name in names:
+        return f"tiktoken:{name}"
+    if name.startswith(("http://", "https://")):
+        return f"server:{name}"
+    with suppress(OSError, ValueError, RuntimeError):
+        path = Path(name).expanduser()
+        if path.suffix == ".json" or (path / "tokenizer.json").is_file():
+            return f"file:{name}"
+    if len(name) > 2 and (begun := [one for one in names if one.startswith(name)]):
+        return f"tiktoken:{begun[0]}"
+    if "/" in name and is_repository(name):
+        return f"hub:{name}"
+    known = ["reference", *names, *(f"tiktoken:{one}" for one in names)]
+    if near := get_close_matches(name, known, n=1, cutoff=0.7):
+        return near[0] if near[0] == "reference" or ":" in near[0] else f"tiktoken:{near[0]}"
+    with suppress(KeyError):
+        return f"tiktoken:{encoding_name_for_model(name)}"
+    return None
+
+
+RANKS_SHA256 = {
+    "cl100k_base": "223921b76ee99bde995b7ff738513eef100fb51d18c93597a113bcffe865b2a7",
+    "o200k_base": "446a9538cb6c348e3516120d7c08b09f57c36495e2acfffe59a5bf8b0cfb1a2d",
+}
+"""The encodings that `bpe-openai` carries, with the SHA-256 that tiktoken pins for each."""
+SAME_RANKS = {"o200k_harmony": "o200k_base"}
+"""Encodings that differ from another in special tokens only, which ordinary text never yields."""
+
+
+def rank_file(encoding: str) -> bytes:
+    """The rank file of one of ``RANKS_SHA256``, proven against its hash.
+
+    Raises:
+        StudyError: it is not installed, not cached and not reachable, or damaged.
+    """
+    if (packed := _packed(encoding)) is None:
+        content = _cached_or_fetched(encoding)
+    else:
+        try:
+            content = gzip.decompress(packed.read_bytes())
+        except (OSError, EOFError) as error:
+            raise StudyError(
+                f"The vocabulary {packed} is damaged ({error}); install bpe-openai again."
+            ) from error
+    if hashlib.sha256(content).hexdigest() != RANKS_SHA256[encoding]:
+        raise StudyError(
+            f"The vocabulary of tiktoken's {encoding!r} on this machine is damaged; install "
+            "bpe-openai again or clear TIKTOKEN_CACHE_DIR."
+        )
+    return content
+
+
+def encoding_names() -> list[str]:
+    """The encodings that tiktoken knows."""
+    import tiktoken
+
+    return tiktoken.list_encoding_names()
+
+
+def carried_encodings() -> set[str]:
+    """Those whose vocabulary needs no network here."""
+    carried = {name for name in RANKS_SHA256 if _packed(name) is not None}
+    return carried | {name for name, ranks in SAME_RANKS.items() if ranks in carried}
+
+
+def tiktoken_encoding(name: str) -> tiktoken.Encoding:
+    """Return tiktoken's own encoding.
+
+    Raises:
+        LookupError: tiktoken has no such encoding.
+        StudyError: its vocabulary is not on this machine and cannot be fetched.
+    """
+    import tiktoken
+
+    if name in RANKS_SHA256 or name in SAME_RANKS:
+        return _from_rank_file(name)
+    if name not in encoding_names():
+        raise LookupError(name)
+    try:
+        return tiktoken.get_encoding(name)
+    except Exception as error:  # requests, OSError, a hash mismatch: there is no vocabulary
+        raise _not_to_be_had(name, error) from error
+
+
+def forget_encoding() -> None:
+    """Let go of the encoding that was read last: 30 to 55 MB, and half a CPU second to read."""
+    _from_rank_file.cache_clear()
+
+
+def _packed(encoding: str) -> Path | None:
+    """Where the installed bpe-openai has the rank file; None where that is not installed."""
+    spec = importlib.util.find_spec("bpe_openai")
+    for folder in (spec and spec.submodule_search_locations) or ():
+        packed = Path(folder) / "data" / f"{encoding}.tiktoken.gz"
+        if packed.is_file():
+            return packed
+    return None
+
+
+def _cached_or_fetched(encoding: str) -> bytes:
+    import tiktoken.load
+
+    try:
+        # The address and its pinned hash stay tiktoken's; the file is wanted before it is parsed.
+        made = _constructed(encoding, tiktoken.load.read_file_cached)
+        return bytes(made["mergeable_ranks"])
+    except Exception as error:  # requests, OSError, a hash mismatch: there is no vocabulary
+        raise _not_to_be_had(encoding, error) from error
+
+
+@lru_cache(maxsize=1)
+def _from_rank_file(name: str) -> tiktoken.Encoding:
+    import tiktoken
+
+    words = rank_file(SAME_RANKS.get(name, name)).split()
+    ranks = dict(zip(map(a2b_base64, words[::2]), map(int, words[1::2]), strict=True))
+    del words  # as large as the vocabulary
+    return tiktoken.Encoding(**_constructed(name, lambda *_args, **_kwargs: ranks))
+
+
+def _constructed(encoding: str, load: Callable[..., Any]) -> dict[str, Any]:
+    """tiktoken's own parameters of an encoding (pattern, special tokens), but for the ranks."""
+    import tiktoken_ext.openai_public as public  # type: ignore[import-untyped]
+
+    original = public.load_tiktoken_bpe
+    public.load_tiktoken_bpe = load
+    try:
+        return dict(public.ENCODING_CONSTRUCTORS[encoding]())
+    finally:
+        public.load_tiktoken_bpe = original
+
+
+def _not_to_be_had(encoding: str, error: Exception) -> StudyError:
+    without = (
+        "install bpe-openai, which carries it"
+        if encoding in RANKS_SHA256
+        else f"use {' or '.join(RANKS_SHA256)}, which need no network"
+    )
+    return StudyError(
+        f"The vocabulary of tiktoken's {encoding!r} is not on this machine and cannot be "
+        f"fetched ({type(error).__name__}); connect once, or {without}."
+    )
+
+
+LARGEST_FILE = 256 << 20
+"""Bytes of a tokenizer.json at most."""
+_FILE = "tokenizer.json"
+_REPOSITORY = re.compile(r"[\w-][\w.-]*(?:/[\w-][\w.-]*)?", re.ASCII)
+
+
+def is_repository(name: str) -> bool:
+    """Whether ``name`` is written as a repository of the hub: ``OWNER/NAME``, or ``NAME``."""
+    return len(name) <= 96 and _REPOSITORY.fullmatch(name) is not None
+
+
+def hub_file(name: str) -> Path:
+    """The tokenizer.json of ``hub:OWNER/NAME`` or ``hub:OWNER/NAME@REVISION``.
+
+    From the hub's cache on this machine where it is there, so that what is at the name later
+    changes no count. ``HF_TOKEN``, ``HF_ENDPOINT``, ``HF_HOME`` and ``HF_HUB_OFFLINE`` hold, as for
+    every tool of the hub.
+
+    Raises:
+        StudyError: there is no such repository, it has no such file, or it cannot be reached.
+    """
+    from huggingface_hub import constants, get_hf_file_metadata, hf_hub_download, hf_hub_url
+    from huggingface_hub.errors import EntryNotFoundError
+    from huggingface_hub.utils.tqdm import disable_progress_bars
+
+    repository, _, written = name.removeprefix("hub:").partition("@")
+    revision = written or None
+    if not is_repository(repository):
+        raise StudyError(
+            f"Tokenizer {name!r} names no repository of the hub; write hub:OWNER/NAME."
+        )
+    try:
+        kept = hf_hub_download(repository, _FILE, revision=revision, local_files_only=True)
+        return Path(kept).resolve()
+    except (EntryNotFoundError, OSError, ValueError):
+        pass
+    disable_progress_bars()
+    endpoint = constants.ENDPOINT
+    try:
+        # Asked first: a download tries for half a minute to reach a hub that is not there.
+        url = hf_hub_url(repository, _FILE, revision=revision, endpoint=endpoint)
+        if (get_hf_file_metadata(url, endpoint=endpoint).size or 0) <= LARGEST_FILE:
+            fetched = hf_hub_download(repository, _FILE, revision=revision, endpoint=endpoint)
+            return Path(fetched).resolve()
+        reason = f"its {_FILE} has more than {LARGEST_FILE >> 20} MB"
+    except EntryNotFoundError:
+        reason = f"the repository has no {_FILE}"
+    except Exception as error:  # of its HTTP client, too; none is shown: it may hold the token
+        reason = _refusal(error, endpoint)
+    raise StudyError(
+        f"Tokenizer {name!r} cannot be had: {reason}; correct that, or name a {_FILE} on this "
+        "machine as file:PATH."
+    )
+
+
+def _refusal(error: Exception, endpoint: str) -> str:
+    from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError
+
+    host = _host(endpoint)
+    if isinstance(error, GatedRepoError):
+        return f"{host} gives it to some accounts alone, and HF_TOKEN is not set to one of these"
+    if isinstance(error, RepositoryNotFoundError):
+        return f"{host} has no such repository, or a private one that HF_TOKEN does not open"
+    status = getattr(getattr(error, "response", None), "status_code", None)
+    if status in (401, 403):
+        return f"{host} refuses HF_TOKEN (status {status})"
+    if status is not None:
+        return f"{host} answers with status {status}"
+    if isinstance(error, OSError) and error.strerror:
+        return f"the cache of the hub cannot be written ({error.strerror}; HF_HOME)"
+    return f"{host} cannot be reached ({type(error).__name__})"
+
+
+def _host(endpoint: str) -> str:
+    """The endpoint without a user and a password."""
+    return urlsplit(endpoint).netloc.rpartition("@")[2] or "the hub"
+
 
 _BATCH_CHARACTERS = 1 << 19
 _TIKTOKEN_CHARACTERS = 12_000_000

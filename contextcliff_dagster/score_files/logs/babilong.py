@@ -13,11 +13,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from contextcliff_dagster.corpora.benchmarks.babilong import published_rule
-from contextcliff_dagster.score_files.column_values import texts
-from contextcliff_dagster.score_files.columns import Columns, read_columns, stem
+from contextcliff_dagster.score_files.columns import Columns, read_columns, stem, texts
 from contextcliff_dagster.score_files.logs.answers import Answer, Log
 from contextcliff_dagster.scoring.parse import ParsedAnswer
-from contextcliff_dagster.scoring.published_rules import RULE, scorer_of
+from contextcliff_dagster.scoring.scorers import RULE, scorer_of
 
 TOOL = "BABILong"
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from contextcliff_dagster.contracts import ScoreFileError
+from contextcliff_dagster.score_files.columns import BOM, opened
 from contextcliff_dagster.score_files.logs import (
     babilong,
     helm,
@@ -25,12 +26,16 @@ from contextcliff_dagster.score_files.logs import (
     longbench,
     opencompass,
 )
-from contextcliff_dagster.score_files.logs.answers import Answer, Log, LogOptions
-from contextcliff_dagster.score_files.logs.json_walk import rows
-from contextcliff_dagster.score_files.logs.lengths import Lengths, answers_first, digest
+from contextcliff_dagster.score_files.logs.answers import (
+    Answer,
+    Lengths,
+    Log,
+    LogOptions,
+    answers_first,
+    digest,
+)
+from contextcliff_dagster.score_files.logs.members import rows
 from contextcliff_dagster.score_files.records import ScoreRecords, moments
-from contextcliff_dagster.score_files.row_parsers import BOM
-from contextcliff_dagster.score_files.unpacking import opened
 from contextcliff_dagster.scoring.containment import (
     MOST_CHARACTERS,
     MOST_QUESTIONS,
@@ -162,7 +167,7 @@ def _scored_here(
     if not wanted or answer.output is None or not answer.accepted or answer.error:
         return (np.nan,) * 3
     from contextcliff_dagster.scoring.parse import ParsedAnswer, parse_answer
-    from contextcliff_dagster.scoring.published_rules import RULE, scorer_of
+    from contextcliff_dagster.scoring.scorers import RULE, scorer_of
 
     # A published rule is for the text in the log, with its labels and reasoning.
     parsed = (

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from contextcliff_dagster.contracts import ScoreFileError
+from contextcliff_dagster.score_files.columns import opened
 from contextcliff_dagster.score_files.logs.answers import (
     Answer,
     Log,
@@ -23,8 +24,7 @@ from contextcliff_dagster.score_files.logs.answers import (
     name_of,
     number,
 )
-from contextcliff_dagster.score_files.logs.json_walk import rows, walk
-from contextcliff_dagster.score_files.unpacking import opened
+from contextcliff_dagster.score_files.logs.members import rows, walk
 
 TOOL = "HELM"
 

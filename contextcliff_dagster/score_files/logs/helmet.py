@@ -11,10 +11,16 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from contextcliff_dagster.score_files.logs.answers import Answer, Log, name_of, number, texts_of
-from contextcliff_dagster.score_files.logs.json_walk import walk
-from contextcliff_dagster.score_files.logs.lengths import digest
-from contextcliff_dagster.score_files.unpacking import opened
+from contextcliff_dagster.score_files.columns import opened
+from contextcliff_dagster.score_files.logs.answers import (
+    Answer,
+    Log,
+    digest,
+    name_of,
+    number,
+    texts_of,
+)
+from contextcliff_dagster.score_files.logs.members import walk
 
 TOOL = "HELMET"
 

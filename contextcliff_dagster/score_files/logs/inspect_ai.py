@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from contextcliff_dagster.contracts import FailureTag, ScoreFileError
+from contextcliff_dagster.score_files.columns import opened
 from contextcliff_dagster.score_files.logs.answers import (
     Answer,
     Log,
@@ -26,9 +27,7 @@ from contextcliff_dagster.score_files.logs.answers import (
     number,
     texts_of,
 )
-from contextcliff_dagster.score_files.logs.json_walk import walk
-from contextcliff_dagster.score_files.logs.zip_members import ZipMembers
-from contextcliff_dagster.score_files.unpacking import opened
+from contextcliff_dagster.score_files.logs.members import ZipMembers, walk
 
 TOOL = "inspect_ai"
 

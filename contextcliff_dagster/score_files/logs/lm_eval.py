@@ -23,7 +23,7 @@ from contextcliff_dagster.score_files.logs.answers import (
     number,
     texts_of,
 )
-from contextcliff_dagster.score_files.logs.json_walk import MOST_BYTES, rows
+from contextcliff_dagster.score_files.logs.members import MOST_BYTES, rows
 
 TOOL = "lm-evaluation-harness"
 

@@ -29,7 +29,7 @@ from contextcliff_dagster.score_files.logs.answers import (
     number,
     texts_of,
 )
-from contextcliff_dagster.score_files.logs.json_walk import rows
+from contextcliff_dagster.score_files.logs.members import rows
 from contextcliff_dagster.scoring.normalize import is_unspaced
 
 TOOL_1, TOOL_2 = "LongBench", "LongBench v2"

@@ -18,10 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from contextcliff_dagster.contracts import ScoreFileError
-from contextcliff_dagster.score_files.columns import stem
+from contextcliff_dagster.score_files.columns import opened, stem
 from contextcliff_dagster.score_files.logs.answers import Answer, Log, mapping, number, texts_of
-from contextcliff_dagster.score_files.logs.json_walk import walk
-from contextcliff_dagster.score_files.unpacking import opened
+from contextcliff_dagster.score_files.logs.members import walk
 
 TOOL = "OpenCompass"
 MARKS = (b'"origin_prompt"', b'"prediction"', b'"label: ')

@@ -20,7 +20,7 @@ from contextcliff_dagster.analysis.kv_costs import (
 )
 from contextcliff_dagster.analysis.records import AnalysisSettings
 from contextcliff_dagster.contracts.results import Comparison, to_json
-from contextcliff_dagster.contracts.results.kv import KvPolicy
+from contextcliff_dagster.contracts.results.comparison import KvPolicy
 from contextcliff_dagster_tests.support.records.planted_curves import bins_of, flat, plant
 from contextcliff_dagster_tests.support.records.profiles import schema
 

@@ -19,7 +19,7 @@ from contextcliff_dagster.analysis.control_tests import (
 )
 from contextcliff_dagster.analysis.profile import profile_model
 from contextcliff_dagster.analysis.records import Documents
-from contextcliff_dagster.contracts.results.fields import MeanScore
+from contextcliff_dagster.contracts.results.json_form import MeanScore
 from contextcliff_dagster_tests.support.records.profiles import QUICK, assert_conforms, changed
 
 N = 240

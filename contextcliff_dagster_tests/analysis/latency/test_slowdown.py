@@ -13,14 +13,14 @@ from contextcliff_dagster.analysis.latency import (
     slowdown_sentences,
 )
 from contextcliff_dagster.analysis.profile import ModelProfile, profile_model
-from contextcliff_dagster.contracts.results.caps import (
+from contextcliff_dagster.contracts.results.cliffs import (
     JointCap,
     Slowdown,
     SlowdownByKind,
     SlowdownTest,
 )
 from contextcliff_dagster.reporting.terminal import risk_report
-from contextcliff_dagster.reporting.wording.latency import joint_cap_sentence
+from contextcliff_dagster.reporting.wording.sentences import joint_cap_sentence
 from contextcliff_dagster_tests.support.records.planted_curves import (
     Floats,
     bins_of,

@@ -18,7 +18,7 @@ from contextcliff_dagster.analysis.profile import profile_model
 from contextcliff_dagster.analysis.records import AnalysisSettings
 from contextcliff_dagster.analysis.statistics.intervals import agreeing_interval, document_interval
 from contextcliff_dagster.contracts import ContextCliffError, LengthBin
-from contextcliff_dagster.contracts.results.fields import BinResult, Missing
+from contextcliff_dagster.contracts.results.json_form import BinResult, Missing
 from contextcliff_dagster_tests.support.records.planted_curves import flat, plant, ramp
 from contextcliff_dagster_tests.support.records.profiles import (
     CONTEXT,

@@ -13,9 +13,9 @@ from contextcliff_dagster.analysis.profile import AnalysisSettings, profile_mode
 from contextcliff_dagster.analysis.records import Documents, clean_records
 from contextcliff_dagster.analysis.sample_size import _Expected, required_sample_size
 from contextcliff_dagster.contracts.results import Cliffs
-from contextcliff_dagster.contracts.results.caps import Certify
-from contextcliff_dagster.reporting.length_profile.robustness import more_data_sections
-from contextcliff_dagster.reporting.markdown.render import as_markdown
+from contextcliff_dagster.contracts.results.cliffs import Certify
+from contextcliff_dagster.reporting.length_profile.scope import more_data_sections
+from contextcliff_dagster.reporting.markdown import as_markdown
 from contextcliff_dagster.reporting.wording.sentences import certify_sentence
 from contextcliff_dagster_tests.support.records.planted_curves import (
     Curve,

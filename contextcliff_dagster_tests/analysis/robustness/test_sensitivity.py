@@ -11,8 +11,8 @@ import pytest
 
 from contextcliff_dagster.analysis.profile import AnalysisSettings, profile_model
 from contextcliff_dagster.contracts.results import Cliffs
-from contextcliff_dagster.reporting.length_profile.robustness import sensitivity_sections
-from contextcliff_dagster.reporting.markdown.render import as_markdown
+from contextcliff_dagster.reporting.length_profile.scope import sensitivity_sections
+from contextcliff_dagster.reporting.markdown import as_markdown
 from contextcliff_dagster_tests.support.records.planted_curves import bins_of, plant, ramp, step
 from contextcliff_dagster_tests.support.records.profiles import CONTEXT, assert_conforms
 

@@ -6,7 +6,7 @@ import pytest
 
 from contextcliff_dagster.analysis.robustness import threshold_rules
 from contextcliff_dagster.contracts.results.cliffs import Rule
-from contextcliff_dagster.contracts.results.fields import BinResult
+from contextcliff_dagster.contracts.results.json_form import BinResult
 from contextcliff_dagster_tests.support.records.profiles import bin_of
 
 

@@ -20,7 +20,7 @@ from contextcliff_dagster.analysis.robustness import (
     unequal_sentence,
 )
 from contextcliff_dagster.reporting.length_profile.tables import token_sections
-from contextcliff_dagster.reporting.markdown.render import as_markdown
+from contextcliff_dagster.reporting.markdown import as_markdown
 from contextcliff_dagster.reporting.sections import Section
 from contextcliff_dagster_tests.support.records.profiles import CONTEXT, QUICK, assert_conforms
 

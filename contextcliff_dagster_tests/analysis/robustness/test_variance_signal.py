@@ -12,7 +12,7 @@ from contextcliff_dagster.analysis.robustness import (
     variance_sentence,
     variance_signal,
 )
-from contextcliff_dagster.reporting.length_profile.robustness import scatter_sentence
+from contextcliff_dagster.reporting.length_profile.scope import scatter_sentence
 from contextcliff_dagster_tests.support.records.planted_curves import (
     Floats,
     bins_of,

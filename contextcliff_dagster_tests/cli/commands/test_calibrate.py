@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from contextcliff_dagster.analysis.records import AnalysisSettings
-from contextcliff_dagster.cli.campaign_lookup import profiled_campaign
+from contextcliff_dagster.cli.study_selection import profiled_campaign
 from contextcliff_dagster.experiments.common.preparation import load_frozen
 from contextcliff_dagster.experiments.length_profile.profile_files import read_cliffs
 from contextcliff_dagster.experiments.length_profile.simulated_design import (

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from contextcliff_dagster.cli.display.progress import duration, money, note
-from contextcliff_dagster.inference.telemetry.progress import Progress
+from contextcliff_dagster.cli.display.output import duration, money, note
+from contextcliff_dagster.inference.telemetry import Progress
 from contextcliff_dagster_tests.support.held_calls import Gate
 from contextcliff_dagster_tests.support.records.calls import reference_server
 from contextcliff_dagster_tests.support.terminal import COMMAND

@@ -19,8 +19,7 @@ import yaml
 
 from contextcliff_dagster.cli import main
 from contextcliff_dagster.cli.setup import endpoint as endpoint_module
-from contextcliff_dagster.cli.setup.address_and_key import plain_address
-from contextcliff_dagster.cli.setup.endpoint import EndpointOptions
+from contextcliff_dagster.cli.setup.endpoint import EndpointOptions, plain_address
 from contextcliff_dagster.contracts import StudyError
 from contextcliff_dagster.inference.engines.openai.local_servers import (
     LocalServer,

@@ -9,7 +9,7 @@ import pytest
 
 _ENDING = """
 import atexit, sys, threading
-from contextcliff_dagster.cli.shell.process import end_process, set_up_process
+from contextcliff_dagster.cli.shell import end_process, set_up_process
 set_up_process()
 {before}
 atexit.register(print, "registered")

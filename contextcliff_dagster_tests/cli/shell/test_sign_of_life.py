@@ -14,9 +14,9 @@ from typing import IO
 
 import pytest
 
-from contextcliff_dagster.cli.display.progress import ProgressBar
-from contextcliff_dagster.cli.shell import sign_of_life as life
-from contextcliff_dagster.cli.shell.sign_of_life import note_state, sign_of_life
+from contextcliff_dagster.cli import shell as life
+from contextcliff_dagster.cli.display.output import ProgressBar
+from contextcliff_dagster.cli.shell import note_state, sign_of_life
 from contextcliff_dagster.step_progress import report_step
 from contextcliff_dagster_tests.support.terminal import COMMAND, call
 

@@ -15,10 +15,10 @@ from pathlib import Path
 
 import pytest
 
-from contextcliff_dagster.cli.display.dagster_log import dagster_log
+from contextcliff_dagster.cli.display.output import dagster_log
 from contextcliff_dagster.cli.errors import DONE, INTERRUPTED, guarded
-from contextcliff_dagster.cli.shell.signals import ended_by_signals
-from contextcliff_dagster.inference.execution.interrupts import deferred_interrupts
+from contextcliff_dagster.cli.shell import ended_by_signals
+from contextcliff_dagster.inference.execution.measure import deferred_interrupts
 from contextcliff_dagster.inference.ledger.ledger import Ledger
 from contextcliff_dagster.store import Store
 from contextcliff_dagster_tests.cli.commands.test_profile import (

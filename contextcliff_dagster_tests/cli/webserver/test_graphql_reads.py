@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contextcliff_dagster.cli.webserver.services import check_read
-from contextcliff_dagster.web_guard.guard import Refused
+from contextcliff_dagster.web_guard import Refused
 
 CHANGES = [
     "mutation{a}",

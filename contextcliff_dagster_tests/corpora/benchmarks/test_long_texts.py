@@ -144,7 +144,7 @@ def test_quality_letters_its_options(tmp_path: Path) -> None:
     ("reply", "right"), [("C", 1.0), ("(c)", 1.0), ("C. A boat", 1.0), ("A boat", 1.0), ("A", 0.0)]
 )
 def test_a_choice_counts_however_it_is_written(tmp_path: Path, reply: str, right: float) -> None:
-    from contextcliff_dagster.scoring.squad import exact_match
+    from contextcliff_dagster.scoring.normalize import exact_match
 
     entry = read("quality", write_lines(tmp_path / "dev.jsonl", [quality()]))[0]
     assert exact_match(reply, entry.example.answers) == right

@@ -13,7 +13,7 @@ from contextcliff_dagster.corpora.registry import open_corpus
 from contextcliff_dagster.sampling.bins import BinSpec, make_bins
 from contextcliff_dagster.sampling.draw_manifest import SampleSpec, draw_manifest
 from contextcliff_dagster.sampling.length_map import build_length_map, read_length_map
-from contextcliff_dagster.sampling.tokenizers.tiktoken_vocabularies import tiktoken_encoding
+from contextcliff_dagster.sampling.tokenizers.tokenizers import tiktoken_encoding
 from contextcliff_dagster_tests.support.files.benchmark_files import (
     at,
     evidence,

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from contextcliff_dagster.contracts import Example
 from contextcliff_dagster.corpora.corpus import seeded_place
 from contextcliff_dagster.corpora.python_source import PythonSourceCorpus
-from contextcliff_dagster.corpora.python_source.module import SourceModule
-from contextcliff_dagster.corpora.python_source.question_selection import (
+from contextcliff_dagster.corpora.python_source.files import SourceModule
+from contextcliff_dagster.corpora.python_source.questions import (
     KINDS,
     Question,
     choose_questions,

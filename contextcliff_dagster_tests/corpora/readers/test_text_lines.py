@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contextcliff_dagster.contracts import CorpusError
-from contextcliff_dagster.corpora.readers.json_stream import JsonStream
-from contextcliff_dagster.corpora.readers.text_lines import text_chunks, text_lines
+from contextcliff_dagster.corpora.readers.rows import JsonStream, text_chunks, text_lines
 
 
 def chunks(path: Path) -> Iterator[str]:
@@ -29,7 +28,7 @@ def test_chunks_are_the_lines_cut_up(
 ) -> None:
     path = tmp_path / "a.txt"
     path.write_bytes(text.encode())
-    monkeypatch.setattr("contextcliff_dagster.corpora.readers.text_lines._CHUNK", longest)
+    monkeypatch.setattr("contextcliff_dagster.corpora.readers.rows._CHUNK", longest)
     numbers, lines = zip(*text_lines(path), strict=True) if text else ((), ())
     assert list(numbers) == list(range(1, len(lines) + 1))
     assert "".join(lines) == "".join(chunks(path)) == text.removeprefix("\ufeff")
@@ -41,7 +40,7 @@ def test_a_byte_order_mark_is_no_text(
 ) -> None:
     path = tmp_path / "a.txt"
     path.write_bytes("\ufeffaé漢字".encode())
-    monkeypatch.setattr("contextcliff_dagster.corpora.readers.text_lines._CHUNK", longest)
+    monkeypatch.setattr("contextcliff_dagster.corpora.readers.rows._CHUNK", longest)
     assert "".join(chunks(path)) == "aé漢字"
 
 
@@ -60,7 +59,7 @@ def test_a_bad_byte_has_the_same_address_in_both(
 ) -> None:
     path = tmp_path / "a.txt"
     path.write_bytes(raw)
-    monkeypatch.setattr("contextcliff_dagster.corpora.readers.text_lines._CHUNK", longest)
+    monkeypatch.setattr("contextcliff_dagster.corpora.readers.rows._CHUNK", longest)
     with pytest.raises(CorpusError, match=said):
         list(text_lines(path))
     with pytest.raises(CorpusError, match=said):

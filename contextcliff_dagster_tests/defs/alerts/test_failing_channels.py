@@ -9,9 +9,9 @@ import dagster as dg
 import pytest
 
 from contextcliff_dagster.analysis.regression import Shrink
+from contextcliff_dagster.defs import automation
 from contextcliff_dagster.defs.alerts import channels, failed_runs
 from contextcliff_dagster.defs.alerts.channels import COMMAND, WEBHOOK
-from contextcliff_dagster.defs.automation import sentinel
 from contextcliff_dagster.defs.resources import StoreResource, Watch
 from contextcliff_dagster.experiments.length_profile.regression import Regression
 from contextcliff_dagster.store import Store
@@ -133,7 +133,7 @@ def test_a_channel_without_its_time_left_is_for_the_next_tick(
 def run_lost_sentinel(study: Study, store: Store, instance: dg.DagsterInstance) -> str:
     """A run of the sentinel's job, as the daemon's, in which answers were lost."""
     definitions = dg.Definitions(
-        jobs=[sentinel.sentinel_job(study)],
+        jobs=[automation.sentinel_job(study)],
         resources={"store": StoreResource(root=str(store.root)), "watch": Watch()},
     )
     job = definitions.resolve_job_def("sentinel_tiny")
@@ -148,7 +148,7 @@ def lost(monkeypatch: pytest.MonkeyPatch) -> None:
     """The sentinel finds that a model has declined."""
     shrink = Shrink(True, 1e-5, 1e-3, 100, 200, 20, 15, 14, 1, 60, 0.9, 0.6)
     found = Regression("then", "sentinel-now", {"m": shrink})
-    monkeypatch.setattr(sentinel, "run_sentinel", lambda *_, **__: found)
+    monkeypatch.setattr(automation, "run_sentinel", lambda *_, **__: found)
 
 
 @pytest.mark.usefixtures("lost")

@@ -8,9 +8,8 @@ from datetime import datetime, timedelta
 import pytest
 from dagster._core.definitions.freshness import TimeWindowFreshnessPolicy
 
-from contextcliff_dagster.defs import dagster_internals
-from contextcliff_dagster.defs.automation import schedules
-from contextcliff_dagster.defs.automation.schedules import longest_gap, report_freshness
+from contextcliff_dagster.defs import automation, dagster_internals
+from contextcliff_dagster.defs.automation import longest_gap, report_freshness
 from contextcliff_dagster.studies import Study
 
 
@@ -48,6 +47,6 @@ def test_a_tick_each_minute_is_cheap(monkeypatch: pytest.MonkeyPatch) -> None:
             read.append(tick)
             yield tick
 
-    monkeypatch.setattr(schedules, "cron_string_iterator", counted)
+    monkeypatch.setattr(automation, "cron_string_iterator", counted)
     longest_gap("* * * * *")
     assert len(read) < 2_500

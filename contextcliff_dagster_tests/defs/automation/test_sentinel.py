@@ -11,14 +11,14 @@ import dagster as dg
 import pytest
 
 from contextcliff_dagster.contracts import StudyError
+from contextcliff_dagster.defs import automation
 from contextcliff_dagster.defs.alerts.channels import COMMAND
-from contextcliff_dagster.defs.automation import sentinel
-from contextcliff_dagster.defs.automation.sentinel import sentinel_job, sentinel_schedules
+from contextcliff_dagster.defs.automation import sentinel_job, sentinel_schedules
 from contextcliff_dagster.defs.resources import StoreResource, Watch
 from contextcliff_dagster.experiments.common.study_run import open_ledger
 from contextcliff_dagster.experiments.length_profile.regression import pin_baseline
 from contextcliff_dagster.experiments.length_profile.sentinel import run_sentinel
-from contextcliff_dagster.inference.execution.interrupts import RunControl
+from contextcliff_dagster.inference.execution.measure import RunControl
 from contextcliff_dagster.inference.ledger.campaigns import current_campaign, list_campaigns
 from contextcliff_dagster.reference.card import weights_path
 from contextcliff_dagster.run.study import profile_study
@@ -108,8 +108,8 @@ def test_a_sentinel_that_could_judge_no_model_fails_its_run(
         shrunk=[],
         unjudged=["served"],
     )
-    monkeypatch.setattr(sentinel, "run_sentinel", lambda *_, **__: outcome)
-    monkeypatch.setattr(sentinel, "shrink_alarm", lambda outcome: None)
+    monkeypatch.setattr(automation, "run_sentinel", lambda *_, **__: outcome)
+    monkeypatch.setattr(automation, "shrink_alarm", lambda outcome: None)
     ended = sentinel_job(study).execute_in_process(
         run_config=request_at(study, TICK, instance).run_config,
         instance=instance,

@@ -11,11 +11,11 @@ import dagster as dg
 import pytest
 from dagster._core.execution.backfill import BulkActionStatus, PartitionBackfill
 
-from contextcliff_dagster.defs.automation.schedules import study_schedules
+from contextcliff_dagster.defs.automation import study_schedules
 from contextcliff_dagster.defs.campaign_runs.report_sensor import report_job, report_sensor
 from contextcliff_dagster.defs.campaign_runs.requests import PLACE_TAG
+from contextcliff_dagster.defs.partitions import REPORTED_BY
 from contextcliff_dagster.defs.resources import StoreResource, Watch
-from contextcliff_dagster.defs.run_tags import REPORTED_BY
 from contextcliff_dagster.defs.studies import study_assets, study_jobs
 from contextcliff_dagster.experiments.common.study_run import open_ledger
 from contextcliff_dagster.store import Store

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from contextcliff_dagster.defs.executors.device_tags import CELERY_QUEUE
+from contextcliff_dagster.defs.executors.gpu import CELERY_QUEUE
 from contextcliff_dagster.store import Store
 from contextcliff_dagster.studies import Study
 from contextcliff_dagster_tests.support.other_executors import (

@@ -13,9 +13,13 @@ import dagster as dg
 import pytest
 
 from contextcliff_dagster.contracts import StudyError
-from contextcliff_dagster.defs.executors.choice import chosen_executor
-from contextcliff_dagster.defs.executors.device_tags import CELERY_QUEUE, device_tags, gpus_of_step
-from contextcliff_dagster.defs.executors.gpu import gpus_left
+from contextcliff_dagster.defs.executors.celery_workers import chosen_executor
+from contextcliff_dagster.defs.executors.gpu import (
+    CELERY_QUEUE,
+    device_tags,
+    gpus_left,
+    gpus_of_step,
+)
 from contextcliff_dagster.defs.partitions import range_tags
 from contextcliff_dagster.experiments.length_profile.experiment import LENGTH_PROFILE
 from contextcliff_dagster.store import Store

@@ -14,7 +14,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from contextcliff_dagster.inference.devices.file_leases import holders
+from contextcliff_dagster.inference.devices.leases import holders
 from contextcliff_dagster.inference.ledger.ledger import Ledger
 from contextcliff_dagster.store import Store
 from contextcliff_dagster.studies import Study
@@ -141,7 +141,7 @@ def test_a_run_that_needs_more_than_there_are_ends_before_its_first_step(runs: R
 
 
 def test_steps_that_need_none_do_not_wait(runs: Runs) -> None:
-    from contextcliff_dagster.inference.devices.file_leases import lease
+    from contextcliff_dagster.inference.devices.leases import lease
 
     all_of_them = lease(2, "somebody else")
     runs.start("none", "plain")

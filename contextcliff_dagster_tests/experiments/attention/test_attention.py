@@ -19,14 +19,14 @@ from contextcliff_dagster.contracts import (
     StudyError,
 )
 from contextcliff_dagster.defs.studies import study_assets
-from contextcliff_dagster.experiments.attention.experiment import ATTENTION
+from contextcliff_dagster.experiments.attention import ATTENTION
 from contextcliff_dagster.experiments.common.study_run import StudyRun
 from contextcliff_dagster.experiments.lookup import experiment_tables
 from contextcliff_dagster.experiments.restore import restore_study
 from contextcliff_dagster.inference.ledger.ledger import Ledger
 from contextcliff_dagster.inference.models.models_file import ModelEntry
-from contextcliff_dagster.inference.spending.budget import Budget
-from contextcliff_dagster.inference.weights.files import trained_tokens
+from contextcliff_dagster.inference.spending import Budget
+from contextcliff_dagster.inference.weights import trained_tokens
 from contextcliff_dagster.reference.card import weights_path
 from contextcliff_dagster.run.study import prepare_study, profile_study, rebuild_report
 from contextcliff_dagster.store import Store, read_table, write_table
@@ -134,7 +134,7 @@ def test_models_that_show_no_attention_are_named_and_not_asked(
             measure_cells,
             models_left,
         )
-        from contextcliff_dagster.inference.execution.interrupts import RunControl
+        from contextcliff_dagster.inference.execution.measure import RunControl
 
         cells = dict.fromkeys(both.models, both.bin_keys)
         assert models_left(run, ATTENTION, cells) == [MODEL]

@@ -18,8 +18,8 @@ from contextcliff_dagster.contracts import (
 from contextcliff_dagster.defs.studies import study_assets
 from contextcliff_dagster.experiments.common.answers import read_answers
 from contextcliff_dagster.experiments.common.study_run import StudyRun
-from contextcliff_dagster.experiments.controls.experiment import CONTROLS_EXPERIMENT
-from contextcliff_dagster.inference.spending.budget import Budget
+from contextcliff_dagster.experiments.controls import CONTROLS_EXPERIMENT
+from contextcliff_dagster.inference.spending import Budget
 from contextcliff_dagster.run.study import prepare_study, profile_study, rebuild_report
 from contextcliff_dagster.store import Store, read_table
 from contextcliff_dagster.studies import Study

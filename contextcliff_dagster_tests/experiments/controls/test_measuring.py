@@ -16,7 +16,7 @@ from contextcliff_dagster.inference.execution.measure import measure
 from contextcliff_dagster.inference.execution.prediction_rows import prediction_rows
 from contextcliff_dagster.inference.ledger.ledger import Ledger
 from contextcliff_dagster.inference.ledger.verify import verify
-from contextcliff_dagster.sampling.controls import BETWEEN, ControlSource, evidence_of
+from contextcliff_dagster.sampling.draw_manifest import BETWEEN, ControlSource, evidence_of
 from contextcliff_dagster_tests.support.records.calls import (
     LedgerSample,
     Sample,

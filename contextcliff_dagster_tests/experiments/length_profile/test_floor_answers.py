@@ -12,9 +12,9 @@ from contextcliff_dagster.cli.commands.report import print_profiled
 from contextcliff_dagster.contracts import ANSWERS, Verdict, conform
 from contextcliff_dagster.experiments.common.answers import read_answers
 from contextcliff_dagster.experiments.common.study_run import StudyRun
-from contextcliff_dagster.experiments.length_profile import floor_answers
+from contextcliff_dagster.experiments.length_profile import profile_and_report
 from contextcliff_dagster.reporting.html.render import sections_html
-from contextcliff_dagster.reporting.markdown.render import as_page, as_text
+from contextcliff_dagster.reporting.markdown import as_page, as_text
 from contextcliff_dagster.run.study import profile_study, rebuild_report
 from contextcliff_dagster.store import Store
 from contextcliff_dagster.studies import Study
@@ -65,9 +65,9 @@ def test_what_a_model_said_is_shortened_and_can_do_nothing(monkeypatch: pytest.M
     for number, row in enumerate(shortest):
         row |= {"question": f"{number}? {hostile}", "failure": "hallucination"}
     shortest[1]["failure"] = "transport_error"
-    monkeypatch.setattr(floor_answers, "read_answers", lambda *of: conform(shortest, ANSWERS))
+    monkeypatch.setattr(profile_and_report, "read_answers", lambda *of: conform(shortest, ANSWERS))
     run: Any = SimpleNamespace(study=SimpleNamespace(name="s"), campaign="c")
-    sections = floor_answers.floor_sections(run, [replace(result, verdict=Verdict.FLOOR)])
+    sections = profile_and_report.floor_sections(run, [replace(result, verdict=Verdict.FLOOR)])
     page = sections_html(sections)
     for text in ("\n".join(as_text(sections)), as_page(sections), page):
         assert not {"\x1b", "\u202e"} & set(text)
@@ -76,4 +76,4 @@ def test_what_a_model_said_is_shortened_and_can_do_nothing(monkeypatch: pytest.M
         assert [f"{number}? " in text for number in range(5)] == [True, False, True, True, False]
     assert "<script>" not in page
     assert "(nothing)" in page
-    assert floor_answers.floor_sections(run, [result]) == []
+    assert profile_and_report.floor_sections(run, [result]) == []

@@ -9,7 +9,7 @@ import pytest
 from contextcliff_dagster.analysis.bin_statistics import ProfileContext
 from contextcliff_dagster.analysis.profile import profile_model
 from contextcliff_dagster.analysis.records import AnalysisSettings
-from contextcliff_dagster.experiments.length_profile.other_scores import other_scores
+from contextcliff_dagster.experiments.length_profile.profile_and_report import other_scores
 
 SETTINGS = AnalysisSettings(resamples=500)
 

@@ -10,14 +10,10 @@ import pytest
 
 from contextcliff_dagster.archive.prune import prune_store
 from contextcliff_dagster.contracts import EVAL_RECORDS, PREDICTIONS, conform
-from contextcliff_dagster.experiments.common import record_tables
+from contextcliff_dagster.experiments.common import records
 from contextcliff_dagster.experiments.common.preparation import as_drawn
-from contextcliff_dagster.experiments.common.record_tables import (
-    RecordsAtOnce,
-    read_record_table,
-    table_files,
-)
-from contextcliff_dagster.experiments.common.study_run import StudyRun
+from contextcliff_dagster.experiments.common.records import RecordsAtOnce, read_record_table
+from contextcliff_dagster.experiments.common.study_run import StudyRun, table_files
 from contextcliff_dagster.experiments.length_profile import scored_records
 from contextcliff_dagster.experiments.length_profile.experiment import LENGTH_PROFILE
 from contextcliff_dagster.inference.ledger.ledger import Ledger
@@ -28,7 +24,7 @@ from contextcliff_dagster_tests.support.measured_stores import copy_of_few
 
 @pytest.fixture
 def store(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Store:
-    monkeypatch.setattr(record_tables, "FEWEST_FILES", 2)
+    monkeypatch.setattr(records, "FEWEST_FILES", 2)
     return Store(copy_of_few(tmp_path_factory))
 
 
@@ -66,9 +62,9 @@ def test_no_file_of_an_unchanged_partition_is_opened(
 ) -> None:
     expected = score(store, study)
     assert len(files(store, study, campaign)) > 2
-    for room in (record_tables, scored_records):
+    for room in (records, scored_records):
         monkeypatch.setattr(room, "read_table", lambda *_, **__: pytest.fail("a file was opened"))
-    monkeypatch.setattr(record_tables, "_noted", lambda _: pytest.fail("a file was opened"))
+    monkeypatch.setattr(records, "_noted", lambda _: pytest.fail("a file was opened"))
     assert score(store, study).equals(expected)
     assert read_record_table(EVAL_RECORDS, study, store, campaign).equals(expected)
 

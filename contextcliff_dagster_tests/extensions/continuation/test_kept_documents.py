@@ -11,10 +11,10 @@ import pytest
 import yaml
 
 from contextcliff_dagster.archive.container import Allowance
-from contextcliff_dagster.archive.kept_documents import pack, unpack
+from contextcliff_dagster.archive.results import pack, unpack
 from contextcliff_dagster.cli import main
 from contextcliff_dagster.contracts import StoreError, StudyError
-from contextcliff_dagster.experiments.archived_documents import kept_lists, restore
+from contextcliff_dagster.experiments.restore import kept_lists, restore
 from contextcliff_dagster.extensions.continuation.documents import making
 from contextcliff_dagster.extensions.continuation.documents.kept import DOCUMENTS
 from contextcliff_dagster.run.study import profile_study, rebuild_report

@@ -12,8 +12,7 @@ import pytest
 from contextcliff_dagster.contracts import StudyError
 from contextcliff_dagster.defs.studies import study_assets, study_jobs
 from contextcliff_dagster.experiments.common.answers import read_answers
-from contextcliff_dagster.experiments.common.measurement import sources_of
-from contextcliff_dagster.experiments.common.prompts import spread_calls
+from contextcliff_dagster.experiments.common.measurement import sources_of, spread_calls
 from contextcliff_dagster.experiments.common.study_run import StudyRun
 from contextcliff_dagster.extensions.utilization.experiment import UTILIZATION
 from contextcliff_dagster.inference.requests.call_plan import CallPlan

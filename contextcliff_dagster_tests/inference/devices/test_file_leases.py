@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from contextcliff_dagster.inference.devices.discovery import Gpus
-from contextcliff_dagster.inference.devices.file_leases import holders
+from contextcliff_dagster.inference.devices.leases import holders
 
 LONG = 120.0
 
@@ -193,7 +193,7 @@ def test_more_than_there_are_is_refused(
 # A child that outlives the one that leased: of no concern, handed the lease, or forked.
 CHILD = """
 import os, signal, subprocess, sys
-from contextcliff_dagster.inference.devices.process_lease import lease_descriptors, leased
+from contextcliff_dagster.inference.devices.leases import lease_descriptors, leased
 with leased(1, "parent"):
     fork = sys.argv[1] == "forked" and os.fork() == 0
     if fork:

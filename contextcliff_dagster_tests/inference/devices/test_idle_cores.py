@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from contextcliff_dagster.inference.devices import idle_cores as module
-from contextcliff_dagster.inference.devices.idle_cores import idle_cores, usable_cores
+from contextcliff_dagster.inference.devices import discovery as module
+from contextcliff_dagster.inference.devices.discovery import idle_cores, usable_cores
 
 
 def write(path: Path, text: str) -> None:

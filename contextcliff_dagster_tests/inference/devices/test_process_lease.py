@@ -14,10 +14,9 @@ from hypothesis import strategies as st
 
 from contextcliff_dagster.contracts import EngineError
 from contextcliff_dagster.inference.devices import discovery
-from contextcliff_dagster.inference.devices import process_lease as process_devices
+from contextcliff_dagster.inference.devices import leases as process_devices
 from contextcliff_dagster.inference.devices.discovery import Device, Gpus, machine_devices, most
-from contextcliff_dagster.inference.devices.file_leases import Lease, WaitStopped, holders, lease
-from contextcliff_dagster.inference.devices.process_lease import leased
+from contextcliff_dagster.inference.devices.leases import Lease, WaitStopped, holders, lease, leased
 
 LONG = 120.0
 
@@ -135,7 +134,7 @@ def test_a_folder_that_cannot_be_had_is_a_sentence(
 
 
 def test_without_a_folder_of_ones_own_it_is_the_users(monkeypatch: pytest.MonkeyPatch) -> None:
-    from contextcliff_dagster.inference.devices.file_leases import _folder
+    from contextcliff_dagster.inference.devices.leases import _folder
 
     monkeypatch.delenv("CONTEXTCLIFF_LEASES")
     monkeypatch.setenv("TMPDIR", "/nowhere")

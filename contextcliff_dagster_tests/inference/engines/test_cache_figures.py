@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contextcliff_dagster.inference.engines.base import Delta, Timing, Usage
-from contextcliff_dagster.inference.engines.cache_figures import (
+from contextcliff_dagster.inference.engines.attention import (
     CacheShape,
     config_shape,
     gguf_shape,
     with_cache_figures,
 )
+from contextcliff_dagster.inference.engines.base import Delta, Timing, Usage
 from contextcliff_dagster.reference.card import weights_path
 
 SMALL = {

@@ -14,19 +14,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from contextcliff_dagster.inference.engines.base import Decoding, Engine
-from contextcliff_dagster.inference.engines.last_attention import (
+from contextcliff_dagster.inference.engines.attention import (
     SINK_TOKENS,
     LastAttention,
     evidence_tokens,
     read_prompt,
 )
+from contextcliff_dagster.inference.engines.base import Decoding, Engine
 from contextcliff_dagster.inference.engines.reference import ReferenceEngine
 from contextcliff_dagster.inference.engines.transformers import TransformersEngine
 from contextcliff_dagster.inference.execution.single_request import Answer, ask
 from contextcliff_dagster.inference.models.models_file import ModelEntry
-from contextcliff_dagster.inference.requests.recipe import Prompt, Recipe
-from contextcliff_dagster.inference.requests.shared_document import SharedText
+from contextcliff_dagster.inference.requests.recipe import Prompt, Recipe, SharedText
 from contextcliff_dagster.reference.card import weights_path
 from contextcliff_dagster_tests.support.records.calls import LedgerSample, reference_entry
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from tokenizers import Tokenizer
 
-from contextcliff_dagster.inference.engines.numpy_llama import LlamaModel
+from contextcliff_dagster.inference.engines.reference import LlamaModel
 from contextcliff_dagster.reference.card import REFERENCE_MODELS, weights_path
 from contextcliff_dagster.reference.tokenizer import END, render_chat
 from contextcliff_dagster.reference.warehouse_documents import iter_ledgers

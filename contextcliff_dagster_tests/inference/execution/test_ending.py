@@ -22,13 +22,13 @@ from contextcliff_dagster.contracts import (
     EngineError,
     StoreError,
 )
-from contextcliff_dagster.inference.devices.file_leases import lease
-from contextcliff_dagster.inference.execution.interrupts import RunControl
+from contextcliff_dagster.inference.devices.leases import lease
+from contextcliff_dagster.inference.execution.measure import RunControl
 from contextcliff_dagster.inference.ledger import sqlite
 from contextcliff_dagster.inference.ledger.ledger import Ledger
 from contextcliff_dagster.inference.ledger.sqlite import SqliteLedger
-from contextcliff_dagster.inference.spending.budget import Budget
-from contextcliff_dagster.inference.telemetry.progress import Progress
+from contextcliff_dagster.inference.spending import Budget
+from contextcliff_dagster.inference.telemetry import Progress
 from contextcliff_dagster_tests.support.child_processes import wait_until
 from contextcliff_dagster_tests.support.held_calls import Gate, hold_until_halted
 from contextcliff_dagster_tests.support.records.calls import (
@@ -135,7 +135,7 @@ def test_calls_in_flight_are_given_up_after_the_grace_and_may_have_been_paid(
     tmp_path: Path,
 ) -> None:
     from contextcliff_dagster.inference.engines.session import EngineSession
-    from contextcliff_dagster.inference.execution.run_calls import run_calls
+    from contextcliff_dagster.inference.execution.measure import run_calls
     from contextcliff_dagster.inference.ledger.ledger import Scope
     from contextcliff_dagster.inference.requests.call_plan import plan_calls
 

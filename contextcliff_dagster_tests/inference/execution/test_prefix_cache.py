@@ -18,15 +18,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contextcliff_dagster.inference.engines.base import Decoding, Engine
-from contextcliff_dagster.inference.engines.open_engine import open_engine
 from contextcliff_dagster.inference.engines.openai.wire_format import request
+from contextcliff_dagster.inference.engines.session import open_engine
 from contextcliff_dagster.inference.execution.measure import measure
 from contextcliff_dagster.inference.execution.single_request import ask
 from contextcliff_dagster.inference.ledger.ledger import Ledger
 from contextcliff_dagster.inference.models.models_file import ModelEntry
 from contextcliff_dagster.inference.requests.call_plan import plan_calls
 from contextcliff_dagster.inference.requests.recipe import Recipe
-from contextcliff_dagster.inference.weights.files import LOCAL_MODEL_FILE
+from contextcliff_dagster.inference.weights import LOCAL_MODEL_FILE
 from contextcliff_dagster.studies import find_study
 from contextcliff_dagster_tests.support.records.calls import (
     LedgerSample,

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from contextcliff_dagster.inference.execution.call_sender import AdaptiveLimit, Bucket, RateLimiter
 from contextcliff_dagster.inference.execution.measure import measure
-from contextcliff_dagster.inference.execution.rate_limiter import AdaptiveLimit, Bucket, RateLimiter
 from contextcliff_dagster.inference.ledger.ledger import Ledger
 from contextcliff_dagster.retry import AttemptBudget, Backoff, TransientError
 from contextcliff_dagster_tests.support.records.calls import (

@@ -8,10 +8,13 @@ from pathlib import Path
 import pytest
 
 from contextcliff_dagster.contracts import EngineError
-from contextcliff_dagster.inference.devices.file_leases import FOLDER_VARIABLE, holders
+from contextcliff_dagster.inference.devices.leases import FOLDER_VARIABLE, holders
 from contextcliff_dagster.inference.engines import session as sessions
-from contextcliff_dagster.inference.execution.interrupts import RunControl
-from contextcliff_dagster.inference.execution.started_engine import engines_kept, started_engine
+from contextcliff_dagster.inference.execution.measure import (
+    RunControl,
+    engines_kept,
+    started_engine,
+)
 from contextcliff_dagster.inference.models.models_file import ModelEntry
 from contextcliff_dagster_tests.support.scripted_engine import ScriptedEngine
 

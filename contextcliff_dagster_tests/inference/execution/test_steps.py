@@ -9,13 +9,12 @@ import pytest
 from contextcliff_dagster.contracts import BudgetError
 from contextcliff_dagster.inference.engines.base import Delta
 from contextcliff_dagster.inference.execution.cost_estimate import estimate
-from contextcliff_dagster.inference.execution.interrupts import RunControl
-from contextcliff_dagster.inference.execution.measure import finished, measure
+from contextcliff_dagster.inference.execution.measure import RunControl, finished, measure
 from contextcliff_dagster.inference.execution.prediction_rows import prediction_rows
 from contextcliff_dagster.inference.ledger.ledger import Ledger
 from contextcliff_dagster.inference.requests.call_plan import PlannedCall, follow_up
 from contextcliff_dagster.inference.requests.outcome import Outcome
-from contextcliff_dagster.inference.spending.budget import Budget
+from contextcliff_dagster.inference.spending import Budget
 from contextcliff_dagster_tests.support.records.calls import openai_entry, plan_of
 from contextcliff_dagster_tests.support.records.measured import PRICE, SAMPLE
 from contextcliff_dagster_tests.support.scripted_engine import ScriptedEngine

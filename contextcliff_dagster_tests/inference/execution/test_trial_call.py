@@ -8,11 +8,7 @@ from typing import Any
 import pytest
 
 from contextcliff_dagster.contracts import EngineError
-from contextcliff_dagster.inference.execution.trial_call import (
-    Trial,
-    listed_models,
-    try_model,
-)
+from contextcliff_dagster.inference.execution.single_request import Trial, listed_models, try_model
 from contextcliff_dagster.inference.models.models_file import ModelEntry
 from contextcliff_dagster_tests.support.servers.dialect_server import DialectServer
 from contextcliff_dagster_tests.support.servers.on_a_thread import Handle, on_a_thread

@@ -20,7 +20,7 @@ from contextcliff_dagster.inference.ledger.ledger import Begun, Ledger, Scope
 from contextcliff_dagster.inference.ledger.owners import Owner, is_alive
 from contextcliff_dagster.inference.requests.call_plan import PlannedCall, plan_calls
 from contextcliff_dagster.inference.requests.outcome import Failure, Outcome, utc_now
-from contextcliff_dagster.inference.spending.budget import Budget, Spend
+from contextcliff_dagster.inference.spending import Budget, Spend
 from contextcliff_dagster.store import DatabaseUrl
 from contextcliff_dagster_tests.support.child_processes import wait_until
 from contextcliff_dagster_tests.support.records.calls import RECIPE, LedgerSample

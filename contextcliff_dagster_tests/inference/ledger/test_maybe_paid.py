@@ -12,7 +12,7 @@ import pytest
 from contextcliff_dagster.archive.results import export_results
 from contextcliff_dagster.cli.commands.report import spent_lines
 from contextcliff_dagster.inference.ledger.ledger import Ledger
-from contextcliff_dagster.inference.telemetry.progress import RunSummary
+from contextcliff_dagster.inference.telemetry import RunSummary
 from contextcliff_dagster.store import DatabaseUrl
 from contextcliff_dagster_tests.support.measuring_process import Measurement
 from contextcliff_dagster_tests.support.records.calls import (

@@ -56,8 +56,7 @@ def old(ledger_at: Path | DatabaseUrl, tmp_path: Path, request: pytest.FixtureRe
 
 
 def _copy_into_postgres(db: sqlite3.Connection, url: DatabaseUrl, version: int) -> None:
-    from contextcliff_dagster.inference.ledger.postgres import _InPostgres
-    from contextcliff_dagster.inference.ledger.postgres_connection import PostgresConnection
+    from contextcliff_dagster.inference.ledger.postgres import PostgresConnection, _InPostgres
 
     to = PostgresConnection(url)
     for statement in [
@@ -82,7 +81,7 @@ def contents(where: Path | DatabaseUrl, version: int) -> Rows:
         db: Any = sqlite3.connect(f"{where.as_uri()}?mode=ro", uri=True)
         found = db.execute("PRAGMA user_version").fetchone()[0]
     else:
-        from contextcliff_dagster.inference.ledger.postgres_connection import PostgresConnection
+        from contextcliff_dagster.inference.ledger.postgres import PostgresConnection
 
         db = PostgresConnection(where)
         found = db.execute("SELECT version FROM ledger_version").fetchone()[0]

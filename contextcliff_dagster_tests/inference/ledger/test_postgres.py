@@ -18,10 +18,9 @@ from hypothesis import strategies as st
 
 from contextcliff_dagster.contracts import StoreError
 from contextcliff_dagster.inference.ledger.ledger import Ledger
-from contextcliff_dagster.inference.ledger.postgres import PostgresLedger
-from contextcliff_dagster.inference.ledger.postgres_connection import escape, unescape
+from contextcliff_dagster.inference.ledger.postgres import PostgresLedger, escape, unescape
 from contextcliff_dagster.inference.ledger.schema import LEDGER_VERSION
-from contextcliff_dagster.inference.spending.budget import Spend
+from contextcliff_dagster.inference.spending import Spend
 from contextcliff_dagster.store import DatabaseUrl
 from contextcliff_dagster_tests.inference.ledger.test_ledger import CALLS, answer, begin
 from contextcliff_dagster_tests.support.child_processes import wait_until

@@ -19,11 +19,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contextcliff_dagster.contracts import AnswersLostError, StoreError
-from contextcliff_dagster.inference.ledger import backend, postgres_writer, spool, sqlite
+from contextcliff_dagster.inference.ledger import backend, spool, sqlite
+from contextcliff_dagster.inference.ledger import postgres as postgres_writer
 from contextcliff_dagster.inference.ledger.ledger import Ledger
 from contextcliff_dagster.inference.ledger.verify import verify
 from contextcliff_dagster.inference.requests.call_plan import plan_calls
-from contextcliff_dagster.inference.spending.budget import Budget, Spend
+from contextcliff_dagster.inference.spending import Budget, Spend
 from contextcliff_dagster.store import DatabaseUrl
 from contextcliff_dagster_tests.inference.ledger.test_ledger import (
     CALLS,

@@ -12,7 +12,7 @@ from contextcliff_dagster.inference.ledger.ledger import Ledger
 from contextcliff_dagster.inference.ledger.prune import plan_prune, prune
 from contextcliff_dagster.inference.ledger.verify import verify
 from contextcliff_dagster.inference.requests.outcome import Failure
-from contextcliff_dagster.inference.spending.budget import Spend
+from contextcliff_dagster.inference.spending import Spend
 from contextcliff_dagster.store import DatabaseUrl
 from contextcliff_dagster_tests.inference.ledger.test_ledger import CALLS, begin
 from contextcliff_dagster_tests.support.records.calls import (

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from contextcliff_dagster.contracts import StudyError
 from contextcliff_dagster.experiments.common.code_version import models_of
-from contextcliff_dagster.inference.execution.identity_check import known_identity
+from contextcliff_dagster.inference.execution.checks import known_identity
 from contextcliff_dagster.inference.models.kv_variants import (
     POLICIES,
     PRECISIONS,

@@ -17,8 +17,7 @@ from contextcliff_dagster.inference.engines.openai.wire_format import request
 from contextcliff_dagster.inference.execution.measure import measure
 from contextcliff_dagster.inference.ledger.ledger import Ledger
 from contextcliff_dagster.inference.requests.call_plan import plan_calls
-from contextcliff_dagster.inference.requests.recipe import Recipe
-from contextcliff_dagster.inference.requests.shared_document import Sampling
+from contextcliff_dagster.inference.requests.recipe import Recipe, Sampling
 from contextcliff_dagster_tests.support.records.calls import (
     LedgerSample,
     faulty_server,

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from contextcliff_dagster.contracts import EngineError
-from contextcliff_dagster.inference.server.app import Access, serve
+from contextcliff_dagster.inference.server import Access, serve
 from contextcliff_dagster_tests.support.records.calls import (
     openai_entry,
     read_log,

@@ -9,13 +9,12 @@ from typing import Any
 import pytest
 
 from contextcliff_dagster.contracts import BudgetError, StudyError
-from contextcliff_dagster.inference.execution.interrupts import RunControl
-from contextcliff_dagster.inference.execution.measure import measure
+from contextcliff_dagster.inference.execution.measure import RunControl, measure
 from contextcliff_dagster.inference.ledger import ledger as ledger_module
 from contextcliff_dagster.inference.ledger.ledger import Begun, Ledger, Scope
 from contextcliff_dagster.inference.requests.call_plan import plan_calls
 from contextcliff_dagster.inference.requests.outcome import Outcome, utc_now
-from contextcliff_dagster.inference.spending.budget import (
+from contextcliff_dagster.inference.spending import (
     DAY_VARIABLE,
     Budget,
     Spend,

@@ -8,11 +8,10 @@ import pytest
 from genai_prices import Usage, calc_price
 
 from contextcliff_dagster.contracts import BudgetError
+from contextcliff_dagster.inference import spending
 from contextcliff_dagster.inference.execution.cost_estimate import estimate
 from contextcliff_dagster.inference.models.models_file import ModelEntry, Price
-from contextcliff_dagster.inference.spending import prices
-from contextcliff_dagster.inference.spending.budget import Budget
-from contextcliff_dagster.inference.spending.prices import price_notes, priced, require_price
+from contextcliff_dagster.inference.spending import Budget, price_notes, priced, require_price
 from contextcliff_dagster_tests.support.records.calls import (
     LedgerSample,
     openai_entry,
@@ -106,7 +105,7 @@ def test_an_address_with_secrets_is_looked_up_without_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     asked: list[str] = []
-    monkeypatch.setattr(prices, "_listed", lambda model_id, url: asked.append(url))
+    monkeypatch.setattr(spending, "_listed", lambda model_id, url: asked.append(url))
     priced(openai_entry("https://me:hidden1234@api.openai.com/v1?key=hidden1234"))
     assert asked == [OPENAI]
 

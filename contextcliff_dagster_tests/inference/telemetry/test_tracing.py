@@ -18,10 +18,10 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from contextcliff_dagster.contracts import ContextCliffError, EngineError
-from contextcliff_dagster.inference.execution.run_calls import open_trace
+from contextcliff_dagster.inference.execution.measure import open_trace
 from contextcliff_dagster.inference.ledger.ledger import Ledger
 from contextcliff_dagster.inference.ledger.statements import Scope
-from contextcliff_dagster.inference.telemetry.tracing import Trace
+from contextcliff_dagster.inference.telemetry import Trace
 from contextcliff_dagster_tests.support.records.calls import (
     faulty_server,
     openai_entry,
@@ -168,7 +168,7 @@ def test_without_opentelemetry_the_switch_says_what_to_install(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("CONTEXTCLIFF_OTEL", "1")
-    monkeypatch.setitem(sys.modules, "contextcliff_dagster.inference.telemetry.otel_spans", None)
+    monkeypatch.setitem(sys.modules, "contextcliff_dagster.inference.telemetry", None)
     with pytest.raises(ContextCliffError, match=r"pip install 'contextcliff-dagster\[otel\]'"):
         open_trace(SCOPE, 3)
 

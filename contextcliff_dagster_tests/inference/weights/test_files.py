@@ -11,19 +11,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contextcliff_dagster.contracts import EngineError
-from contextcliff_dagster.inference.engines.llamacpp.engine import weights_file
+from contextcliff_dagster.inference import weights as files
+from contextcliff_dagster.inference.engines.llamacpp import weights_file
 from contextcliff_dagster.inference.engines.transformers import model_path
 from contextcliff_dagster.inference.models.models_file import ModelEntry, load_models
-from contextcliff_dagster.inference.weights import files
-from contextcliff_dagster.inference.weights.files import (
+from contextcliff_dagster.inference.weights import (
     file_sha256,
     find_weights,
-    gguf_sha256,
-    installed_version,
-)
-from contextcliff_dagster.inference.weights.gguf_header import (
     gguf_header,
     gguf_numbers,
+    gguf_sha256,
+    installed_version,
     trained_window,
 )
 

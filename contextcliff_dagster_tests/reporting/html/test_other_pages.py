@@ -10,10 +10,10 @@ import pytest
 
 from contextcliff_dagster.analysis.regression import Shrink
 from contextcliff_dagster.contracts.results import Cliffs, Comparison, from_json
-from contextcliff_dagster.experiments.length_profile import regression_page
+from contextcliff_dagster.experiments.length_profile import regression as regression_page
 from contextcliff_dagster.experiments.length_profile.regression import Regression
 from contextcliff_dagster.reporting.comparison import write_comparison
-from contextcliff_dagster.reporting.length_profile.summary import MANY
+from contextcliff_dagster.reporting.length_profile.page import MANY
 from contextcliff_dagster.reporting.report_files import write_report
 from contextcliff_dagster.store import Store
 from contextcliff_dagster.studies import find_study

@@ -10,10 +10,9 @@ import pytest
 from PIL import Image
 
 from contextcliff_dagster.analysis.kv_family import KvFamily, LossAt
-from contextcliff_dagster.reporting.figures.kv_caps import loss_words, plot_kv_caps
-from contextcliff_dagster.reporting.kv.costs import cap_sentence, kv_sentences
-from contextcliff_dagster.reporting.kv.policies import policy_sections
-from contextcliff_dagster.reporting.markdown.render import as_page
+from contextcliff_dagster.reporting.figures.comparison import loss_words, plot_kv_caps
+from contextcliff_dagster.reporting.kv import cap_sentence, kv_sentences, policy_sections
+from contextcliff_dagster.reporting.markdown import as_page
 from contextcliff_dagster.reporting.report_files import write_report
 from contextcliff_dagster_tests.support.records.kv_policies import planted_family
 from contextcliff_dagster_tests.support.records.reports import results_of, sample

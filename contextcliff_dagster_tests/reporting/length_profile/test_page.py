@@ -16,7 +16,7 @@ from contextcliff_dagster.reporting.length_profile.page import (
     all_pictures,
     report_page,
 )
-from contextcliff_dagster.reporting.markdown.render import as_page
+from contextcliff_dagster.reporting.markdown import as_page
 from contextcliff_dagster.reporting.sections import Code, Page, Paragraph, Section
 from contextcliff_dagster_tests.support.records.reports import results_of, sample, sample_pair
 

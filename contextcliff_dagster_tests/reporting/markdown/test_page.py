@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contextcliff_dagster.reporting.markdown.render import code, plain, table
+from contextcliff_dagster.reporting.markdown import code, plain, table
 from contextcliff_dagster_tests.support.records.reports import (
     page_of,
     results_of,

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contextcliff_dagster.reporting.length_profile.page import report_page
-from contextcliff_dagster.reporting.markdown.render import as_json, as_markdown, as_page, as_text
+from contextcliff_dagster.reporting.markdown import as_json, as_markdown, as_page, as_text
 from contextcliff_dagster.reporting.sections import (
     Bracketed,
     Bullets,

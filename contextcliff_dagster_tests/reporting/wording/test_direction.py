@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contextcliff_dagster.cli.display.output import print_table
-from contextcliff_dagster.reporting.markdown.render import code, escaped
+from contextcliff_dagster.reporting.markdown import code, escaped
 from contextcliff_dagster.reporting.terminal import comparison_line, risk_report
-from contextcliff_dagster.reporting.wording.direction import (
+from contextcliff_dagster.reporting.wording.number_format import (
     columns_of,
     isolated,
     isolated_whole,

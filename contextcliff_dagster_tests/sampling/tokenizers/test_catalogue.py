@@ -10,8 +10,7 @@ from click.testing import CliRunner
 
 from contextcliff_dagster.cli.app import app
 from contextcliff_dagster.contracts import StudyError
-from contextcliff_dagster.sampling.tokenizers.catalogue import known_tokenizers
-from contextcliff_dagster.sampling.tokenizers.tokenizers import open_tokenizer
+from contextcliff_dagster.sampling.tokenizers.tokenizers import known_tokenizers, open_tokenizer
 
 
 @pytest.mark.parametrize(

@@ -17,8 +17,11 @@ from contextcliff_dagster.sampling.tokenizers.cross_checked_counter import (
     Count,
     CountMany,
 )
-from contextcliff_dagster.sampling.tokenizers.tiktoken_vocabularies import tiktoken_encoding
-from contextcliff_dagster.sampling.tokenizers.tokenizers import TokenizerJson, open_tokenizer
+from contextcliff_dagster.sampling.tokenizers.tokenizers import (
+    TokenizerJson,
+    open_tokenizer,
+    tiktoken_encoding,
+)
 
 
 class Libraries:

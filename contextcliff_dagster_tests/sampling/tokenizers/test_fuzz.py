@@ -13,8 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from contextcliff_dagster.sampling.tokenizers.cross_checked_counter import CHECK_TEXTS
-from contextcliff_dagster.sampling.tokenizers.tiktoken_vocabularies import carried_encodings
-from contextcliff_dagster.sampling.tokenizers.tokenizers import TokenizerJson
+from contextcliff_dagster.sampling.tokenizers.tokenizers import TokenizerJson, carried_encodings
 from contextcliff_dagster_tests.support.files.vocabularies import (
     BY_FASTOKENS,
     opened,

@@ -10,7 +10,7 @@ from huggingface_hub import constants
 
 from contextcliff_dagster.contracts import StudyError
 from contextcliff_dagster.reference.card import weights_path
-from contextcliff_dagster.sampling.tokenizers import hub
+from contextcliff_dagster.sampling.tokenizers import tokenizers
 from contextcliff_dagster.sampling.tokenizers.tokenizers import open_tokenizer
 from contextcliff_dagster_tests.support.servers.model_hub import model_hub
 
@@ -92,7 +92,7 @@ def test_what_is_wrong_is_one_sentence(name: str, words: str, asked: list[str]) 
 
 
 def test_a_large_file_is_not_fetched(asked: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hub, "LARGEST_FILE", 1000)
+    monkeypatch.setattr(tokenizers, "LARGEST_FILE", 1000)
     with pytest.raises(StudyError, match="has more than"):
         open_tokenizer("hub:org/model")
     assert not any(map(is_fetched, asked))

@@ -12,8 +12,7 @@ import pytest
 from contextcliff_dagster.contracts import StudyError
 from contextcliff_dagster.inference.models.tokenizers import open_any_tokenizer
 from contextcliff_dagster.sampling.length_map import build_length_map
-from contextcliff_dagster.sampling.tokenizers.count_cache import TokenCounts
-from contextcliff_dagster.sampling.tokenizers.server import ServerTokenizer
+from contextcliff_dagster.sampling.tokenizers.server import ServerTokenizer, TokenCounts
 from contextcliff_dagster.sampling.tokenizers.tokenizers import open_tokenizer
 from contextcliff_dagster_tests.inference.engines.openai.test_real_servers import LLAMA_SERVER
 from contextcliff_dagster_tests.support.records.calls import dialect_server, read_log, running
@@ -217,11 +216,11 @@ def test_a_llama_cpp_server_counts_what_it_then_reads(
     import asyncio
 
     from contextcliff_dagster.inference.engines.base import Decoding
-    from contextcliff_dagster.inference.engines.open_engine import open_engine
+    from contextcliff_dagster.inference.engines.session import open_engine
     from contextcliff_dagster.inference.execution.single_request import ask
     from contextcliff_dagster.inference.models.models_file import get_model
     from contextcliff_dagster.inference.requests.recipe import Prompt
-    from contextcliff_dagster.inference.weights.files import find_weights
+    from contextcliff_dagster.inference.weights import find_weights
 
     weights = find_weights(get_model("smollm2-135m"))
     monkeypatch.setenv("LLAMA_KEY", "for-tests-only")

@@ -17,15 +17,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contextcliff_dagster.contracts import StudyError
-from contextcliff_dagster.sampling.tokenizers import tiktoken_vocabularies
-from contextcliff_dagster.sampling.tokenizers.tiktoken_vocabularies import (
-    RANKS_SHA256,
-    rank_file,
-)
+from contextcliff_dagster.sampling.tokenizers import tokenizers
 from contextcliff_dagster.sampling.tokenizers.tokenizers import (
+    RANKS_SHA256,
     TiktokenTokenizer,
     TokenizerJson,
     open_tokenizer,
+    rank_file,
 )
 from contextcliff_dagster_tests.support.files.vocabularies import (
     BY_FASTOKENS,
@@ -130,7 +128,7 @@ def test_the_rank_files_are_those_that_tiktoken_pins(
 
 
 def test_a_damaged_vocabulary_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(tiktoken_vocabularies.RANKS_SHA256, "cl100k_base", "0" * 64)
+    monkeypatch.setitem(tokenizers.RANKS_SHA256, "cl100k_base", "0" * 64)
     with pytest.raises(StudyError, match="'cl100k_base' on this machine is damaged"):
         rank_file("cl100k_base")
 
@@ -145,7 +143,7 @@ def test_without_the_carried_file_tiktoken_fetches_its_own(
         asked.append(f"{address} {expected_hash}")
         return content
 
-    monkeypatch.setattr(tiktoken_vocabularies, "_packed", lambda encoding: None)
+    monkeypatch.setattr(tokenizers, "_packed", lambda encoding: None)
     monkeypatch.setattr("tiktoken.load.read_file_cached", read)
     assert rank_file("cl100k_base") == content
     assert len(asked) == 1
@@ -220,14 +218,14 @@ def test_a_folder_of_a_model_will_do(folder: Path, tmp_path: Path) -> None:
 def test_a_vocabulary_of_tiktoken_is_read_once_until_it_is_let_go(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    tiktoken_vocabularies.forget_encoding()
+    tokenizers.forget_encoding()
     read: list[str] = []
 
     def counted(encoding: str) -> bytes:
         read.append(encoding)
         return rank_file(encoding)
 
-    monkeypatch.setattr(tiktoken_vocabularies, "rank_file", counted)
+    monkeypatch.setattr(tokenizers, "rank_file", counted)
 
     def count(*, but_reference: bool) -> None:
         ours = TiktokenTokenizer("cl100k_base")
@@ -241,4 +239,4 @@ def test_a_vocabulary_of_tiktoken_is_read_once_until_it_is_let_go(
     assert len(read) == 2
     ours = TiktokenTokenizer("cl100k_base")
     ours.compare()  # never both in memory
-    assert tiktoken_vocabularies._from_rank_file.cache_info().currsize == 0
+    assert tokenizers._from_rank_file.cache_info().currsize == 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from contextcliff_dagster.defs.ui.token_ranges import range_of
+from contextcliff_dagster.defs.ui.results import range_of
 from contextcliff_dagster.run.study import prepare_study
 from contextcliff_dagster.studies import load_study
 from contextcliff_dagster_tests.scenarios.dagster_user.walk import LOCATION, Walk, asset

@@ -12,9 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contextcliff_dagster.corpora.readers import json_stream, text_lines
+from contextcliff_dagster.corpora.readers import rows
 from contextcliff_dagster.score_files import LogOptions, ScoreFileError, read_log
-from contextcliff_dagster.score_files.logs import json_walk, zip_members
+from contextcliff_dagster.score_files.logs import members as json_walk
+from contextcliff_dagster.score_files.logs import members as zip_members
 from contextcliff_dagster_tests.support.files.log_files import (
     deflated,
     inspect_head,
@@ -90,8 +91,8 @@ def test_json_logs_that_were_cut_off_or_hold_something_endless(
         file.write('{"doc_id": 2,\n')
     assert "row 2 is not one JSON object" in refused(lines)
     monkeypatch.setattr(json_walk, "MOST_BYTES", 1 << 12)
-    monkeypatch.setattr(text_lines, "_CHUNK", 1 << 10)
-    monkeypatch.setattr(json_stream, "_READ_AHEAD", 1 << 10)
+    monkeypatch.setattr(rows, "_CHUNK", 1 << 10)
+    monkeypatch.setattr(rows, "_READ_AHEAD", 1 << 10)
     endless = inspect_sample(1, input="x" * (1 << 16))
     assert "holds a value of more than" in refused(write_inspect_json(path, [endless]))
     with lines.open("a") as file:
@@ -157,8 +158,8 @@ _json = st.recursive(
 def test_walking_an_object_gives_its_members_piece_by_piece(
     value: dict[str, Any], indent: int | None, escaped: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(text_lines, "_CHUNK", 3)
-    monkeypatch.setattr(json_stream, "_READ_AHEAD", 3)
+    monkeypatch.setattr(rows, "_CHUNK", 3)
+    monkeypatch.setattr(rows, "_READ_AHEAD", 3)
     file = io.BytesIO(json.dumps(value, indent=indent, ensure_ascii=escaped).encode())
     lists = [name for name in value if isinstance(value[name], list)]
     found: dict[str, Any] = {name: [] for name in lists}

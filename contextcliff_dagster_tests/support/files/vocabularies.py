@@ -12,8 +12,7 @@ import tokenizers
 from hypothesis import strategies as st
 from tokenizers import Regex, models, normalizers, pre_tokenizers, trainers
 
-from contextcliff_dagster.sampling.tokenizers.tiktoken_vocabularies import tiktoken_encoding
-from contextcliff_dagster.sampling.tokenizers.tokenizers import TiktokenTokenizer
+from contextcliff_dagster.sampling.tokenizers.tokenizers import TiktokenTokenizer, tiktoken_encoding
 
 LLAMA_3 = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*"

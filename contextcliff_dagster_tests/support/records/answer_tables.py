@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from contextcliff_dagster.contracts import ANSWERS, conform
 from contextcliff_dagster.contracts.results import Cliffs
-from contextcliff_dagster.contracts.results.fields import BinMean
+from contextcliff_dagster.contracts.results.json_form import BinMean
 from contextcliff_dagster.reporting.html.payload import Evidence
 from contextcliff_dagster_tests.support.records.reports import result_of, sample
 

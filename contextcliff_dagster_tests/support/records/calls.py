@@ -135,7 +135,7 @@ def reference_server(
     code = (
         "import sys; from pathlib import Path;"
         f"{f'{gated} answer_through(Path({str(gate.path)!r}));' if gate else ''}"
-        "from contextcliff_dagster.inference.server.app import Access, serve;"
+        "from contextcliff_dagster.inference.server import Access, serve;"
         f"serve({name!r}, Access(port={port}), delay_ms={delay_ms},"
         f" request_log=Path({str(log)!r}) if {log is not None} else None,"
         " on_ready=lambda url: print(url, flush=True))"

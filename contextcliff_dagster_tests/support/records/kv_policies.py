@@ -13,7 +13,7 @@ from contextcliff_dagster.analysis.comparison import Measured
 from contextcliff_dagster.analysis.kv_family import KvFamily, kv_family
 from contextcliff_dagster.analysis.profile import profile_model
 from contextcliff_dagster.analysis.records import AnalysisSettings
-from contextcliff_dagster.contracts.results.kv import KvPolicy
+from contextcliff_dagster.contracts.results.comparison import KvPolicy
 from contextcliff_dagster_tests.support.records.planted_curves import Curve, bins_of, plant, ramp
 
 SETTINGS = AnalysisSettings(second_opinions=False)

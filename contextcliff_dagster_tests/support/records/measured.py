@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import Any
 
-from contextcliff_dagster.inference.execution.interrupts import RunControl
-from contextcliff_dagster.inference.execution.measure import measure
+from contextcliff_dagster.inference.execution.measure import RunControl, measure
 from contextcliff_dagster.inference.execution.prediction_rows import prediction_rows
 from contextcliff_dagster.inference.ledger.ledger import Ledger
 from contextcliff_dagster.inference.models.models_file import ModelEntry
 from contextcliff_dagster.inference.requests.recipe import Recipe
-from contextcliff_dagster.inference.telemetry.progress import RunSummary
+from contextcliff_dagster.inference.telemetry import RunSummary
 from contextcliff_dagster_tests.support.records.calls import (
     RECIPE,
     LedgerSample,

@@ -16,7 +16,7 @@ from contextcliff_dagster.analysis.profile import (
     profile_model,
 )
 from contextcliff_dagster.contracts.results import Cliffs, to_json
-from contextcliff_dagster.contracts.results.fields import BinResult
+from contextcliff_dagster.contracts.results.json_form import BinResult
 from contextcliff_dagster_tests.support.records.planted_curves import bins_of
 
 QUICK = AnalysisSettings(resamples=200, permutations=199, second_opinions=False)

@@ -12,7 +12,7 @@ import pandas as pd
 
 from contextcliff_dagster.contracts.results import Cliffs, from_json
 from contextcliff_dagster.reporting.length_profile.page import report_page
-from contextcliff_dagster.reporting.markdown.render import as_page
+from contextcliff_dagster.reporting.markdown import as_page
 
 BINS, PER_BIN = 10, 20
 PLATEAU, SLOPE = 0.98, 3.16

@@ -17,24 +17,22 @@ import httpx2
 from contextcliff_dagster.contracts import BudgetError, EngineError
 from contextcliff_dagster.inference.engines.base import Decoding, RejectedError, TransportError
 from contextcliff_dagster.inference.engines.openai.engine import OpenAIEngine
-from contextcliff_dagster.inference.engines.openai.http_client import Endpoint
-from contextcliff_dagster.inference.engines.openai.package_client import _raise_for_status
-from contextcliff_dagster.inference.execution.interrupts import RunControl
-from contextcliff_dagster.inference.execution.measure import measure
-from contextcliff_dagster.inference.execution.single_request import Answer, ask, judge
-from contextcliff_dagster.inference.execution.usage_check import (
+from contextcliff_dagster.inference.engines.openai.http_client import Endpoint, _raise_for_status
+from contextcliff_dagster.inference.execution.checks import (
     MOST_TIMES,
     OUTPUT_MARGIN,
     PROMPT_MARGIN,
     charge,
     size_of,
 )
+from contextcliff_dagster.inference.execution.measure import RunControl, measure
+from contextcliff_dagster.inference.execution.single_request import Answer, ask, judge
 from contextcliff_dagster.inference.ledger.ledger import Ledger
 from contextcliff_dagster.inference.ledger.verify import verify
 from contextcliff_dagster.inference.models.models_file import Price
 from contextcliff_dagster.inference.requests.call_plan import PlannedCall
 from contextcliff_dagster.inference.requests.outcome import Outcome
-from contextcliff_dagster.inference.spending.budget import Budget
+from contextcliff_dagster.inference.spending import Budget
 from contextcliff_dagster_tests.support.records.calls import LedgerSample, openai_entry, plan_of
 from contextcliff_dagster_tests.support.servers import faulty_server as wire
 from contextcliff_dagster_tests.support.servers.any_reply import Case

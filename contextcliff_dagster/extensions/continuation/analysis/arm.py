@@ -21,7 +21,7 @@ from contextcliff_dagster.analysis.statistics.intervals import (
     wilson_limits,
 )
 from contextcliff_dagster.analysis.statistics.rank_tests import holm, sign_flip_p_value
-from contextcliff_dagster.contracts.results.fields import nulls
+from contextcliff_dagster.contracts.results.json_form import nulls
 from contextcliff_dagster.experiments.common.crossing import crossing_of
 from contextcliff_dagster.extensions.continuation.analysis.outcomes import mean_known
 from contextcliff_dagster.extensions.continuation.analysis.wording import (

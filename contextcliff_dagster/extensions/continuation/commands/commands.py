@@ -15,7 +15,7 @@ from contextcliff_dagster.cli.measuring.made_study import (
     check_budget,
     measure_made_study,
 )
-from contextcliff_dagster.cli.measuring.section_options import named_study
+from contextcliff_dagster.cli.measuring.options import named_study
 from contextcliff_dagster.cli.options import (
     common_options,
     folder_option,

@@ -19,10 +19,10 @@ import click
 from contextcliff_dagster.cli.options import gathered_as, together
 from contextcliff_dagster.cli.setup.endpoint import EndpointOptions, set_option
 from contextcliff_dagster.contracts import EngineError, StudyError
-from contextcliff_dagster.sampling.tokenizers.hub import hub_file, is_repository
+from contextcliff_dagster.sampling.tokenizers.tokenizers import hub_file, is_repository
 
 if TYPE_CHECKING:
-    from contextcliff_dagster.inference.execution.trial_call import Served
+    from contextcliff_dagster.inference.execution.single_request import Served
     from contextcliff_dagster.inference.models.models_file import ModelEntry
     from contextcliff_dagster.inference.models.new_entry import NewEntry
 
@@ -126,7 +126,7 @@ def served_model(
         StudyError: the address is none, or the server reports neither its model nor its window.
         EngineError: the server cannot be asked, or refuses.
     """
-    from contextcliff_dagster.inference.models.kept_models import kept_model
+    from contextcliff_dagster.inference.models.models_file import kept_model
 
     with _key(options.api_password) as variable:
         new, counts = _entry(options, variable, max_context)
@@ -161,8 +161,7 @@ def _entry(
     options: ServerOptions, variable: str | None, max_context: int | None
 ) -> tuple[NewEntry, bool]:
     """The entry, and whether the server counts tokens."""
-    from contextcliff_dagster.cli.setup.address_and_key import plain_address
-    from contextcliff_dagster.cli.setup.endpoint import entry_of
+    from contextcliff_dagster.cli.setup.endpoint import entry_of, plain_address
     from contextcliff_dagster.inference.models.new_entry import NewEntry
 
     url = plain_address(str(options.api_url))
@@ -195,7 +194,7 @@ def _entry(
 
 
 def _asked(entry: ModelEntry) -> Served:
-    from contextcliff_dagster.inference.execution.trial_call import ask_server
+    from contextcliff_dagster.inference.execution.single_request import ask_server
 
     try:
         return asyncio.run(ask_server(entry, _SECONDS))

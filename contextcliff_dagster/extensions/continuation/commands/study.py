@@ -13,7 +13,7 @@ import click
 
 from contextcliff_dagster.cli.errors import say
 from contextcliff_dagster.cli.measuring.made_study import RunOptions, run_made_study
-from contextcliff_dagster.cli.measuring.section_options import SectionOptions, digest
+from contextcliff_dagster.cli.measuring.options import SectionOptions, digest
 from contextcliff_dagster.cli.options import folder_option, gathered_as, path_option, together
 from contextcliff_dagster.contracts import StudyError
 from contextcliff_dagster.extensions.continuation.commands.finished_runs import print_run
@@ -72,7 +72,7 @@ def made_study(
     Raises:
         StudyError: a text is not there, or an option has no such value.
     """
-    from contextcliff_dagster.experiments.common.kept_documents import DEFAULT_TOKENIZER
+    from contextcliff_dagster.experiments.common.documents import DEFAULT_TOKENIZER
 
     section: dict[str, Any] = {"texts": [_file(text) for text in texts], **keys}
     if "max_context" not in section and (window := entries[0].window_tokens):

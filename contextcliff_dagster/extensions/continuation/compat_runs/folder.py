@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from contextcliff_dagster.contracts import DataError, ScoreFileError, StoreError, StudyError
-from contextcliff_dagster.experiments.common.kept_documents import (
+from contextcliff_dagster.experiments.common.documents import (
     opened_tokenizer,
     tokenizer_name,
     tokenizer_of,

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from contextcliff_dagster.contracts import EngineError
-from contextcliff_dagster.experiments.common.kept_documents import tokenizer_of
+from contextcliff_dagster.experiments.common.documents import tokenizer_of
 from contextcliff_dagster.experiments.common.study_run import StudyRun
 from contextcliff_dagster.extensions.continuation.cells import cells_of
 from contextcliff_dagster.extensions.continuation.compat.metrics import (
@@ -71,7 +71,7 @@ def embedding_of(entry: ModelEntry | None) -> Embedding:
 
 
 def _of_server(entry: ModelEntry) -> EndpointEmbedder | None:
-    from contextcliff_dagster.inference.models.base_url import request_headers
+    from contextcliff_dagster.inference.models.identity import request_headers
 
     try:
         headers = request_headers(entry, f"Model {entry.name!r}", EngineError)

@@ -13,17 +13,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from contextcliff_dagster.archive.container import damaged, malformed
-from contextcliff_dagster.archive.kept_documents import KEPT_MEMBERS, KeptList
+from contextcliff_dagster.archive.results import KEPT_MEMBERS, KeptList
 from contextcliff_dagster.contracts import Example, StoreError, StudyError, conform
-from contextcliff_dagster.experiments.common.kept_documents import (
+from contextcliff_dagster.experiments.common.documents import (
+    DocumentList,
     KeptDocuments,
     MadeDocuments,
+    read_list,
     tokenizer_name,
     tokenizer_of,
-)
-from contextcliff_dagster.experiments.common.lists.document_list import (
-    DocumentList,
-    read_list,
     write_list,
 )
 from contextcliff_dagster.extensions.continuation.cells import Cell
@@ -35,14 +33,14 @@ from contextcliff_dagster.extensions.continuation.documents.making import (
 )
 from contextcliff_dagster.extensions.continuation.prompts import TEMPLATE_TOKENS, instruction_of
 from contextcliff_dagster.extensions.continuation.tables import CONTINUATION_DOCUMENTS
-from contextcliff_dagster.sampling.sample_source import PlannedExample
+from contextcliff_dagster.sampling.manifest import PlannedExample
 from contextcliff_dagster.step_progress import report_step
 from contextcliff_dagster.store import Store, read_table, write_table
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from contextcliff_dagster.archive.kept_documents import KeptList
+    from contextcliff_dagster.archive.results import KeptList
     from contextcliff_dagster.extensions.continuation.documents.making import Plan
     from contextcliff_dagster.store import Store
     from contextcliff_dagster.studies import Study

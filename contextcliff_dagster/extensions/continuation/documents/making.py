@@ -14,7 +14,7 @@ import numpy as np
 from contextcliff_dagster.contracts import StudyError
 from contextcliff_dagster.corpora.corpus import document_id
 from contextcliff_dagster.corpora.extraction.file_type import Limits
-from contextcliff_dagster.experiments.common.kept_documents import (
+from contextcliff_dagster.experiments.common.documents import (
     opened_tokenizer,
     tokenizer_name,
     tokenizer_of,

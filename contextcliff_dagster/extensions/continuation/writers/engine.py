@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from contextcliff_dagster.contracts import EngineError
-from contextcliff_dagster.experiments.common.kept_documents import DEFAULT_TOKENIZER
+from contextcliff_dagster.experiments.common.documents import DEFAULT_TOKENIZER
 from contextcliff_dagster.extensions.continuation.prose.words import sentence_ends
 from contextcliff_dagster.extensions.continuation.section import tokens_of
 from contextcliff_dagster.inference.engines.base import Decoding, RejectedError

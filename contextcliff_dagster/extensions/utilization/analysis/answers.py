@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from contextcliff_dagster.contracts import UNSCORED_TAGS, ContextCliffError
-from contextcliff_dagster.contracts.results.fields import Missing
+from contextcliff_dagster.contracts.results.json_form import Missing
 from contextcliff_dagster.extensions.utilization.benchmarks.data import BENCHMARKS, BenchmarkName
 from contextcliff_dagster.extensions.utilization.rendering.formats import FORMATS, Format
 

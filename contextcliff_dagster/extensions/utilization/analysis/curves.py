@@ -18,7 +18,7 @@ from contextcliff_dagster.analysis.cliff import (
 from contextcliff_dagster.analysis.records import clean_records
 from contextcliff_dagster.analysis.statistics.falling_curve import curve_points
 from contextcliff_dagster.analysis.statistics.intervals import band_quantile, score_correlation
-from contextcliff_dagster.contracts.results.fields import MeanScore
+from contextcliff_dagster.contracts.results.json_form import MeanScore
 from contextcliff_dagster.contracts.values import Verdict
 from contextcliff_dagster.extensions.utilization.analysis.answers import missing_of
 from contextcliff_dagster.extensions.utilization.analysis.comparison import mean_limits

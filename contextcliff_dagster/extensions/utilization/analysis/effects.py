@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from contextcliff_dagster.analysis.statistics.rank_tests import holm
-from contextcliff_dagster.contracts.results.fields import nulls
+from contextcliff_dagster.contracts.results.json_form import nulls
 from contextcliff_dagster.extensions.utilization.analysis.answers import BASE, Matched, match_rows
 from contextcliff_dagster.extensions.utilization.analysis.comparison import (
     estimate_difference,

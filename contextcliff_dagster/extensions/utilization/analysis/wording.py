@@ -15,7 +15,7 @@ from contextcliff_dagster.reporting.wording.number_format import (
 )
 
 if TYPE_CHECKING:
-    from contextcliff_dagster.contracts.results.fields import Missing
+    from contextcliff_dagster.contracts.results.json_form import Missing
     from contextcliff_dagster.extensions.utilization.curve_results import AxisProfile
     from contextcliff_dagster.extensions.utilization.results import (
         Divergence,

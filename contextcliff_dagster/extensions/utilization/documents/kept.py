@@ -11,14 +11,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from contextcliff_dagster.contracts import Example, StoreError, StudyError, conform
-from contextcliff_dagster.experiments.common.kept_documents import (
+from contextcliff_dagster.experiments.common.documents import (
     KeptDocuments,
     MadeDocuments,
     opened_tokenizer,
+    read_list,
     tokenizer_name,
     tokenizer_of,
+    write_list,
 )
-from contextcliff_dagster.experiments.common.lists.document_list import read_list, write_list
 from contextcliff_dagster.extensions.utilization.cells import Cell, arms_of
 from contextcliff_dagster.extensions.utilization.documents.making import Batch, arm_json
 from contextcliff_dagster.extensions.utilization.documents.scales import Solved, Wish
@@ -28,7 +29,7 @@ from contextcliff_dagster.extensions.utilization.rendering.render import render
 from contextcliff_dagster.extensions.utilization.scale_labels import scale_tokens
 from contextcliff_dagster.extensions.utilization.section import UtilizationSection
 from contextcliff_dagster.extensions.utilization.tables import UTILIZATION_DOCUMENTS
-from contextcliff_dagster.sampling.sample_source import PlannedExample
+from contextcliff_dagster.sampling.manifest import PlannedExample
 from contextcliff_dagster.step_progress import report_step
 from contextcliff_dagster.store import Store, atomic_path, read_table, slug
 

@@ -12,7 +12,7 @@ from functools import cache, cached_property
 from typing import Any, NamedTuple, get_args
 
 from contextcliff_dagster.contracts import EngineError
-from contextcliff_dagster.experiments.common.kept_documents import DEFAULT_TOKENIZER
+from contextcliff_dagster.experiments.common.documents import DEFAULT_TOKENIZER
 from contextcliff_dagster.extensions.utilization.benchmarks.asking import PATTERNS
 from contextcliff_dagster.extensions.utilization.benchmarks.data import BenchmarkName
 from contextcliff_dagster.extensions.utilization.benchmarks.schema import ASKS, DOMAINS

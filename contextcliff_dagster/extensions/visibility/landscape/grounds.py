@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from contextcliff_dagster.contracts import StoreError, StudyError
-from contextcliff_dagster.experiments.common.lists.document_list import (
+from contextcliff_dagster.experiments.common.documents import (
     DocumentList,
     read_list,
     write_list,

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from contextcliff_dagster.archive.container import damaged, malformed
-from contextcliff_dagster.archive.kept_documents import KEPT_MEMBERS, KeptList
+from contextcliff_dagster.archive.results import KEPT_MEMBERS, KeptList
 from contextcliff_dagster.contracts import StoreError, StudyError
-from contextcliff_dagster.experiments.common.kept_documents import KeptDocuments, MadeDocuments
+from contextcliff_dagster.experiments.common.documents import KeptDocuments, MadeDocuments
 from contextcliff_dagster.extensions.visibility.landscape.grounds import (
     Ground,
     frozen_list,
@@ -34,7 +34,7 @@ from contextcliff_dagster.store import Store, slug, write_json
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from contextcliff_dagster.archive.kept_documents import KeptList
+    from contextcliff_dagster.archive.results import KeptList
     from contextcliff_dagster.store import Store
     from contextcliff_dagster.studies import Study
 

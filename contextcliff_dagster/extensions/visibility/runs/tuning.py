@@ -16,9 +16,12 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 import numpy as np
 
 from contextcliff_dagster.contracts import DataError, StoreError, StudyError
+from contextcliff_dagster.experiments.common.documents import (
+    DEFAULT_TOKENIZER,
+    GeneratedSamples,
+    Made,
+)
 from contextcliff_dagster.experiments.common.experiment import Source
-from contextcliff_dagster.experiments.common.generated import GeneratedSamples, Made
-from contextcliff_dagster.experiments.common.kept_documents import DEFAULT_TOKENIZER
 from contextcliff_dagster.extensions.visibility.agent import (
     TEMPLATE,
     RunState,
@@ -46,7 +49,7 @@ from contextcliff_dagster.extensions.visibility.tasks.catalogue import task_name
 from contextcliff_dagster.extensions.visibility.tasks.clamping import clamp
 from contextcliff_dagster.extensions.visibility.tasks.task import Evaluation
 from contextcliff_dagster.inference.requests.call_plan import PlannedCall, follow_up
-from contextcliff_dagster.inference.requests.shared_document import Sampling
+from contextcliff_dagster.inference.requests.recipe import Sampling
 from contextcliff_dagster.private_files import make_folder
 from contextcliff_dagster.scoring.parse import parse_answer
 from contextcliff_dagster.step_progress import report_step

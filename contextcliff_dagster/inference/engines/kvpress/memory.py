@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from contextcliff_dagster.contracts import EngineError
-from contextcliff_dagster.inference.engines.cache_figures import (
+from contextcliff_dagster.inference.engines.attention import (
     CacheShape,
     config_shape,
     gguf_shape,
@@ -23,7 +23,7 @@ from contextcliff_dagster.inference.engines.kvpress.engine import (
 from contextcliff_dagster.inference.engines.transformers import dtype_of
 from contextcliff_dagster.inference.models.kv_variants import kv_of
 from contextcliff_dagster.inference.models.models_file import ModelEntry
-from contextcliff_dagster.inference.weights.gguf_header import gguf_header, gguf_numbers
+from contextcliff_dagster.inference.weights import gguf_header, gguf_numbers
 
 LIBRARY_BYTES = 600_000_000
 """Of a worker without weights: Python, torch, transformers and kvpress."""

@@ -20,9 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from contextcliff_dagster.contracts import EngineError
-from contextcliff_dagster.inference.devices.process_lease import lease_descriptors
-from contextcliff_dagster.inference.engines.base import TransportError
-from contextcliff_dagster.inference.engines.process_log import last_words
+from contextcliff_dagster.inference.devices.leases import lease_descriptors
+from contextcliff_dagster.inference.engines.base import TransportError, last_words
 from contextcliff_dagster.store import PACKAGE
 
 PYTHON_VARIABLE = "CONTEXTCLIFF_KV_PYTHON"

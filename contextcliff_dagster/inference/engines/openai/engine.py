@@ -33,23 +33,19 @@ from contextcliff_dagster.inference.engines.openai.http_client import (
     Whole,
 )
 from contextcliff_dagster.inference.engines.openai.server_detection import Dialect, Probes, detect
-from contextcliff_dagster.inference.engines.openai.token_counting import (
+from contextcliff_dagster.inference.engines.openai.wire_format import (
     ServerCount,
     counting_way,
     find_server_count,
-)
-from contextcliff_dagster.inference.engines.openai.wire_format import (
     read_delta,
     read_embeddings,
     read_error,
     read_json,
     request,
 )
-from contextcliff_dagster.inference.models.base_url import request_headers
-from contextcliff_dagster.inference.models.identity import Identity
+from contextcliff_dagster.inference.models.identity import Identity, request_headers
 from contextcliff_dagster.inference.models.models_file import ModelEntry
-from contextcliff_dagster.inference.requests.recipe import Prompt
-from contextcliff_dagster.inference.requests.shared_document import MARK
+from contextcliff_dagster.inference.requests.recipe import MARK, Prompt
 from contextcliff_dagster.redaction import hide, public_url, redact, url_secrets
 from contextcliff_dagster.retry import QUESTIONS, retry
 

@@ -29,7 +29,7 @@ from contextcliff_dagster.inference.engines.openai.http_client import (
 from contextcliff_dagster.inference.models.models_file import ModelEntry, Quirks
 from contextcliff_dagster.redaction import public_url
 from contextcliff_dagster.retry import retry_after_s
-from contextcliff_dagster.web_guard.addresses import is_loopback
+from contextcliff_dagster.web_guard import is_loopback
 
 _OF_PROXIES = frozenset({403, 407, 500, 502, 503, 504})
 

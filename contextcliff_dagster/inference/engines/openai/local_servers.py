@@ -1,13 +1,4 @@
-"""Model servers that run on this machine, found on their usual ports and told apart by what they
-answer at paths of their own: a port proves nothing.
-
-Recognised as in `server_detection`, and besides:
-
-- Ollama: ``/`` is the text "Ollama is running". Others imitate its interface, none this page.
-- LM Studio: ``/api/v0/models`` has ``compatibility_type``. It answers 200 to every path.
-
-Whether an entry's address and model id are what its server has, without a call that is paid.
-"""
+"""Model servers that run on this machine, found on their usual ports."""
 
 from __future__ import annotations
 
@@ -29,15 +20,23 @@ from contextcliff_dagster.inference.engines.openai.http_client import (
     Reply,
 )
 from contextcliff_dagster.inference.engines.openai.server_detection import Probes, detect
-from contextcliff_dagster.inference.models.base_url import request_headers
+from contextcliff_dagster.inference.models.identity import request_headers
 from contextcliff_dagster.inference.models.models_file import ModelEntry
-from contextcliff_dagster.inference.models.presets import PRESETS
+from contextcliff_dagster.inference.models.new_entry import PRESETS
 from contextcliff_dagster.redaction import public_url, redact
 
 _SECONDS = 5.0
+
+
 _SHOWN = 8
+
+
 _CALLS = ("/chat/completions", "/completions")
+
+
 _USUAL_PATHS = ("/v1", "/api/v1", "/openai/v1", "/api/openai/v1")
+
+
 _ANY_NAME = ("llamacpp", "koboldcpp")
 """These answer to any name with the model that they have loaded."""
 
@@ -107,6 +106,8 @@ async def _asked(entry: ModelEntry, base: str, path: str, parts: Sequence[bytes]
 
 SECONDS = 2.0
 """For all that is asked of one port; the ports are asked at the same time."""
+
+
 _OWN = "contextcliff serve"
 
 

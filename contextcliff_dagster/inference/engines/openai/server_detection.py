@@ -1,4 +1,6 @@
-"""What kind of server answers at an OpenAI-compatible address, by asking at its own endpoints.
+"""Which server answers at an address, and which model servers run on this machine.
+
+What kind of server answers at an OpenAI-compatible address, by asking at its own endpoints.
 
 Names prove nothing: gateways rename models and vendors. What a server reports that decides its
 answers (software, window, template) goes into the serving identity. That must not depend on luck,
@@ -9,6 +11,16 @@ so a probe is sent again to a busy server, and one without an answer is an error
 - NVIDIA NIM: ``/v1/version`` with ``release`` and ``api``; ``/v1/metadata``.
 - llama.cpp: ``/props``.
 - vLLM: ``/version``, and the ``max_model_len`` of ``/v1/models``.
+
+Model servers that run on this machine, found on their usual ports and told apart by what they
+answer at paths of their own: a port proves nothing.
+
+Recognised as in `server_detection`, and besides:
+
+- Ollama: ``/`` is the text "Ollama is running". Others imitate its interface, none this page.
+- LM Studio: ``/api/v0/models`` has ``compatibility_type``. It answers 200 to every path.
+
+Whether an entry's address and model id are what its server has, without a call that is paid.
 """
 
 from __future__ import annotations
@@ -20,7 +32,10 @@ from typing import Any, Literal
 
 from contextcliff_dagster.inference.engines.base import TransportError, token_count
 from contextcliff_dagster.inference.engines.openai.error_mapping import ErrorMapper
-from contextcliff_dagster.inference.engines.openai.http_client import Endpoint, StatusError
+from contextcliff_dagster.inference.engines.openai.http_client import (
+    Endpoint,
+    StatusError,
+)
 from contextcliff_dagster.redaction import public_url
 from contextcliff_dagster.retry import QUESTIONS, retry
 

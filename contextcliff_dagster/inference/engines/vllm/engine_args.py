@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from contextcliff_dagster.contracts import EngineError
-from contextcliff_dagster.inference.engines.cache_figures import config_shape
+from contextcliff_dagster.inference.engines.attention import config_shape
 from contextcliff_dagster.inference.models.models_file import ModelEntry
-from contextcliff_dagster.inference.weights.files import find_weights, folder_hashes
+from contextcliff_dagster.inference.weights import find_weights, folder_hashes
 from contextcliff_dagster.reference.card import REFERENCE_MODELS, weights_path
 
 CPU_CACHE_GIB = 4.0

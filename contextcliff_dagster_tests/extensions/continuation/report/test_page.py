@@ -22,7 +22,7 @@ from contextcliff_dagster.extensions.continuation.report.page import (
     draw_pictures,
 )
 from contextcliff_dagster.extensions.continuation.results import ContinuationResult
-from contextcliff_dagster.reporting.markdown.render import as_page
+from contextcliff_dagster.reporting.markdown import as_page
 from contextcliff_dagster.reporting.report_files import write_page
 from contextcliff_dagster_tests.extensions.continuation.analysis.test_degenerate import (
     QUICK,

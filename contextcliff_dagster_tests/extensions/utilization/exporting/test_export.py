@@ -30,9 +30,9 @@ from contextcliff_dagster.extensions.utilization.extraction import extract_answe
 from contextcliff_dagster.extensions.utilization.rendering.formats import FORMATS, Format
 from contextcliff_dagster.extensions.utilization.rendering.render import render
 from contextcliff_dagster.extensions.utilization.verification.verify import verify
-from contextcliff_dagster.inference.engines.open_engine import open_engine
+from contextcliff_dagster.inference.engines.session import open_engine
 from contextcliff_dagster.inference.models.models_file import get_model
-from contextcliff_dagster.inference.server.app import make_app
+from contextcliff_dagster.inference.server import make_app
 from contextcliff_dagster_tests.extensions.utilization.hand_made import document
 from contextcliff_dagster_tests.support.requirements import log_tools_python
 

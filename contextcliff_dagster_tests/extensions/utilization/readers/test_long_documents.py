@@ -13,10 +13,9 @@ from contextcliff_dagster.extensions.utilization.prompts import TEMPLATES, asked
 from contextcliff_dagster.extensions.utilization.rendering.formats import FORMATS
 from contextcliff_dagster.extensions.utilization.rendering.render import render
 from contextcliff_dagster.inference.engines.base import Decoding
-from contextcliff_dagster.inference.engines.open_engine import open_engine
+from contextcliff_dagster.inference.engines.session import open_engine
 from contextcliff_dagster.inference.models.models_file import get_model
-from contextcliff_dagster.inference.requests.recipe import Recipe
-from contextcliff_dagster.inference.requests.shared_document import SharedText
+from contextcliff_dagster.inference.requests.recipe import Recipe, SharedText
 
 RECORDS = {"warehouse": 60_000, "constraints": 74_000, "network": 66_000}
 MOST_CPU_S = 20.0

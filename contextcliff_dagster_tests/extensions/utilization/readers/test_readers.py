@@ -34,10 +34,9 @@ from contextcliff_dagster.extensions.utilization.rendering.formats import (
 )
 from contextcliff_dagster.extensions.utilization.rendering.render import render
 from contextcliff_dagster.inference.engines.base import Decoding, Engine, RejectedError
-from contextcliff_dagster.inference.engines.open_engine import declared_identity, open_engine
+from contextcliff_dagster.inference.engines.session import declared_identity, open_engine
 from contextcliff_dagster.inference.models.models_file import ModelEntry, get_model
-from contextcliff_dagster.inference.requests.recipe import Recipe
-from contextcliff_dagster.inference.requests.shared_document import SharedText
+from contextcliff_dagster.inference.requests.recipe import Recipe, SharedText
 from contextcliff_dagster_tests.extensions.utilization.hand_made import document
 
 AFTER = Recipe(template="{document}\n\nQuestion: {question}:")

@@ -27,7 +27,7 @@ from contextcliff_dagster.extensions.utilization.report.page import (
     utilization_page,
 )
 from contextcliff_dagster.extensions.utilization.results import UtilizationResult
-from contextcliff_dagster.reporting.markdown.render import as_page
+from contextcliff_dagster.reporting.markdown import as_page
 from contextcliff_dagster.reporting.report_files import write_page
 from contextcliff_dagster_tests.extensions.utilization.planted_records import planted_records
 

@@ -16,13 +16,12 @@ from contextcliff_dagster.experiments.common.study_run import StudyRun
 from contextcliff_dagster.extensions.visibility.experiment import VISIBILITY
 from contextcliff_dagster.extensions.visibility.landscape import grounds
 from contextcliff_dagster.inference.engines.base import Delta
-from contextcliff_dagster.inference.execution.interrupts import RunControl
-from contextcliff_dagster.inference.execution.measure import measure
+from contextcliff_dagster.inference.execution.measure import RunControl, measure
 from contextcliff_dagster.inference.models.models_file import get_model
 from contextcliff_dagster.inference.requests.call_plan import CallPlan
 from contextcliff_dagster.inference.requests.recipe import Prompt
-from contextcliff_dagster.inference.spending.budget import Budget
-from contextcliff_dagster.inference.telemetry.progress import RunSummary
+from contextcliff_dagster.inference.spending import Budget
+from contextcliff_dagster.inference.telemetry import RunSummary
 from contextcliff_dagster.store import Store
 from contextcliff_dagster.studies import Study, load_study
 from contextcliff_dagster_tests.support.scripted_engine import ScriptedEngine

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from contextcliff_dagster.archive.container import Allowance
-from contextcliff_dagster.archive.kept_documents import pack, unpack
+from contextcliff_dagster.archive.results import pack, unpack
 from contextcliff_dagster.contracts import BudgetError, DataError, conform
 from contextcliff_dagster.extensions.visibility.axes import runs_of
 from contextcliff_dagster.extensions.visibility.experiment import VISIBILITY

@@ -17,8 +17,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from contextcliff_dagster.contracts import EngineError
+from contextcliff_dagster.inference.engines.attention import CacheShape
 from contextcliff_dagster.inference.engines.base import Decoding, RejectedError, TransportError
-from contextcliff_dagster.inference.engines.cache_figures import CacheShape
 from contextcliff_dagster.inference.engines.kvpress.engine import (
     KvpressEngine,
     kvpress_identity,
@@ -29,9 +29,8 @@ from contextcliff_dagster.inference.engines.kvpress.worker_process import (
 )
 from contextcliff_dagster.inference.engines.session import EngineSession
 from contextcliff_dagster.inference.execution.single_request import ask
-from contextcliff_dagster.inference.requests.recipe import Recipe
-from contextcliff_dagster.inference.requests.shared_document import SharedText
-from contextcliff_dagster.inference.weights.files import LOCAL_MODEL_FILE
+from contextcliff_dagster.inference.requests.recipe import Recipe, SharedText
+from contextcliff_dagster.inference.weights import LOCAL_MODEL_FILE
 from contextcliff_dagster.reference.card import weights_path
 from contextcliff_dagster_tests.support.examples import examples
 from contextcliff_dagster_tests.support.files.source_lines import source_documents

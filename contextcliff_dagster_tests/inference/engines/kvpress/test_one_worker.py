@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from contextcliff_dagster.inference.devices.file_leases import FOLDER_VARIABLE
+from contextcliff_dagster.inference.devices.leases import FOLDER_VARIABLE
 from contextcliff_dagster.inference.engines.kvpress.worker_process import WorkerProcess
-from contextcliff_dagster.inference.execution.started_engine import engines_kept
+from contextcliff_dagster.inference.execution.measure import engines_kept
 from contextcliff_dagster.inference.ledger.ledger import Ledger
 from contextcliff_dagster.inference.models.models_file import ModelEntry
 from contextcliff_dagster_tests.support.kv_engine import entry

@@ -13,14 +13,13 @@ from typing import Any, TypeVar
 import pytest
 
 from contextcliff_dagster.contracts import EngineError
+from contextcliff_dagster.inference.engines import llamacpp as llamacpp_engine
 from contextcliff_dagster.inference.engines.base import Decoding, Delta, RejectedError
-from contextcliff_dagster.inference.engines.llamacpp import engine as llamacpp_engine
-from contextcliff_dagster.inference.engines.llamacpp.engine import LlamaCppEngine, llamacpp_identity
+from contextcliff_dagster.inference.engines.llamacpp import LlamaCppEngine, llamacpp_identity
 from contextcliff_dagster.inference.execution.single_request import ask
 from contextcliff_dagster.inference.models.models_file import ModelEntry
-from contextcliff_dagster.inference.requests.recipe import Recipe
-from contextcliff_dagster.inference.requests.shared_document import Sampling
-from contextcliff_dagster.inference.weights.files import LOCAL_MODEL_FILE
+from contextcliff_dagster.inference.requests.recipe import Recipe, Sampling
+from contextcliff_dagster.inference.weights import LOCAL_MODEL_FILE
 from contextcliff_dagster_tests.support.files.source_lines import source_documents
 
 pytestmark = [pytest.mark.local_model, pytest.mark.timeout(900)]

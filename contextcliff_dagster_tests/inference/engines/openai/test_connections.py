@@ -13,11 +13,11 @@ import pytest
 
 from contextcliff_dagster import retry
 from contextcliff_dagster.contracts import EngineError
-from contextcliff_dagster.inference.engines.open_engine import declared_identity
+from contextcliff_dagster.inference.engines.session import declared_identity
 from contextcliff_dagster.inference.execution.measure import measure
 from contextcliff_dagster.inference.ledger.ledger import Ledger
 from contextcliff_dagster.inference.models.models_file import load_models
-from contextcliff_dagster.inference.telemetry.progress import RunSummary
+from contextcliff_dagster.inference.telemetry import RunSummary
 from contextcliff_dagster_tests.support.records.calls import LedgerSample, openai_entry, plan_of
 from contextcliff_dagster_tests.support.servers import faulty_server as wire
 from contextcliff_dagster_tests.support.servers.on_a_thread import on_a_thread

@@ -12,11 +12,11 @@ import pytest
 
 from contextcliff_dagster.cli.commands.report import spent_lines
 from contextcliff_dagster.contracts import EngineError
-from contextcliff_dagster.inference.engines.open_engine import declared_identity
+from contextcliff_dagster.inference.engines.session import declared_identity
 from contextcliff_dagster.inference.execution.measure import measure
 from contextcliff_dagster.inference.execution.prediction_rows import prediction_rows
 from contextcliff_dagster.inference.ledger.ledger import Ledger
-from contextcliff_dagster.inference.telemetry.progress import RunSummary
+from contextcliff_dagster.inference.telemetry import RunSummary
 from contextcliff_dagster_tests.support.records.calls import (
     RECIPE,
     LedgerSample,

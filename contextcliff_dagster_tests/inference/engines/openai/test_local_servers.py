@@ -13,7 +13,7 @@ from contextcliff_dagster.inference.engines.openai.local_servers import (
     LocalServer,
     find_local_servers,
 )
-from contextcliff_dagster.inference.execution.trial_call import try_model
+from contextcliff_dagster.inference.execution.single_request import try_model
 from contextcliff_dagster.inference.models.models_file import ModelEntry
 from contextcliff_dagster_tests.support.servers import faulty_server as wire
 from contextcliff_dagster_tests.support.servers.dialect_server import DialectServer

@@ -14,7 +14,7 @@ from contextcliff_dagster.inference.execution.single_request import ask
 from contextcliff_dagster.inference.ledger.ledger import Ledger
 from contextcliff_dagster.inference.models.models_file import ModelEntry
 from contextcliff_dagster.inference.requests.recipe import Recipe
-from contextcliff_dagster.inference.weights.files import LOCAL_MODEL_FILE, find_weights
+from contextcliff_dagster.inference.weights import LOCAL_MODEL_FILE, find_weights
 from contextcliff_dagster_tests.support.records.calls import (
     RECIPE,
     LedgerSample,
@@ -115,7 +115,7 @@ def test_a_llama_cpp_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.vllm
 @pytest.mark.timeout(1800)
 def test_a_vllm_server(tmp_path: Path) -> None:
-    from contextcliff_dagster.inference.engines.vllm.server_process import VllmProcess
+    from contextcliff_dagster.inference.engines.vllm.managed_server import VllmProcess
 
     served = {
         "name": "served",

@@ -13,18 +13,16 @@ import pytest
 
 from contextcliff_dagster.contracts import EngineError
 from contextcliff_dagster.inference.engines.base import Decoding, TransportError
-from contextcliff_dagster.inference.engines.open_engine import open_engine
 from contextcliff_dagster.inference.engines.openai.engine import OpenAIEngine
 from contextcliff_dagster.inference.engines.openai.server_detection import Dialect
-from contextcliff_dagster.inference.execution.interrupts import RunControl
-from contextcliff_dagster.inference.execution.measure import measure
+from contextcliff_dagster.inference.engines.session import open_engine
+from contextcliff_dagster.inference.execution.measure import RunControl, measure
 from contextcliff_dagster.inference.execution.prediction_rows import prediction_rows
 from contextcliff_dagster.inference.execution.single_request import ask
 from contextcliff_dagster.inference.ledger.ledger import Ledger
 from contextcliff_dagster.inference.models.identity import Identity
 from contextcliff_dagster.inference.models.models_file import ModelEntry
-from contextcliff_dagster.inference.requests.recipe import Recipe
-from contextcliff_dagster.inference.requests.shared_document import SharedText
+from contextcliff_dagster.inference.requests.recipe import Recipe, SharedText
 from contextcliff_dagster.sampling.tokenizers.tokenizers import open_tokenizer
 from contextcliff_dagster_tests.support.records.calls import (
     RECIPE,

@@ -12,14 +12,13 @@ import pytest
 
 from contextcliff_dagster.contracts import BudgetError
 from contextcliff_dagster.inference.engines.base import MOST_TOKENS, TransportError, Usage
-from contextcliff_dagster.inference.engines.openai import token_counting
+from contextcliff_dagster.inference.engines.openai import wire_format
 from contextcliff_dagster.inference.execution.cost_estimate import estimate
-from contextcliff_dagster.inference.execution.interrupts import RunControl
-from contextcliff_dagster.inference.execution.measure import measure
+from contextcliff_dagster.inference.execution.measure import RunControl, measure
 from contextcliff_dagster.inference.ledger.ledger import Ledger
 from contextcliff_dagster.inference.models.identity import Identity
 from contextcliff_dagster.inference.requests.recipe import Prompt
-from contextcliff_dagster.inference.spending.budget import Budget
+from contextcliff_dagster.inference.spending import Budget
 from contextcliff_dagster_tests.support.records.calls import (
     LedgerSample,
     openai_entry,
@@ -195,7 +194,7 @@ def test_a_servers_count_of_a_prompt_is_one_that_the_prompt_can_have(value: obje
     async def ask(path: str, parts: object) -> dict[str, Any]:
         return {"count": value}
 
-    count = token_counting._count("tokenize", entry, prompt, ask)
+    count = wire_format._count("tokenize", entry, prompt, ask)
     if value in (1, 12.0) and value is not True:
         assert asyncio.run(count).tokens == value
     else:

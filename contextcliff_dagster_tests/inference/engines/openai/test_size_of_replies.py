@@ -20,7 +20,7 @@ from contextcliff_dagster.inference.execution.measure import measure
 from contextcliff_dagster.inference.execution.prediction_rows import prediction_rows
 from contextcliff_dagster.inference.execution.single_request import CHARS_A_TOKEN, MORE_CHARS
 from contextcliff_dagster.inference.ledger.ledger import Ledger
-from contextcliff_dagster.inference.telemetry.progress import RunSummary
+from contextcliff_dagster.inference.telemetry import RunSummary
 from contextcliff_dagster.sampling.tokenizers.tokenizers import open_tokenizer
 from contextcliff_dagster_tests.support.records.calls import (
     RECIPE,

@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 from contextcliff_dagster.contracts import EngineError
 from contextcliff_dagster.inference.engines.base import PromptCount, TransportError, Usage
 from contextcliff_dagster.inference.engines.openai.wire_format import read_delta
-from contextcliff_dagster.inference.execution.measure import measure
-from contextcliff_dagster.inference.execution.prediction_rows import prediction_rows
-from contextcliff_dagster.inference.execution.usage_check import (
+from contextcliff_dagster.inference.execution.checks import (
     CallSize,
     believed,
     was_truncated,
     whole_prompt,
 )
+from contextcliff_dagster.inference.execution.measure import measure
+from contextcliff_dagster.inference.execution.prediction_rows import prediction_rows
 from contextcliff_dagster.inference.ledger.ledger import Ledger
 from contextcliff_dagster_tests.support.records.calls import (
     LedgerSample,

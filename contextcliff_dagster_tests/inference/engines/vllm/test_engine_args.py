@@ -15,9 +15,9 @@ import pytest
 
 from contextcliff_dagster.contracts import EngineError, StudyError
 from contextcliff_dagster.inference.engines.base import PromptCount
-from contextcliff_dagster.inference.engines.open_engine import declared_identity, open_engine
+from contextcliff_dagster.inference.engines.session import declared_identity, open_engine
 from contextcliff_dagster.inference.engines.vllm import engine_args, managed_server
-from contextcliff_dagster.inference.engines.vllm.server_process import VllmProcess
+from contextcliff_dagster.inference.engines.vllm.managed_server import VllmProcess
 from contextcliff_dagster.inference.models.models_file import ModelEntry, load_models
 from contextcliff_dagster.inference.requests.recipe import Recipe
 from contextcliff_dagster.reference.card import weights_path

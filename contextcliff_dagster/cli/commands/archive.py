@@ -1,0 +1,104 @@
+"""`export` and `import`: one file that reproduces a study elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from contextcliff_dagster.cli.display.output import print_either
+from contextcliff_dagster.cli.errors import say
+from contextcliff_dagster.cli.options import common_options, kept_campaign_option
+from contextcliff_dagster.cli.study_selection import keep_definition
+from contextcliff_dagster.reporting.wording.number_format import count
+from contextcliff_dagster.store import Store
+
+if TYPE_CHECKING:
+    from contextcliff_dagster.studies import Study
+
+
+@click.command()
+@click.argument("study")
+@click.argument("file", type=click.Path(path_type=Path))
+@kept_campaign_option
+@common_options
+def export(study: str, file: Path, campaign: str | None, as_json: bool) -> None:
+    """Write STUDY with its sample and its own recorded calls into FILE."""
+    from contextcliff_dagster.archive.study import export_study
+    from contextcliff_dagster.experiments.lookup import asked_keys
+    from contextcliff_dagster.experiments.restore import kept_lists
+    from contextcliff_dagster.studies import find_study
+
+    store, chosen = Store.default(), find_study(study)
+    asked = partial(asked_keys, chosen, store)
+    kept = kept_lists(chosen, store)
+    summary = export_study(store, chosen, file, campaign=campaign, asked=asked, documents=kept)
+    documents = sum(len(one.rows) for one in kept.values())
+    held = count(documents, "document") if documents else count(summary.examples, "example")
+    text = (
+        f"{file} holds study {summary.study}: {held}, "
+        f"{count(summary.answers, 'answer')} of {count(len(summary.campaigns), 'campaign')}, "
+        f"{summary.bytes / 1e6:.1f} MB, sha256 {summary.sha256}"
+    )
+    print_either(asdict(summary), text, as_json=as_json)
+
+
+@click.command("import")
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--name", metavar="NAME", help="Call the study NAME here.")
+@click.option("--adopt", is_flag=True, help="Take its answers for measured: none is bought again.")
+@common_options
+def import_(file: Path, name: str | None, adopt: bool, as_json: bool) -> None:
+    """Bring the study of FILE into this store; `report` then rebuilds its results.
+
+    Measuring takes no answer of FILE for its own, unless --adopt is given.
+    """
+    from contextcliff_dagster.archive.study import import_study
+    from contextcliff_dagster.experiments.restore import restore
+    from contextcliff_dagster.studies import kept_in, load_studies, measures
+    from contextcliff_dagster.studies.study_paths import Leave
+
+    store = Store.default()
+    study, summary = import_study(store, file, name, restore, adopt=adopt)
+    before = load_studies().get(study.name)
+    keep_definition(study.with_leave(Leave(kept_in(store.root))), store)
+    if before is not None and measures(before) != measures(study):
+        say(
+            f"Note: study {study.name!r} differs from the imported one; in this store the "
+            "imported one replaces it."
+        )
+    text = (
+        f"Study {summary.study} is in {store.root}: {count(summary.answers, 'answer')} of "
+        f"{count(len(summary.campaigns), 'campaign')} for ${summary.usd:,.4f}, "
+        f"{summary.new_answers:,} of them new. "
+        + (
+            "Measurements take them for their own, and reports name the file. "
+            if adopt
+            else "Only the study's reports read them; with --adopt measurements do, too. "
+        )
+        + f"See it with `contextcliff report {summary.study}"
+        f"{_other_models(study, summary.campaigns, store)}`."
+    )
+    print_either(asdict(summary), text, as_json=as_json)
+
+
+def _other_models(study: Study, campaigns: Sequence[str], store: Store) -> str:
+    """The options by which `report` finds models that are none of the study's own; "" where the
+    newest campaign has measured one of these."""
+    from contextcliff_dagster.experiments.common.study_run import open_ledger
+
+    if not campaigns:
+        return ""
+    with open_ledger(store) as ledger:
+        rows = ledger.read(
+            "SELECT DISTINCT model FROM campaign_models WHERE study = ? AND campaign = ?",
+            (study.name, campaigns[-1]),
+        )
+    measured = sorted(str(model) for (model,) in rows)
+    if not measured or not set(measured).isdisjoint(study.models):
+        return ""
+    return "".join(f" --model {name}" for name in measured)

@@ -1,0 +1,108 @@
+"""`atlas`: tables of others' published outcomes as a static site."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from contextcliff_dagster.cli.display.output import (
+    ProgressBar,
+    print_either,
+    print_json,
+    print_table,
+)
+from contextcliff_dagster.cli.options import common_options, folder_option
+from contextcliff_dagster.contracts import StoreError
+
+
+@click.group()
+def atlas() -> None:
+    """What published outcomes say about the safe context of models."""
+
+
+@atlas.command()
+@click.argument("sources", metavar="SOURCES", type=click.Path(path_type=Path))
+@folder_option("--tables", "Folder of the tables of outcomes (default: SOURCES).")
+@folder_option("--output", "Folder of the site.", default=Path("atlas"), show_default=True)
+@common_options
+def build(sources: Path, tables: Path | None, output: Path, as_json: bool) -> None:
+    """Make a static site of tables of outcomes, one row an answer.
+
+    SOURCES is a folder of YAML files that say what each table is (docs/atlas.md). Results are kept
+    in the site's folder: what did not change is not analysed again. Makes no call.
+    """
+    from contextcliff_dagster.atlas.results import Kept, pairs_of, result_of
+    from contextcliff_dagster.atlas.series import series_of
+    from contextcliff_dagster.atlas.site import MARK, entries_of, write_site
+    from contextcliff_dagster.atlas.sources import load_sources, read_table
+    from contextcliff_dagster.reporting.caps_site import check_folder
+    from contextcliff_dagster.reporting.wording.number_format import count
+
+    check_folder(output, MARK, "atlas")
+    known = load_sources(sources)
+    series = [
+        one
+        for name, source in known.items()
+        for one in series_of(name, source, read_table((tables or sources) / source.table))
+    ]
+    kept = Kept(output / ".results")
+    results = {}
+    with ProgressBar(transient=True) as bar:
+        for one in series:
+            results[one.key] = result_of(one, kept)
+            bar.show("series", len(results), len(series))
+        pairs = []
+        for pair in pairs_of(series, results, known, kept):
+            pairs.append(pair)
+            bar.show("pairs", len(pairs), None)
+    kept.forget_others()
+    entries = entries_of(series, results, known)
+    few = [one for one in series if one.few]
+    if not entries:
+        first = f" Of the first: {few[0].few} {' '.join(few[0].notes)}".rstrip() if few else ""
+        raise StoreError(f"No series of {sources} has enough answers for a verdict.{first}")
+    index = write_site(entries, pairs, few, known, output)
+    models = len({entry.series.model for entry in entries})
+    words = (
+        f"{len(entries)} series of {count(models, 'model')}, {count(len(pairs), 'pair')} of "
+        f"conditions, {len(few)} series more with too few answers: {index}"
+    )
+    counts = {"series": len(entries), "models": models, "pairs": len(pairs), "too_few": len(few)}
+    print_either({"index": str(index), **counts}, words, as_json=as_json)
+
+
+@atlas.command()
+@click.argument("model", metavar="MODEL")
+@common_options
+def show(model: str, as_json: bool) -> None:
+    """What published outcomes say about MODEL, or all models whose names contain it."""
+    from contextcliff_dagster.atlas.results import known_of
+    from contextcliff_dagster.atlas.series import unit_words
+    from contextcliff_dagster.contracts import Verdict
+    from contextcliff_dagster.reporting.wording.number_format import estimate, located, tokens
+    from contextcliff_dagster.reporting.wording.sentences import VERDICT_PHRASE
+
+    known = known_of(model)
+    if as_json:
+        print_json(known)
+        return
+    rows = []
+    for one in known["series"]:
+        unit, midpoint = unit_words(one["unit"]), one["midpoint"]
+        cap = "none" if one["safe_cap"] is None else f"{tokens(one['safe_cap'])} {unit}"
+        task = f"{known['sources'][one['source']][0]}: {one['task'].replace('_', ' ')}"
+        low, high = one["lengths"]
+        documents = f" on {one['n_documents']:,} documents" if one["natural"] else ""
+        asked = f"{one['n']:,}{documents}, {low:,} to {high:,} {unit}"
+        asked += "" if one["natural"] else ", made"
+        verdict = VERDICT_PHRASE[Verdict(one["verdict"])]
+        place = "" if midpoint is None else f"{located(*midpoint)} {unit}"
+        short = estimate(*one["baseline"])
+        rows.append([one["model"], task, one["condition"], cap, verdict, place, short, asked])
+    head = ("model", "task", "condition", "safe cap", "verdict", "midpoint of the drop")
+    print_table((*head, "score when short", "answers"), rows)
+    click.echo(f"\nGathered {known['gathered']} from:")
+    for name, citation in known["sources"].values():
+        click.echo(f"  {name}: {citation}")
+    click.echo("Your own task needs its own measurement: contextcliff init")

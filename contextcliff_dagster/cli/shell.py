@@ -1,0 +1,355 @@
+"""The command line and the shell it runs in: signals, the first sign of life, completion.
+
+SIGTERM and a closed terminal (SIGHUP) end a command as Ctrl-C does, with an exit code that says
+which of them it was.
+
+What stderr shows of a command that takes long, from its first second on.
+
+On a terminal a line that moves while the command itself writes nothing; elsewhere a line a minute,
+from the first minute on. A thread writes them: the imports of a command alone take seconds on
+a busy machine.
+
+Completion in bash, zsh and fish: which values there are for which option.
+
+The shells ask by running the command with `_CONTEXTCLIFF_COMPLETE` set (click's protocol); what is
+not known, or cannot be read, is no completion and never an error in the middle of a typed line.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any, NoReturn, TextIO, cast
+
+import click
+from click.shell_completion import CompletionItem
+
+from contextcliff_dagster.freed_memory import collect_garbage_rarely, lean_allocator
+from contextcliff_dagster.step_progress import listened
+
+
+def set_up_process() -> None:
+    """Set what suits a process that imports much and lives for one command."""
+    collect_garbage_rarely()
+    lean_allocator()
+
+
+def end_process(code: int) -> NoReturn:
+    """Exit with ``code`` after what was registered for the end, without taking modules apart.
+
+    Python gives back every object one by one before the system takes back all of them at once: 0.7
+    CPU seconds with what a run has imported. A debugger or a profiler gets the end it waits for.
+    """
+    try:
+        at_end = threading._shutdown, atexit._run_exitfuncs  # type: ignore[attr-defined]
+    except AttributeError:
+        sys.exit(code)
+    if sys.gettrace() or sys.getprofile() or sys.flags.interactive:
+        sys.exit(code)
+    for step in at_end:
+        step()
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except (OSError, ValueError, AttributeError):
+        sys.exit(code)  # as Python says it
+    os._exit(code)
+
+
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+@contextmanager
+def ended_by_signals() -> Iterator[Callable[[], int]]:
+    """Within, SIGTERM and SIGHUP do what SIGINT does; yields a function that gives the first of
+    the three that came (SIGINT where none did).
+
+    A signal that was ignored from the start stays ignored: `nohup` lets a run outlive its terminal
+    that way, and shells keep Ctrl-C from what they run in the background.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield lambda: signal.SIGINT
+        return
+    # Dagster replaces handlers while it executes, and does not say which signal came: every signal
+    # that has a handler is written here as well, whose ever it is.
+    reader, writer = os.pipe()
+    os.set_blocking(reader, False)
+    os.set_blocking(writer, False)
+    replaced = {
+        number: signal.signal(number, _as_ctrl_c)
+        for number in _ENDING[1:]
+        if signal.getsignal(number) is signal.SIG_DFL
+    }
+    before = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+
+    def first() -> int:
+        try:
+            came = os.read(reader, 4096)
+        except BlockingIOError:
+            came = b""
+        return next((number for number in came if number in _ENDING), signal.SIGINT)
+
+    try:
+        yield first
+    finally:
+        signal.set_wakeup_fd(before)
+        for number, handler in replaced.items():
+            signal.signal(number, handler)
+        os.close(reader)
+        os.close(writer)
+
+
+def _as_ctrl_c(number: int, frame: Any) -> None:
+    handler = signal.getsignal(signal.SIGINT)
+    if not callable(handler):
+        raise KeyboardInterrupt
+    handler(number, frame)
+
+
+_FIRST_S, _TICK_S, _EVERY_S = 1.0, 0.5, 60.0
+"""After the start of the process, on a terminal; between two looks at it; between two lines
+elsewhere."""
+_SERVERS = {"serve", "ui"}
+"""Commands that are not on their way to an end: what they say first is their sign of life."""
+_WIPE = b"\r\x1b[K"
+_BAR, _COLUMNS = 24, 80
+
+_current: _SignOfLife | None = None
+
+
+@contextmanager
+def sign_of_life(args: Sequence[str]) -> Iterator[None]:
+    """While open, stderr shows that the command line ``args`` is being worked on.
+
+    `CONTEXTCLIFF_PROGRESS` is ``off``, or the seconds between two lines where there is no terminal.
+    """
+    global _current
+    wanted = os.environ.get("CONTEXTCLIFF_PROGRESS", "")
+    if wanted == "off" or {"-h", "--help", "--version", "--verbose"} & set(args):
+        yield
+        return
+    try:
+        stderr = os.dup(sys.stderr.fileno())
+    except (OSError, ValueError, AttributeError):  # closed, or no file
+        yield
+        return
+    command = next((word for word in args if not word.startswith("-")), "")
+    once = command in _SERVERS
+    every_s = threading.TIMEOUT_MAX if once else _seconds(wanted)
+    sign = _current = _SignOfLife(stderr, every_s, once=once)
+    streams = sys.stdout, sys.stderr
+    if sign.terminal or once:
+        sys.stdout, sys.stderr = (cast("TextIO", _Wiping(stream, sign)) for stream in streams)
+    try:
+        with listened(sign.step):
+            yield
+    finally:
+        _current = None
+        sign.end()
+        sys.stdout, sys.stderr = streams
+
+
+def note_state(text: str) -> None:
+    """Remember how far the command is, for the next line."""
+    if _current is not None:
+        _current.state = text
+
+
+def pause(paused: bool) -> None:
+    """Leave the terminal to another display of progress, or take it back."""
+    if _current is not None:
+        _current.wipe(paused=paused)
+
+
+def _seconds(text: str) -> float:
+    with suppress(ValueError):
+        if 0 < (seconds := float(text)) < threading.TIMEOUT_MAX:
+            return seconds
+    return _EVERY_S
+
+
+def _age_s() -> float:
+    """Seconds since this process was started, where the system tells; else of an idle start."""
+    with suppress(OSError, ValueError, AttributeError, IndexError):
+        with open("/proc/self/stat", "rb") as file:  # noqa: PTH123 (pathlib takes as long as all this)
+            ticks = int(file.read().rpartition(b")")[2].split()[19])
+        age = time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
+        if age >= 0:
+            return age
+    return 0.2
+
+
+class _SignOfLife:
+    def __init__(self, stderr: int, every_s: float, *, once: bool) -> None:
+        # A step of Dagster turns descriptor 2 into a log file: this copy stays what it is.
+        self._stderr = stderr
+        self.terminal = os.isatty(stderr)
+        self.state = "working"
+        self._every_s, self._once = every_s, once
+        self._began, self._written = time.monotonic() - _age_s(), 0.0
+        self._paused = self._shown = False
+        self._ended = threading.Event()
+        self._lock = threading.Lock()
+        self._thread = threading.Thread(target=self._run, name="sign of life", daemon=True)
+        self._thread.start()
+
+    def step(self, name: str, done: int, total: int | None) -> None:
+        """Remember how far a step has come; one that is done is no longer what takes the time."""
+        if total is None:
+            self.state = f"{name}: {done:,}"
+        elif done >= total:
+            self.state = "working"
+        else:
+            full = _BAR * done // total if self.terminal else 0
+            bar = f"[{'#' * full}{'.' * (_BAR - full)}] " if self.terminal else ""
+            self.state = f"{name}: {bar}{done:,} of {total:,}"
+
+    def wipe(self, *, paused: bool) -> None:
+        """Clear the line for what is about to be written, and show none while ``paused``."""
+        with self._lock:
+            self._paused, self._written = paused or self._once, time.monotonic()
+            if self._shown and self.terminal:
+                self._write(_WIPE)
+                self._shown = False
+
+    def end(self) -> None:
+        self.wipe(paused=True)
+        self._ended.set()
+        self._thread.join()
+        os.close(self._stderr)
+
+    def _run(self) -> None:
+        wait_s = max((_FIRST_S if self.terminal else self._every_s) - _age_s(), 0.0)
+        while not self._ended.wait(wait_s):
+            wait_s = _TICK_S if self.terminal else self._every_s
+            with self._lock:
+                now = time.monotonic()
+                if self._once and self._paused:
+                    return
+                if self.terminal and (self._paused or now - self._written < wait_s):
+                    continue
+                seconds = int(now - self._began)
+                text = f"{seconds // 60}:{seconds % 60:02d} min, {self.state}"
+                if self.terminal:
+                    self._write(_WIPE + text[: self._columns() - 1].encode())
+                else:
+                    self._write(f"Progress: {text}\n".encode())
+                self._shown = True
+
+    def _columns(self) -> int:
+        with suppress(OSError):
+            return os.get_terminal_size(self._stderr).columns or _COLUMNS
+        return _COLUMNS
+
+    def _write(self, line: bytes) -> None:
+        with suppress(OSError):  # nobody reads it any more
+            os.write(self._stderr, line)
+
+
+class _Wiping:
+    """A stream that takes the moving line away before it writes."""
+
+    def __init__(self, stream: TextIO, sign: _SignOfLife) -> None:
+        self._stream, self._sign = stream, sign
+
+    def write(self, text: str) -> int:
+        # A line that is not finished is a question, and the answer is being typed.
+        self._sign.wipe(paused=not text.endswith("\n"))
+        return self._stream.write(text)
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "buffer":
+            self._sign.wipe(paused=True)
+        return getattr(self._stream, name)
+
+
+Names = Callable[[], Iterable[str]]
+
+
+class _OneOf(click.ParamType[str]):
+    """Any text; completed from ``names``, and from files where ``files``."""
+
+    name = "text"
+
+    def __init__(self, names: Names, *, files: bool = False) -> None:
+        self._names = names
+        self._files = files
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        items = [CompletionItem(incomplete, type="file")] if self._files else []
+        with suppress(Exception):
+            names = sorted(name for name in self._names() if name.startswith(incomplete))
+            items += [CompletionItem(name) for name in names]
+        return items
+
+
+def add_completion(command: click.Command) -> None:
+    """Let the parameters of ``command``, and of those below it, complete their values by name."""
+    for parameter in command.params:
+        if parameter.type is click.STRING and parameter.name in _VALUES:
+            parameter.type = _VALUES[parameter.name]
+    for inner in getattr(command, "commands", {}).values():
+        add_completion(inner)
+
+
+def _studies() -> Iterable[str]:
+    from contextcliff_dagster.studies import load_studies
+
+    return load_studies()
+
+
+def _models() -> Iterable[str]:
+    from contextcliff_dagster.inference.models.models_file import load_models
+
+    return load_models()
+
+
+def _data_sets() -> Iterable[str]:
+    from contextcliff_dagster.corpora.benchmarks.benchmark_table import PUBLISHED
+
+    return (*PUBLISHED, "python-source")
+
+
+def _presets() -> Iterable[str]:
+    from contextcliff_dagster.inference.models.new_entry import PRESETS
+
+    return PRESETS
+
+
+def _scores() -> Iterable[str]:
+    from contextcliff_dagster.cli.measuring.options import PRIMARY_SCORES
+    from contextcliff_dagster.scoring.scorers import scorer_names
+
+    return (*PRIMARY_SCORES, *scorer_names())
+
+
+def _controls() -> Iterable[str]:
+    from contextcliff_dagster.cli.measuring.options import CONTROLS
+
+    return (*CONTROLS, ",".join(CONTROLS))
+
+
+def _nothing() -> Iterable[str]:
+    return ()
+
+
+_VALUES = {
+    "study": _OneOf(_studies, files=True),
+    **dict.fromkeys(("model", "models", "a", "b"), _OneOf(_models)),
+    "preset": _OneOf(_presets),
+    "dataset": _OneOf(_data_sets),
+    "tasks": _OneOf(lambda: ("lookup", "two_hop")),
+    "score": _OneOf(_scores),
+    "controls": _OneOf(_controls),
+    "questions": _OneOf(lambda: ("recall",), files=True),
+    "data": _OneOf(_nothing, files=True),
+}
+"""What completes a parameter of this name, in whatever command."""

@@ -1,1 +1,0 @@
-"""The command line and the shell it runs in: signals, completion, the first sign of life."""

@@ -1,0 +1,365 @@
+"""What starts or ends runs by itself: schedules, sensors, the sentinel, the end of lost runs.
+
+The sensor that ends runs whose process is gone with the code server that watched it.
+
+Dagster's default run launcher knows from its code server alone that the process of a run has died.
+Where both die (a container, a machine), the run would count as started for ever: it would keep its
+place in the queue of runs, and nobody would be alerted. Other launchers (Docker, Kubernetes) are
+asked by Dagster's run monitoring.
+"""
+
+import json
+import math
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise, takewhile
+from pathlib import Path
+from typing import Any, cast
+
+import dagster as dg
+
+from contextcliff_dagster.defs.alerts.channels import deliver
+from contextcliff_dagster.defs.alerts.failed_runs import ALERTED_TAG, is_elsewhere
+from contextcliff_dagster.defs.asset_specs import RETRY_FAILED, asset_key, group, job_name, run_tags
+from contextcliff_dagster.defs.assets.refusals import refusing
+from contextcliff_dagster.defs.campaign_runs.requests import Asked, Measurement
+from contextcliff_dagster.defs.dagster_internals import (
+    GRPC_INFO_TAG,
+    NOT_FINISHED_STATUSES,
+    cron_string_iterator,
+)
+from contextcliff_dagster.defs.executors.gpu import device_tags
+from contextcliff_dagster.defs.partitions import complete_run_tags
+from contextcliff_dagster.defs.resources import StoreResource, Watch
+from contextcliff_dagster.defs.ui.calls import StepProgress
+from contextcliff_dagster.experiments.common.experiment import Experiment
+from contextcliff_dagster.experiments.common.study_run import TICK_NAME, campaign_of, open_ledger
+from contextcliff_dagster.experiments.length_profile.experiment import LENGTH_PROFILE, shrink_alarm
+from contextcliff_dagster.experiments.length_profile.sentinel import run_sentinel
+from contextcliff_dagster.experiments.lookup import partitioned
+from contextcliff_dagster.inference.execution.measure import RunControl, deadline_after
+from contextcliff_dagster.inference.ledger.campaigns import SENTINEL
+from contextcliff_dagster.inference.spending import Budget
+from contextcliff_dagster.store import slug
+from contextcliff_dagster.studies import Study
+
+# No `from __future__ import annotations` here: Dagster reads resources off the annotations of a
+# schedule and does not resolve strings.
+
+
+_SPAN, _DAYS = timedelta(days=366), 60
+"""A year shows weekends and pauses of months; 60 days with ticks show months of unequal length."""
+
+
+def campaign_at(tick: datetime) -> str:
+    """The campaign's name: ``2026-11-23T0300`` (UTC); the same tick never begins two."""
+    return tick.astimezone(UTC).strftime(TICK_NAME)
+
+
+def study_schedules(
+    study: Study, jobs: Sequence["dg.UnresolvedAssetJobDefinition"]
+) -> list[dg.ScheduleDefinition]:
+    """The study's schedules, one per job that measures all of an experiment, if it has any.
+
+    They run once they are switched on in Dagster: they cost. One tick is one campaign for all.
+    """
+    plan = study.schedule
+    if plan is None:
+        return []
+    by_name = {job.name: job for job in jobs}
+
+    def schedule(experiment: Experiment) -> dg.ScheduleDefinition:
+        job = by_name[job_name(study, experiment)]
+
+        @dg.schedule(
+            name=f"measure_{job.name.removeprefix('profile_')}",
+            job=job,
+            cron_schedule=plan.cron,
+            execution_timezone=plan.timezone,
+            description=f"Measures `{study.name}` in a new campaign: {plan.cron} {plan.timezone}.",
+        )
+        def measure(
+            context: dg.ScheduleEvaluationContext, store: StoreResource
+        ) -> list[dg.RunRequest]:
+            # Begun by the first call: runs that fail before leave no empty campaign.
+            campaign = campaign_at(context.scheduled_execution_time)
+            measurement = Measurement(study, experiment, campaign, "schedule")
+            return measurement.requests(measurement.everything(store.open(), campaign))
+
+        return measure
+
+    return [schedule(experiment) for experiment in partitioned(study)]
+
+
+def report_freshness(study: Study) -> dg.FreshnessPolicy | None:
+    """The report is stale once a tick is missed by more than the study's grace."""
+    plan = study.schedule
+    if plan is None:
+        return None
+    longest = longest_gap(plan.cron)
+    return dg.FreshnessPolicy.time_window(fail_window=longest + timedelta(hours=plan.grace_hours))
+
+
+def longest_gap(cron: str) -> timedelta:
+    """Return the longest time between two ticks of a cron line, by the clock on the wall.
+
+    All days with ticks have the same ones. So one day is read tick by tick, and of the days after
+    it the first tick of each: a year of a tick each minute would take seconds.
+    """
+    ticks = cron_string_iterator(datetime(2026, 1, 1, tzinfo=UTC).timestamp(), cron, "UTC")
+    first = next(ticks)
+    of_a_day = [first, *takewhile(lambda tick: tick.date() == first.date(), ticks)]
+    longest = max((b - a for a, b in pairwise(of_a_day)), default=timedelta(0))
+    opened = of_a_day[-1] - first
+    firsts = f"{first.minute} {first.hour} {' '.join(cron.split()[2:])}"
+    days = cron_string_iterator(first.timestamp(), firsts, "UTC")
+    for number, (day, following) in enumerate(pairwise(days), start=1):
+        longest = max(longest, following - day - opened)
+        if number >= _DAYS and following - first >= _SPAN:
+            break
+    return longest
+
+
+# No `from __future__ import annotations` here: Dagster reads config and resources off the
+# annotations of an op and a schedule and does not resolve strings.
+
+
+class SentinelConfig(dg.Config):
+    """What to ask; everything empty means as the study says."""
+
+    examples: int | None = None
+    """Of the bin that holds the cap."""
+    campaign: str | None = None
+    """A sentinel that was begun (`sentinel-...`), to go on with; a new one when empty."""
+    budget_usd: float | None = None
+    """Hard limit of this sentinel in USD; the study's own when empty."""
+    deadline_s: float | None = None
+    """Seconds after which nothing more is sent; the study's own when empty."""
+
+
+def sentinel_job(study: Study) -> dg.JobDefinition:
+    """`sentinel_<study>`: a few examples at the cap; the run fails where answers are lost."""
+
+    @dg.op(name=f"{group(study)}__sentinel", tags=device_tags(study))
+    @refusing
+    def sentinel(
+        context: dg.OpExecutionContext,
+        config: SentinelConfig,
+        store: StoreResource,
+        watch: dg.ResourceParam[Watch],
+    ) -> None:
+        where = store.open()
+        progress = StepProgress(lambda text, _: context.log.info(text), watch.on_progress)
+        listeners = {model: progress.of(model) for model in study.models}
+        outcome = run_sentinel(
+            study,
+            where,
+            RunControl(
+                Budget(usd=study.budget.usd if config.budget_usd is None else config.budget_usd),
+                deadline_after(config.deadline_s),
+                on_wait=context.log.info,
+            ),
+            per_bin=config.examples,
+            campaign=config.campaign,
+            on_progress=lambda model, progress: listeners[model](progress),
+        )
+        complete_run_tags(context, study, outcome.campaign)
+        alarm = shrink_alarm(outcome)
+        if alarm is not None:
+            delivery = deliver(study, where, alarm, context.log.warning)
+            for channel in delivery.taken:
+                context.log.info(f"Alert sent to {channel}.")
+            if delivery.told:  # the others hear of it from `alert_failed_runs`, which tries again
+                told = json.dumps(delivery.told)
+                context.instance.add_run_tags(context.run_id, {ALERTED_TAG: told})
+        shown: dict[str, Any] = {
+            "sentinel": outcome.sentence,
+            "campaign": outcome.campaign,
+            "baseline": outcome.baseline,
+            "shrunk": ", ".join(outcome.shrunk) or "none",
+        }
+        # Next to the caps that it watches: a run without an asset goes unseen.
+        context.log_event(dg.AssetObservation(asset_key(study, "cliffs"), metadata=shown))
+        if outcome.shrunk or outcome.unjudged:
+            raise dg.Failure(outcome.sentence, metadata=shown, allow_retries=False)
+
+    @dg.job(
+        name=f"sentinel_{group(study)}",
+        description=(
+            f"A few examples at the caps of `{study.name}`, asked again and compared with the "
+            "pinned baseline; fails where answers are lost, or too few came to judge."
+        ),
+        tags={"contextcliff/study": study.name, **RETRY_FAILED},
+    )
+    def job() -> None:
+        sentinel()
+
+    return job
+
+
+def sentinel_schedules(study: Study, job: dg.JobDefinition) -> list[dg.ScheduleDefinition]:
+    """The schedule of the study's sentinel, if it has one; off until switched on: it costs."""
+    plan = study.sentinel
+    if plan is None:
+        return []
+
+    @dg.schedule(
+        name=f"watch_{group(study)}",
+        job=job,
+        cron_schedule=plan.cron,
+        execution_timezone=plan.timezone,
+        description=f"A sentinel of `{study.name}`: {plan.cron} {plan.timezone}.",
+    )
+    def watch(context: dg.ScheduleEvaluationContext) -> dg.RunRequest:
+        # Begun by the run, not here; a run that is tried again goes on with it and pays once.
+        campaign = f"{SENTINEL}{campaign_at(context.scheduled_execution_time)}"
+        return dg.RunRequest(
+            run_key=campaign,
+            run_config={"ops": {f"{group(study)}__sentinel": {"config": {"campaign": campaign}}}},
+            tags=run_tags(study, campaign, "schedule"),
+        )
+
+    return [watch]
+
+
+# No `from __future__ import annotations` here: Dagster reads resources off the annotations of a
+# sensor and does not resolve strings.
+
+
+NEXT_ROUND = "next_round"
+"""Metadata key of `cliffs`: model -> `sampling_rounds.Round` as JSON, with its sentence."""
+
+
+def study_sensors(
+    study: Study, job: "dg.UnresolvedAssetJobDefinition"
+) -> list[dg.SensorDefinition]:
+    """The sensor of a study with a section `targeted`. It runs once it is switched on: it costs."""
+    plan = study.targeted
+    if plan is None:
+        return []
+
+    @dg.sensor(
+        name=f"target_{group(study)}",
+        job=job,
+        minimum_interval_seconds=30,
+        default_status=dg.DefaultSensorStatus.STOPPED,
+        description=f"A pilot of `{study.name}`, then rounds where a token is most informative.",
+    )
+    def target(context: dg.SensorEvaluationContext, store: StoreResource) -> Any:
+        open_runs = dg.RunsFilter(job_name=job.name, statuses=list(NOT_FINISHED_STATUSES))
+        if context.instance.get_runs(open_runs, limit=1):
+            # What it brings decides what is asked next.
+            return dg.SkipReason("A round is being measured.")
+        event = context.instance.get_latest_materialization_event(asset_key(study, "cliffs"))
+        made = event.asset_materialization if event else None
+        with open_ledger(store.open()) as ledger:
+            campaign = campaign_of(ledger, study)
+        known = made.metadata if made else {}
+        measurement = Measurement(study, LENGTH_PROFILE, campaign, "sensor")
+        if NEXT_ROUND not in known or known["campaign"].value != campaign:
+            pilot = {"samples_per_bin": plan.pilot, "why": "Pilot."}
+            parts = measurement.everything(store.open(), f"{campaign}/pilot", pilot)
+            return measurement.requests(parts)
+        rounds = cast("Mapping[str, Mapping[str, Any]]", known[NEXT_ROUND].value)
+        asked = {}
+        for model in study.models:
+            if model in rounds and rounds[model]["samples"]:
+                of = rounds[model]
+                config = {"samples": dict(of["samples"]), "why": of["why"]}
+                tags = {"contextcliff/round": of["why"]}
+                part = Asked([model], sorted(of["samples"]), config, tags)
+                asked[f"{campaign}/{slug(model)}/{of['asked']}"] = part
+        if asked:
+            return measurement.requests(asked)
+        return dg.SkipReason(" ".join(f"{m}: {of['why']}" for m, of in rounds.items()))
+
+    return [target]
+
+
+# No `from __future__ import annotations` here: Dagster does not resolve strings.
+
+
+_EVERY_S = 30
+_CLOCK_S = 5.0
+"""By how much two ways to read the time of a start may differ."""
+
+
+def lost_runs_sensor(studies: Sequence[Study], *, alone: bool = False) -> dg.SensorDefinition:
+    """`end_lost_runs`: a run whose process is gone fails; Dagster then tries it again, as any run
+    that was killed.
+
+    ``alone``: its name is that of the one study, whose runs it is for. Code server and processes of
+    runs are on one machine. A process has to be missing in two ticks: one that has just died is the
+    code server's to report. The cursor is the runs that were missing theirs.
+    """
+    names = {study.name for study in studies}
+
+    @dg.sensor(
+        name=f"end_lost_runs_{group(studies[0])}" if alone else "end_lost_runs",
+        minimum_interval_seconds=_EVERY_S,
+        default_status=dg.DefaultSensorStatus.RUNNING,
+        description="Ends runs whose process died together with the code server.",
+    )
+    def end_lost_runs(context: dg.SensorEvaluationContext) -> dg.SkipReason:
+        instance = context.instance
+        if not isinstance(instance.run_launcher, dg.DefaultRunLauncher):
+            return dg.SkipReason("Dagster's run monitoring watches the runs of this launcher.")
+        before: list[str] = json.loads(context.cursor) if context.cursor else []
+        missing, ended = [], 0
+        begun = [dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.STARTED]
+        for run in instance.get_runs(dg.RunsFilter(statuses=begun)):
+            # Others have processes of their own, perhaps on another machine.
+            if GRPC_INFO_TAG not in run.tags or is_elsewhere(context, run):
+                continue
+            if alone and run.tags.get("contextcliff/study") not in names:
+                continue
+            pid, since = _process_of(instance, run.run_id)
+            if pid is None or is_alive(pid, since):
+                continue
+            missing.append(run.run_id)
+            now = instance.get_run_by_id(run.run_id)
+            if run.run_id in before and now is not None and not now.is_finished:
+                # As a code server does: the sentence, then the failure.
+                why = f"The process of this run (pid {pid}) ended together with its code server."
+                instance.report_engine_event(why, now)
+                instance.report_run_failed(now)
+                ended += 1
+        context.update_cursor(json.dumps(missing))
+        return dg.SkipReason(f"{ended} lost {'run' if ended == 1 else 'runs'} ended.")
+
+    return end_lost_runs
+
+
+def _process_of(instance: dg.DagsterInstance, run_id: str) -> tuple[int | None, float]:
+    """The process id that the run's own process has reported, and when (seconds since 1970)."""
+    for entry in instance.all_logs(run_id, of_type=dg.DagsterEventType.ENGINE_EVENT):
+        event = entry.get_dagster_event()
+        pid = event.engine_event_data.metadata.get("pid")
+        if event.step_key is None and pid is not None:
+            with suppress(TypeError, ValueError):
+                return int(str(pid.value)), entry.timestamp
+    return None, 0.0
+
+
+def is_alive(pid: int, since: float) -> bool:
+    """Whether the process runs that had this id at ``since`` (seconds since 1970).
+
+    A later process of the same id is another one; it can be told where the system has ``/proc``.
+    """
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    with suppress(OSError, ValueError, IndexError):
+        # After the name, which may hold anything: state, and as the 20th the start after the boot.
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        lines = Path("/proc/stat").read_text().splitlines()
+        boots = (float(line.split()[1]) for line in lines if line.startswith("btime"))
+        boot = next(boots, -math.inf)
+        began = boot + int(fields[19]) / os.sysconf("SC_CLK_TCK")
+        return fields[0] != "Z" and began <= since + _CLOCK_S
+    return True

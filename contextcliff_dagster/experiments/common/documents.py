@@ -1,0 +1,294 @@
+"""Documents that an experiment makes and keeps, and the lists of them, each with its hash.
+
+Documents that an experiment makes and keeps in the store before anything is asked.
+
+They are two assets: ``<experiment>_documents``, with partitions of their own, and
+``<experiment>_manifest``, which makes those that are missing and lists them all with its own hash.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+from contextcliff_dagster.contracts import Example
+from contextcliff_dagster.inference.execution.cost_estimate import SCAFFOLD_CHARS_PER_TOKEN
+from contextcliff_dagster.inference.models.models_file import get_model
+from contextcliff_dagster.sampling.manifest import PlannedExample
+from contextcliff_dagster.store import Store, write_json
+from contextcliff_dagster.studies import Study
+
+if TYPE_CHECKING:
+    from contextcliff_dagster.archive.results import KeptList
+    from contextcliff_dagster.sampling.tokenizers.tokenizers import Tokenizer
+
+_NAME = "manifest.json"
+
+
+class DocumentList(NamedTuple):
+    """``sha256`` of the whole list; a row for each document; the others as written."""
+
+    sha256: str
+    made_by: str
+    documents: list[dict[str, Any]]
+    sources: dict[str, Any]
+
+
+def write_list(
+    folder: Path,
+    made_by: str,
+    documents: Sequence[Mapping[str, Any]],
+    sources: Mapping[str, Any] | None = None,
+) -> str:
+    """Write the list of all documents, unless it is there; its own SHA-256.
+
+    ``made_by``: hash of what decides the documents. ``sources``: what the documents were made of,
+    where files decide them.
+
+    Raises:
+        StoreError: it cannot be written.
+    """
+    content: dict[str, Any] = {"made_by": made_by, "documents": list(documents)}
+    if sources:
+        content["sources"] = dict(sources)
+    digest = _hash(content)
+    known = read_list(folder, made_by)
+    if known is None or known.sha256 != digest:
+        write_json(folder / _NAME, {**content, "sha256": digest})
+    return digest
+
+
+def read_list(folder: Path, made_by: str | None = None) -> DocumentList | None:
+    """Return the list; None where there is none, it is damaged, or another's than ``made_by``."""
+    with suppress(OSError, ValueError, KeyError, TypeError):
+        whole = json.loads((folder / _NAME).read_bytes())
+        digest = whole.pop("sha256")
+        if made_by in (None, whole["made_by"]) and _hash(whole) == digest:
+            sources = dict(whole.get("sources", {}))
+            return DocumentList(digest, whole["made_by"], list(whole["documents"]), sources)
+    return None
+
+
+def _hash(content: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+TOO_LONG, TOO_SHORT = "too_long", "too_short"
+
+
+def file_list(study: Study, store: Store, account: Mapping[str, Any]) -> Path | None:
+    """Where the list lies; None where this corpus keeps none."""
+    name = Path(str(account.get("list") or "")).name  # of an archive: it must not lead elsewhere
+    path = store.manifest_dir(study.name) / name
+    return path if name and path.is_file() else None
+
+
+def keep_file_list(study: Study, store: Store, corpus: Path, length_map: Path) -> None:
+    """Write the list again with tokens; used files may turn out too long or too short by them.
+
+    Too long is a document that, as the study counts, leaves no room for prompt and answer in the
+    smallest window of its models. It stays in the sample: a call that does not fit by its model's
+    own count is counted as context_overflow and not sent. Does nothing without a list.
+
+    Raises:
+        StoreError: the length map was not built, or the list cannot be written.
+    """
+    from contextcliff_dagster.corpora.materialize import read_rows, read_summary, write_rows
+    from contextcliff_dagster.sampling.length_map import read_length_map
+
+    name = read_summary(corpus).account.get("list")
+    if not name:
+        return
+    lengths = read_length_map(length_map, 0)
+    tokens = dict(
+        zip(lengths["document_id"].to_pylist(), lengths["length_tokens"].to_pylist(), strict=True)
+    )
+    windows = {name: w for name in study.models if (w := get_model(name).window_tokens)}
+    model = min(windows, key=lambda name: windows[name], default="")
+    recipe = study.recipe()
+    scaffold = sum(map(len, recipe.render("", "", 0).contents()))
+    overhead = math.ceil(scaffold / SCAFFOLD_CHARS_PER_TOKEN) + recipe.max_output_tokens
+    least = study.sampling.min_tokens
+    rows: list[dict[str, Any]] = []
+    for row in read_rows(corpus / str(name)):
+        length = tokens.get(row["document_id"]) if row["fate"] == "used" else None
+        fate, reason = row["fate"], row["reason"]
+        if length is not None and model and length + overhead > windows[model]:
+            fate = TOO_LONG
+            reason = (
+                f"does not fit the window of {model} ({windows[model]:,} tokens, about "
+                f"{overhead:,} of them for prompt and answer) by the study's count"
+            )
+        elif length is not None and length < least:
+            fate, reason = TOO_SHORT, f"is shorter than sampling.min_tokens ({least:,})"
+        rows.append({**row, "fate": fate, "reason": reason, "tokens": length})
+    write_rows(store.manifest_dir(study.name) / str(name), rows)
+
+
+def notes_on_files(study: Study, store: Store, account: Mapping[str, Any]) -> list[str]:
+    """Sentences for the report on what became of the files; none without a list."""
+    from contextcliff_dagster.corpora.materialize import read_rows
+
+    if not account.get("list"):
+        return []
+    parts = [str(account.get("summary", ""))]
+    path = file_list(study, store, account)
+    if path is None:  # an imported study has the sample, not the list
+        return parts
+    fates = [row["fate"] for row in read_rows(path)]
+    if long := fates.count(TOO_LONG):
+        parts.append(
+            f"Of the files used, {long:,} do not fit the smallest window by the study's count."
+        )
+    parts.append(f"Outcome of each file: {path.parent.name}/{path.name} in the study's folder.")
+    return parts
+
+
+@dataclass(frozen=True)
+class Made:
+    """One question over one document that was made for it. ``task`` and ``metadata`` as Example."""
+
+    document: str
+    question: str
+    answers: tuple[str, ...]
+    task: str = "generated"
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+
+class GeneratedSamples:
+    """A source (`inference.requests.call_plan.SampleSource`) whose documents are made by cell.
+
+    ``make`` gives a cell's questions in the order in which they are asked, the same ones each time
+    it is called. ``count`` gives a text's tokens.
+    """
+
+    def __init__(self, make: Callable[[str], Iterable[Made]], count: Callable[[str], int]) -> None:
+        self._make, self._count = make, count
+        self._cells: dict[str, list[PlannedExample]] = {}
+        self._texts: dict[str, str] = {}
+
+    def planned(self, bin: str, n: int) -> list[PlannedExample]:
+        """Return the first ``n`` examples of a cell."""
+        if bin not in self._cells:
+            planned = []
+            for rank, one in enumerate(self._make(bin)):
+                document_id = hashlib.sha256(one.document.encode()).hexdigest()
+                self._texts[document_id] = one.document
+                name, metadata = f"{bin}-{rank:04d}", dict(one.metadata)
+                example = Example(name, document_id, one.question, one.answers, one.task, metadata)
+                planned.append(PlannedExample(example, self._count(one.document), bin, rank))
+            self._cells[bin] = planned
+        return self._cells[bin][:n]
+
+    def document_text(self, document_id: str) -> str:
+        """Return a document's text; that of an example that was planned."""
+        return self._texts[document_id]
+
+
+DEFAULT_TOKENIZER = "tiktoken:o200k_base"
+
+
+@dataclass(frozen=True)
+class MadeDocuments:
+    """Documents in the store. ``sha256``: their hash, which is the data version of the asset.
+
+    ``values``: what to show of them, JSON-ready.
+    """
+
+    sha256: str
+    values: Mapping[str, Any] = field(default_factory=dict)
+
+
+class KeptDocuments(ABC):
+    """How an experiment makes, keeps and lists its documents.
+
+    Whatever is made is kept by a hash of what decides it: making it again costs nothing.
+    ``version``: raised when the same study would get other documents. ``description``: of the
+    documents, in the UI.
+    """
+
+    version: ClassVar[str] = "1"
+    description: ClassVar[str] = (
+        "Documents made for this study, each verified by a second way to its answers."
+    )
+
+    @abstractmethod
+    def keys(self, study: Study) -> Mapping[str, Sequence[str]]:
+        """Return both partition dimensions, by Dagster's name for them: their keys, slugs, fixed by
+        the study file alone. Dagster goes through the dimensions in the order of the names."""
+
+    @abstractmethod
+    def make(self, study: Study, store: Store, partition: Mapping[str, str]) -> MadeDocuments:
+        """Make the documents of one partition (dimension -> key) unless they are kept.
+
+        Raises:
+            StudyError: they cannot be made as the study asks.
+            StoreError: the store cannot be written.
+        """
+
+    @abstractmethod
+    def freeze(self, study: Study, store: Store) -> MadeDocuments:
+        """Return the list of all documents, written anew where it is not that of ``study``.
+
+        Raises:
+            StudyError, StoreError: as `make`.
+        """
+
+    @abstractmethod
+    def frozen(self, study: Study, store: Store) -> MadeDocuments | None:
+        """Return the list in the store where it is that of ``study``; nothing is made."""
+
+    @abstractmethod
+    def depends_on(self, study: Study) -> Mapping[str, Any]:
+        """Return the parts of ``study`` that decide the documents, JSON-ready."""
+
+    def archived(self, study: Study, store: Store) -> KeptList | None:
+        """Return what an archive of ``study`` has to hold: None where the study alone decides the
+        documents, so that they can be made again anywhere.
+
+        Raises:
+            StoreError: they cannot be read.
+        """
+        return None
+
+    def restore(self, study: Study, store: Store, kept: KeptList, file: Path) -> Callable[[], None]:
+        """Return what writes ``kept``, of the archive ``file``, into ``store``.
+
+        Raises:
+            StoreError: these are no documents of ``study``, or the store has others.
+        """
+        raise NotImplementedError
+
+
+def tokenizer_name(study: Study, key: str) -> str:
+    """Return what counts documents: the tokenizer of the section ``key``, the study's, or ours."""
+    own: str = study.sections[key].tokenizer
+    return own or study.tokenizer_name or DEFAULT_TOKENIZER
+
+
+def tokenizer_of(study: Study, key: str) -> Tokenizer:
+    """Open `tokenizer_name`.
+
+    Raises:
+        StudyError: there is none of that name, or it cannot be opened.
+    """
+    from contextcliff_dagster.studies.study_paths import refuse_without_leave
+
+    refuse_without_leave(study, "tokenizer")
+    return opened_tokenizer(tokenizer_name(study, key))
+
+
+@lru_cache(maxsize=2)
+def opened_tokenizer(name: str) -> Tokenizer:
+    """Open a tokenizer by its name, once; raises StudyError."""
+    from contextcliff_dagster.inference.models.tokenizers import open_any_tokenizer
+
+    return open_any_tokenizer(name)

@@ -1,0 +1,117 @@
+"""Controls of the length profile: the same questions without the document, or over its evidence.
+
+They are calls of their own, kept in the ledger like any; nothing of them enters the measured curve.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+
+from pydantic import AfterValidator
+
+from contextcliff_dagster.contracts import CONTROL_PREDICTIONS, CONTROL_RECORDS
+from contextcliff_dagster.experiments.common.experiment import Experiment, Rows, Source
+from contextcliff_dagster.experiments.common.measurement import EVERYTHING
+from contextcliff_dagster.experiments.common.records import (
+    examples_of,
+    score_by_answers,
+    score_campaign,
+)
+from contextcliff_dagster.experiments.common.study_run import table_files
+from contextcliff_dagster.sampling.draw_manifest import CONTROLS, Control, ControlSource
+from contextcliff_dagster.store import read_table, slug
+
+if TYPE_CHECKING:
+    from contextcliff_dagster.analysis.control_tests import ControlAnswers
+    from contextcliff_dagster.experiments.common.study_run import StudyRun
+    from contextcliff_dagster.studies import Study
+
+
+class Controls(Experiment):
+    """`no_context` asks without the document, `oracle` over the pieces of evidence alone."""
+
+    name = "controls"
+    example: ClassVar[Any] = ["no_context", "oracle"]
+    section: ClassVar[Any] = Annotated[
+        tuple[Control, ...], AfterValidator(lambda named: tuple(c for c in CONTROLS if c in named))
+    ]
+    host = "length_profile"
+    dimension = "tokens"
+    predictions = CONTROL_PREDICTIONS
+    records = CONTROL_RECORDS
+    description = (
+        "The same questions without their document, or over its evidence alone: never part of the "
+        "measured curve."
+    )
+
+    def asset_names(self, step: str) -> tuple[str, ...]:
+        return ("control_predictions",) if step == "predictions" else ()
+
+    def cells(self, study: Study) -> tuple[str, ...]:
+        return study.bin_keys
+
+    def sources(self, run: StudyRun) -> Sequence[Source]:
+        return [_source(run, control) for control in run.study.sections.get(self.name, ())]
+
+    def known_sources(self, run: StudyRun) -> Sequence[Source]:
+        return [_source(run, control) for control in CONTROLS]
+
+    def score(self, run: StudyRun, source: Source, rows: Rows) -> Rows:
+        """Return records with the id and length of the whole document, not of the control's text.
+
+        So they can be compared with the records of the same questions.
+        """
+        if not rows:
+            return []
+        whole = {
+            sample.example.example_id: {
+                "document_id": sample.example.document_id,
+                "length_tokens": sample.length_tokens,
+            }
+            for cell in self.cells(run.study)
+            for sample in run.manifest.planned(cell, EVERYTHING)
+        }
+        return [
+            record | whole[record["example_id"]]
+            for record in score_by_answers(self, run, source, rows)
+        ]
+
+    def score_campaign(self, run: StudyRun) -> None:
+        """Score what was asked in the campaign, also if the study asks for no control now."""
+        if self.is_asked(run.study) or self._any_measured(run):
+            score_campaign(run, self)
+
+    def _any_measured(self, run: StudyRun) -> bool:
+        """Whether a call of the campaign is over a text that is none of the sample's documents."""
+        known = set(run.manifest.documents["document_id"].to_pylist())
+        asked = run.ledger.read(
+            "SELECT DISTINCT document_id FROM calls WHERE study = ? AND campaign = ?",
+            (run.study.name, run.campaign),
+        )
+        return any(row[0] not in known for row in asked)
+
+    def contribution(self, run: StudyRun, model: str) -> list[ControlAnswers]:
+        """Return the scored controls of ``model``, one item for each control that has any."""
+        from contextcliff_dagster.analysis.control_tests import ControlAnswers
+
+        files = table_files(run.store, self.records, run.study.name, run.campaign, slug(model))
+        if not files:
+            return []
+        import pyarrow as pa
+
+        records = pa.concat_tables(read_table(file, self.records) for file in files).to_pandas()
+        answers = []
+        for control in CONTROLS:
+            own = records[records["control"] == control]
+            if len(own):
+                askable = frozenset(examples_of(_source(run, control), self.cells(run.study)))
+                answers.append(ControlAnswers(control, own.drop(columns="control"), askable))
+        return answers
+
+
+def _source(run: StudyRun, control: Control) -> Source:
+    return Source(ControlSource(run.manifest, control), {"control": control})
+
+
+CONTROLS_EXPERIMENT = Controls()

@@ -1,0 +1,314 @@
+"""Any GGUF model, run in this process by llama.cpp through ``xllamacpp``.
+
+Its native HTTP server listens on the loopback for as long as the engine runs and is spoken to as
+any other OpenAI-compatible endpoint is: real streaming, its own token counts, and a cancelled call
+ends the work on it, which the library's direct calls do not offer. The server's threads need no
+Python lock, so the event loop stays free and the time to the first token is the model's own.
+
+models.yaml's words for the KV cache and RoPE, in llama.cpp's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import aclosing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from contextcliff_dagster.contracts import EngineError
+from contextcliff_dagster.inference.devices.discovery import idle_cores, usable_cores
+from contextcliff_dagster.inference.engines.attention import gguf_shape, with_cache_figures
+from contextcliff_dagster.inference.engines.base import (
+    Decoding,
+    Delta,
+    NoEmbeddings,
+    PromptCount,
+    RejectedError,
+    TransportError,
+)
+from contextcliff_dagster.inference.engines.openai.engine import OpenAIEngine
+from contextcliff_dagster.inference.engines.openai.server_detection import Dialect
+from contextcliff_dagster.inference.models.identity import Identity
+from contextcliff_dagster.inference.models.models_file import ModelEntry, Quirks
+from contextcliff_dagster.inference.requests.recipe import Prompt
+from contextcliff_dagster.inference.weights import (
+    find_weights,
+    gguf_header,
+    gguf_parts,
+    gguf_sha256,
+    installed_version,
+    trained_window,
+)
+
+KV_TYPES = ("f32", "f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0")
+
+_ROPE_TYPES = {"default": "NONE", "linear": "LINEAR", "yarn": "YARN"}
+_ROPE_NUMBERS = {
+    "rope_theta": "rope_freq_base",
+    "original_max_position_embeddings": "yarn_orig_ctx",
+    "attention_factor": "yarn_attn_factor",
+    "beta_fast": "yarn_beta_fast",
+    "beta_slow": "yarn_beta_slow",
+}
+
+
+def kv_types(entry: ModelEntry) -> tuple[str, str]:
+    """Types of the keys' and the values' cache, of ``q8_0`` or ``q8_0/q4_0``; else EngineError."""
+    given = (entry.kv_cache_dtype or "f16").lower()
+    keys, _, values = given.partition("/")
+    values = values or keys
+    if keys not in KV_TYPES or values not in KV_TYPES:
+        raise EngineError(
+            f"Model {entry.name!r}: llama.cpp has no KV cache of type {given!r}; set "
+            f"`kv_cache_dtype` to one of {', '.join(KV_TYPES)}, or to two as in q8_0/q4_0 (keys/"
+            "values)."
+        )
+    return keys, values
+
+
+def rope_settings(entry: ModelEntry) -> dict[str, str | int | float]:
+    """Parameter of llama.cpp -> value; empty where the GGUF's own RoPE is kept.
+
+    ``rope_scaling`` has the keys of Hugging Face configurations: ``rope_type`` (default, linear,
+    yarn), ``factor``, ``rope_theta``, ``original_max_position_embeddings``, ``attention_factor``,
+    ``beta_fast``, ``beta_slow``.
+
+    Raises:
+        EngineError: another key or value.
+    """
+    given: Mapping[str, Any] = entry.rope_scaling or {}
+    settings: dict[str, str | int | float] = {}
+    for key, value in given.items():
+        number = isinstance(value, (int, float)) and not isinstance(value, bool) and value > 0
+        if key in {"rope_type", "type"} and value in _ROPE_TYPES:
+            settings["rope_scaling_type"] = _ROPE_TYPES[value]
+        elif key == "factor" and number:
+            settings["rope_freq_scale"] = 1.0 / value
+        elif key in _ROPE_NUMBERS and number:
+            settings[_ROPE_NUMBERS[key]] = value
+        else:
+            raise EngineError(
+                f"Model {entry.name!r}: llama.cpp takes no `rope_scaling` of {key}: {value}; use "
+                f"rope_type ({', '.join(_ROPE_TYPES)}) and, above 0, factor, "
+                f"{', '.join(_ROPE_NUMBERS)}."
+            )
+    if "rope_freq_scale" in settings and "rope_scaling_type" not in settings:
+        raise EngineError(
+            f"Model {entry.name!r}: `rope_scaling` has a factor and no rope_type; add linear or "
+            "yarn."
+        )
+    return settings
+
+
+def apply_settings(params: Any, entry: ModelEntry) -> None:
+    """Write both into an ``xllamacpp.CommonParams``."""
+    import xllamacpp
+
+    keys, values = kv_types(entry)
+    params.cache_type_k = getattr(xllamacpp.ggml_type, f"GGML_TYPE_{keys.upper()}")
+    params.cache_type_v = getattr(xllamacpp.ggml_type, f"GGML_TYPE_{values.upper()}")
+    for name, value in rope_settings(entry).items():
+        if name == "rope_scaling_type":
+            value = getattr(xllamacpp.llama_rope_scaling_type, f"LLAMA_ROPE_SCALING_TYPE_{value}")
+        setattr(params, name, value)
+
+
+BATCH_TOKENS = 512
+"""Read at a time: after Ctrl-C, at most so many tokens are still read."""
+SLOW_SECONDS, SLOW_SHARE = 5.0, 0.7
+_ERRORS_ONLY = 1
+
+
+def llamacpp_identity(entry: ModelEntry) -> dict[str, Any]:
+    """All that decides the answers, without loading the model; threads and concurrency do not."""
+    version = installed_version("xllamacpp", entry, "local")
+    path = weights_file(entry)
+    return {
+        "engine": "llamacpp",
+        "runtime": f"xllamacpp {version}",
+        "weights_sha256": gguf_sha256(path),
+        "kv_cache_dtype": "/".join(kv_types(entry)),
+        "rope": rope_settings(entry) or "of the weights",
+        "window_tokens": _window(entry, path),
+    }
+
+
+def weights_file(entry: ModelEntry) -> Path:
+    """The GGUF file, of one in several parts the first, else EngineError."""
+    path = find_weights(entry)
+    if path.is_dir():
+        raise EngineError(
+            f"Model {entry.name!r}: {path} is a folder; name the GGUF file itself in `weights` of "
+            "models.yaml."
+        )
+    gguf_parts(path)
+    gguf_header(path)
+    return path
+
+
+def _window(entry: ModelEntry, path: Path) -> int:
+    # More than the weights were trained to may be asked for: how far that carries is a question
+    # that this instrument is for.
+    window = entry.window_tokens or trained_window(gguf_header(path))
+    if window is None:
+        raise EngineError(
+            f"Model {entry.name!r}: {path} does not say how long its window is; give "
+            "`window_tokens` in models.yaml."
+        )
+    return window
+
+
+class LlamaCppEngine(NoEmbeddings):
+    """See `base.Engine`."""
+
+    def __init__(self, entry: ModelEntry) -> None:
+        self._entry = entry
+        self._path = weights_file(entry)
+        installed_version("xllamacpp", entry, "local")
+        rope_settings(entry), kv_types(entry)
+        self._lock = asyncio.Lock()
+        self._server: Any = None
+        self._devices: str | None = None
+        self._remote: OpenAIEngine | None = None
+        shape = gguf_shape(gguf_header(self._path))
+        self._token_bytes = shape and shape.token_bytes(*kv_types(entry))
+        self.threads = 0
+        self._notes: list[str] = []
+        self._wall_s = self._cpu_s = 0.0
+
+    @property
+    def window_tokens(self) -> int | None:
+        """The entry's window, else the one that the weights were trained to."""
+        return _window(self._entry, self._path)
+
+    async def start(self) -> None:
+        """Load the weights and listen on a free port of the loopback."""
+        async with self._lock:  # a start that is given up goes on in its thread: `stop` waits
+            self._server = await asyncio.to_thread(self._load)
+            address = self._server.listening_address
+            served = {
+                "engine": "openai",
+                "base_url": f"{address}/v1",
+                "quirks": Quirks(prefill="last_message"),
+            }
+            entry = self._entry.model_copy(update=served)
+            self._remote = OpenAIEngine(entry, own=Dialect("llamacpp"))
+            await self._remote.start()
+            try:
+                props = await self._remote.probes.ask("/props")
+            except TransportError as error:
+                raise self._failed("/props", error) from error
+        slot = int(props["default_generation_settings"]["n_ctx"])  # the window of one call
+        if slot < (self.window_tokens or 0):
+            raise EngineError(
+                f"Model {self._entry.name!r}: llama.cpp gives each call {slot} tokens of the "
+                f"{self.window_tokens} asked for; set a smaller `window_tokens` or `concurrency` "
+                "in models.yaml."
+            )
+
+    def _load(self) -> Any:
+        import xllamacpp
+
+        entry, slots = self._entry, self._entry.concurrency
+        params = xllamacpp.CommonParams()
+        params.verbosity = _ERRORS_ONLY
+        params.model.path = str(self._path)
+        params.model_alias = {entry.model_id}
+        params.n_ctx = (self.window_tokens or 0) * slots  # shared out among the slots
+        params.n_parallel = slots
+        params.kv_unified = False
+        params.n_batch = params.n_ubatch = BATCH_TOKENS
+        params.ctx_shift = False  # on, it drops the front of a long context without a word
+        params.fit_params = False  # on, it shortens the window to what memory is free
+        params.cache_ram_mib = 0  # no copies of earlier prompts but the slot's own: up to 8 GB
+        # Nothing of a prompt is shown to another user of the machine or a page in a browser.
+        params.ui = params.endpoint_slots = params.endpoint_metrics = False
+        params.cors_origins = "http://127.0.0.1"
+        params.hostnames = ["127.0.0.1"]
+        params.port = 0
+        self.threads = entry.threads or idle_cores()
+        if not entry.threads and self.threads < (usable := usable_cores()):
+            self._notes.append(
+                f"Note: llama.cpp runs model {entry.name!r} on {self.threads} of {usable} cores, "
+                "because other programs use the rest; `threads` in models.yaml sets another number."
+            )
+        params.cpuparams.n_threads = params.cpuparams_batch.n_threads = self.threads
+        apply_settings(params, entry)
+        try:
+            server = xllamacpp.Server(params)
+            known = xllamacpp.get_device_info()
+        except RuntimeError as error:
+            raise EngineError(
+                f"Model {entry.name!r}: llama.cpp cannot load {self._path} with a window of "
+                f"{self.window_tokens} tokens ({error}); see its own words above, and correct "
+                "models.yaml."
+            ) from error
+        gpus = [str(d["description"]) for d in known if not d["type"].name.endswith("_CPU")]
+        self._devices = ", ".join(gpus) or "cpu"
+        return server
+
+    async def stop(self) -> None:
+        """End the calls in flight and free the memory."""
+        async with self._lock:
+            if self._remote is not None:
+                await self._remote.stop()
+                self._remote = None
+            await asyncio.to_thread(self._unload)
+
+    def _unload(self) -> None:
+        self._server = None  # its destructor ends the native threads
+
+    def identity(self) -> Identity:
+        """Weights by hash, runtime, cache, RoPE, window; and the devices, once they are known."""
+        fields = llamacpp_identity(self._entry)
+        if self._devices:
+            fields["server_devices"] = self._devices
+        return Identity(fields)
+
+    async def count_prompt_tokens(self, prompt: Prompt) -> PromptCount | None:
+        """Exact: the weights' own chat template and tokenizer."""
+        assert self._remote is not None, "start() comes first"
+        assert self._remote.server_count is not None
+        try:
+            return await self._remote.server_count.once(prompt)
+        except (TransportError, RejectedError) as error:  # in process nothing fails in passing
+            raise self._failed("/apply-template", error) from error
+
+    def _failed(self, path: str, error: Exception) -> EngineError:
+        return EngineError(
+            f"Model {self._entry.name!r}: llama.cpp fails at {path} ({error}); its chat "
+            "template may not know these turns, so try another prompt mode."
+        )
+
+    async def stream(self, prompt: Prompt, decoding: Decoding) -> AsyncIterator[Delta]:
+        """Greedy tokens as they come, then the number of threads and figures of the KV cache."""
+        assert self._remote is not None, "start() comes first"
+        wall, cpu = time.perf_counter(), time.process_time()
+        stream = self._remote.stream(prompt, decoding)
+        async with aclosing(with_cache_figures(stream, self._token_bytes)) as pieces:  # type: ignore[type-var]
+            async for piece in pieces:
+                last = piece.finish_reason is not None
+                yield replace(piece, extra={"threads": self.threads}) if last else piece
+        self._wall_s += time.perf_counter() - wall
+        self._cpu_s += time.process_time() - cpu
+
+    def notes(self) -> list[str]:
+        """Sentences about the last calls, each once: threads that had to wait for other programs.
+
+        A thread of llama.cpp computes or waits in a loop, so an undisturbed one takes all of its
+        core; how much less it got is how much slower the calls were.
+        """
+        share = self._cpu_s / max(self._wall_s * self.threads, 1e-9)
+        if self._entry.concurrency == 1 and self._wall_s > SLOW_SECONDS and share < SLOW_SHARE:
+            fewer = "" if self.threads == 1 else ", or set fewer `threads` in models.yaml"
+            self._notes.append(
+                f"Note: calls of model {self._entry.name!r} were slow: its {self.threads} threads "
+                f"got {share:.0%} of the processor time that they asked for, because other "
+                f"programs use the cores; measure when these are idle{fewer}."
+            )
+        self._wall_s = self._cpu_s = 0.0
+        notes, self._notes = self._notes, []
+        return notes

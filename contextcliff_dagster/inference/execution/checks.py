@@ -1,0 +1,285 @@
+"""What is checked of a model: its server's count of tokens, its identity, one small call.
+
+One small call to a model before it is written into models.yaml, and the list of its server's
+models: by the engine that measures, so that keys, limits and errors are treated alike.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from contextcliff_dagster.contracts import EngineError, StudyError
+from contextcliff_dagster.inference.engines.base import (
+    PromptCount,
+    Usage,
+)
+from contextcliff_dagster.inference.engines.session import declared_identity
+from contextcliff_dagster.inference.ledger.campaigns import list_campaigns
+from contextcliff_dagster.inference.ledger.ledger import Ledger
+from contextcliff_dagster.inference.models.identity import Identity, differences
+from contextcliff_dagster.inference.models.kv_variants import parse_kv_variant
+from contextcliff_dagster.inference.models.models_file import ModelEntry, Price, get_model
+from contextcliff_dagster.inference.requests.call_plan import PlannedCall
+from contextcliff_dagster.inference.requests.outcome import Outcome
+from contextcliff_dagster.inference.requests.recipe import Prompt
+from contextcliff_dagster.inference.spending import Spend, prompt_tokens_estimate
+
+TRUNCATION_SHARE = 0.02
+TRUNCATION_TOKENS = 8
+"""Slack where our count is of the texts alone: they may merge with the template's tokens."""
+TEMPLATE_TOKENS = 256
+CHARS_A_TOKEN = 16
+"""Of a whole text no tokenizer makes fewer tokens: English has four to five characters a token."""
+MOST_TIMES = 10
+PROMPT_MARGIN, OUTPUT_MARGIN = 4_096, 1 << 17
+"""A report of up to `MOST_TIMES` our own count is kept, and on top of it a gateway's own system
+text, or as much reasoning, which not every server counts against the limit, as the longest outputs
+that models have today. What is charged of it is less: see `charge`."""
+
+
+@dataclass(frozen=True, slots=True)
+class CallSize:
+    """Tokens of a call by our own count: of the prompt as reserved, as estimated before the
+    campaign's correction and at least, the limit of its output, and the most that reasoning beyond
+    it can have."""
+
+    prompt_tokens: int
+    estimated_tokens: int
+    least_prompt_tokens: int
+    output_tokens: int
+    most_reasoning: int = OUTPUT_MARGIN
+
+    def reserve(self, price: Price | None) -> Spend:
+        """What to reserve for the call: no cache discount, output up to its limit."""
+        usd = price.cost_usd(self.prompt_tokens, self.output_tokens) if price else 0.0
+        return Spend(usd, self.prompt_tokens + self.output_tokens, 1)
+
+
+def size_of(
+    call: PlannedCall,
+    prompt: Prompt,
+    own: PromptCount | None,
+    *,
+    window_tokens: int | None = None,
+    most_of_estimate: float = 1.0,
+) -> CallSize:
+    """The size of ``call``.
+
+    Args:
+        own: the model's own count of its prompt; exact, or a lower bound.
+        window_tokens: the longest prompt and output.
+        most_of_estimate: the most that the server counted of a prompt, as a share of our estimate.
+    """
+    chars = sum(map(len, prompt.contents()))
+    least = max(least_seen(own), chars // CHARS_A_TOKEN)
+    estimated = reserved = max(own.tokens if own else 0, least)
+    if own is None or not own.exact:
+        estimate = prompt_tokens_estimate(call.length_tokens, len(call.document), chars)
+        estimated = max(estimated, estimate)
+        reserved = math.ceil(estimated * min(max(1.0, most_of_estimate), MOST_TIMES))
+    most = OUTPUT_MARGIN
+    if window_tokens:
+        reserved = max(min(reserved, window_tokens), estimated)
+        most = max(min(window_tokens - least, OUTPUT_MARGIN), 0)
+    return CallSize(reserved, estimated, least, call.recipe.max_output_tokens, most)
+
+
+def least_seen(own: PromptCount | None) -> int:
+    """Tokens that a server has to see of a prompt that is not cut; 0 where that is not known.
+
+    An exact count must be met; a count of the texts alone is a lower bound, with a little slack.
+    """
+    if own is None or own.exact:
+        return own.tokens if own else 0
+    return max(0, -int(-(own.tokens * (1 - TRUNCATION_SHARE) - TRUNCATION_TOKENS) // 1))
+
+
+def was_truncated(own: PromptCount | None, server_tokens: int | None) -> bool | None:
+    """Whether the server saw fewer tokens than were sent; None where one of the counts is missing
+    (see `least_seen`)."""
+    if own is None or server_tokens is None:
+        return None
+    return server_tokens < least_seen(own)
+
+
+def whole_prompt(usage: Usage, own: PromptCount | None) -> Usage:
+    """``usage`` with the cached tokens in the prompt's, where the server counts them apart: without
+    them it saw too little, and with them what was sent."""
+    read, cached = usage.prompt_tokens, usage.cached_tokens
+    if own is None or not cached or not was_truncated(own, read):
+        return usage
+    total = (read or 0) + cached
+    most = own.tokens * (1 + TRUNCATION_SHARE) + TEMPLATE_TOKENS
+    return replace(usage, prompt_tokens=total) if least_seen(own) <= total <= most else usage
+
+
+def is_too_large(usage: Usage, size: CallSize) -> bool:
+    """Whether a server reports far more than it can have read or written: such a usage is as good
+    as none, and no single reply can use up a budget."""
+    return (usage.prompt_tokens or 0) > MOST_TIMES * size.estimated_tokens + PROMPT_MARGIN or (
+        usage.completion_tokens or 0
+    ) > MOST_TIMES * size.output_tokens + OUTPUT_MARGIN
+
+
+def believed(usage: Usage, size: CallSize, text: str) -> Usage:
+    """``usage`` with no more output than there can have been: what was allowed or, if more, what
+    came (``text``: a token has a byte at least), and reasoning as far as the window has room."""
+    if usage.completion_tokens is None:
+        return usage
+    most = max(size.output_tokens, len(text.encode("utf-8", "surrogatepass"))) + min(
+        usage.reasoning_tokens or 0, size.most_reasoning
+    )
+    return replace(usage, completion_tokens=min(usage.completion_tokens, most))
+
+
+def charge(outcome: Outcome, size: CallSize, price: Price | None) -> Spend:
+    """What a kept outcome is charged: the reported usage, as far as it `is believed <believed>`.
+
+    Without a usage it is the reservation, and what an output beyond its limit has more than that.
+    So it is where the report is less than the prompt and the output can have had: a server that
+    reports too little does not spend more than it was given. A cache discount is believed.
+    """
+    reserved = size.reserve(price)
+    written_at_least = len((outcome.raw_output or "") + (outcome.reasoning or "")) // CHARS_A_TOKEN
+    if (beyond := written_at_least - size.output_tokens) > 0:
+        usd = reserved.usd + (price.cost_usd(0, beyond) if price else 0.0)
+        reserved = Spend(usd, reserved.tokens + beyond, 1)
+    read, written = outcome.prompt_tokens, outcome.completion_tokens
+    if read is None or written is None:
+        return reserved
+    usd = reserved.usd if outcome.cost_usd is None else outcome.cost_usd
+    if read >= size.least_prompt_tokens and written >= written_at_least:
+        return Spend(usd, read + written, 1)
+    return Spend(max(usd, reserved.usd), max(read + written, reserved.tokens), 1)
+
+
+SERVER_PREFIX = "server_"
+"""Before the fields that are only known once the engine runs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """The identity that answered to a name in a campaign."""
+
+    study: str
+    campaign: str
+    identity: Identity
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What a model's entry and weights declare now (None where that is unknown: ``why_not``), and
+    what a campaign has recorded."""
+
+    model: str
+    declared: Mapping[str, Any] | None
+    why_not: str | None
+    recorded: Recorded | None
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """What is declared, and what the engine reported, unless it has changed since."""
+        before = dict(self.recorded.identity.fields) if self.recorded else {}
+        if self.declared is None:
+            return before
+        reported = {name: value for name, value in before.items() if name.startswith(SERVER_PREFIX)}
+        return {**self.declared, **({} if self.changed else reported)}
+
+    @property
+    def changed(self) -> list[tuple[str, Any, Any]]:
+        """What is declared otherwise than recorded: field, recorded, declared."""
+        if self.declared is None or self.recorded is None:
+            return []
+        before = self.recorded.identity.fields
+        return differences(
+            {name: value for name, value in before.items() if not name.startswith(SERVER_PREFIX)},
+            self.declared,
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready."""
+        there = self.recorded
+        return {
+            "model": self.model,
+            "declared": None if self.declared is None else dict(self.declared),
+            "declared_unknown": self.why_not,
+            "recorded": there
+            and {
+                "study": there.study,
+                "campaign": there.campaign,
+                "identity_hash": there.identity.hash,
+                "fields": dict(there.identity.fields),
+            },
+            "changed_since_recorded": [
+                {"field": name, "recorded": before, "declared": now}
+                for name, before, now in self.changed
+            ],
+        }
+
+
+def known_identity(
+    model: str,
+    entries: Mapping[str, ModelEntry],
+    ledger: Ledger | None,
+    study: str | None = None,
+    campaign: str | None = None,
+) -> Known:
+    """What ``entries`` declare of ``model``, and what its newest campaign recorded.
+
+    Args:
+        study, campaign: look only at what these recorded.
+
+    Raises:
+        StudyError: neither knows the name.
+        EngineError: nothing is recorded, and what is declared cannot be had (no weights).
+    """
+    recorded = _newest(ledger, model, study, campaign) if ledger else None
+    why_not = "it is not in models.yaml"
+    if model in entries:
+        try:
+            return Known(model, declared_identity(entries[model]), None, recorded)
+        except EngineError as error:
+            if recorded is None:
+                raise
+            why_not = str(error)
+    if recorded is None:
+        if parse_kv_variant(model):
+            get_model(model, entries)  # which says why its engine cannot be that
+        raise StudyError(
+            f"There is no model {model!r} in models.yaml, and no campaign has measured it; "
+            f"there are {', '.join(sorted(entries))}."
+        )
+    return Known(model, None, why_not, recorded)
+
+
+def require_campaign(ledger: Ledger | None, study: str | None, campaign: str | None) -> None:
+    """
+    Raises:
+        StudyError: ``study`` or ``campaign`` is asked for, and nothing has recorded it.
+    """
+    if study is None and campaign is None:
+        return
+    campaigns = list_campaigns(ledger, study) if ledger else []
+    if not any(campaign in (None, known.name) for known in campaigns):
+        what = [f"study {study!r}" if study else "", f"campaign {campaign!r}" if campaign else ""]
+        raise StudyError(
+            f"The ledger has no {' with a '.join(filter(None, what))}; see `contextcliff campaign "
+            "list`."
+        )
+
+
+def _newest(ledger: Ledger, model: str, study: str | None, campaign: str | None) -> Recorded | None:
+    asked = {"m.model": model, "m.study": study, "m.campaign": campaign}
+    given = {name: value for name, value in asked.items() if value is not None}
+    rows = ledger.read(
+        "SELECT m.study, m.campaign, i.body FROM campaign_models m"
+        " JOIN identities i USING (identity_hash)"
+        f" WHERE {' AND '.join(f'{name} = ?' for name in given)}"
+        " ORDER BY m.recorded_at DESC LIMIT 1",
+        tuple(given.values()),
+    )
+    return Recorded(rows[0][0], rows[0][1], Identity(json.loads(rows[0][2]))) if rows else None

@@ -1,0 +1,435 @@
+"""What is seen of a running measurement: progress, counters, spans.
+
+Spans of a run, of its bins and of its requests.
+
+The classes here do nothing; `otel_spans` has those that do. No span carries a text, an address or a
+message of a server: names, numbers and hashes only.
+
+`tracing.Trace` in OpenTelemetry.
+
+An application's own tracer provider is used where it has set one, and its current span is the
+parent. Else one is made, with the exporter that ``OTEL_TRACES_EXPORTER`` names (default: otlp) and
+OpenTelemetry's other standard variables. Attributes of a request follow OpenTelemetry's semantic
+conventions for generative AI as far as these have a name for them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import asdict, dataclass, fields
+from importlib.metadata import entry_points
+from typing import Any
+
+from opentelemetry import trace
+from opentelemetry.trace import Span, SpanKind, Status, StatusCode
+
+from contextcliff_dagster.contracts import ContextCliffError
+from contextcliff_dagster.inference.ledger.statements import Scope
+from contextcliff_dagster.inference.requests.call_plan import PlannedCall
+from contextcliff_dagster.inference.requests.outcome import Failure, Outcome
+
+_EVERY_S = 0.02
+_KEPT = 100_000
+
+
+class LoopLag:
+    """The lateness of a short sleep, sampled again and again."""
+
+    def __init__(self) -> None:
+        self._samples: deque[tuple[float, float]] = deque(maxlen=_KEPT)
+
+    @asynccontextmanager
+    async def sampled(self) -> AsyncIterator[None]:
+        """Take samples for as long as this is entered."""
+        task = asyncio.create_task(self._sample())
+        try:
+            yield
+        finally:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+
+    async def _sample(self) -> None:
+        while True:
+            before = time.perf_counter()
+            await asyncio.sleep(_EVERY_S)
+            now = time.perf_counter()
+            self._samples.append((now, max(0.0, now - before - _EVERY_S)))
+
+    def worst_ms_since(self, since: float) -> float:
+        """Largest lag in ms of the samples taken after ``since`` (`time.perf_counter()`)."""
+        worst = 0.0
+        for at, lag in reversed(self._samples):
+            if at < since:
+                break
+            worst = max(worst, lag)
+        return worst * 1000
+
+
+class RequestSpan:
+    """One request, from sending to its end."""
+
+    def answered(self, outcome: Outcome) -> None:
+        """An answer was kept, or that the prompt is too long."""
+
+    def failed(self, failure: Failure) -> None:
+        """There is no answer."""
+
+
+class Trace:
+    """One run of calls of one model."""
+
+    def bin_begun(self, bin: str) -> None:
+        """A call of ``bin`` is taken up; called with each."""
+
+    def request(self, call: PlannedCall, number: int) -> RequestSpan:
+        """The ``number``-th request of ``call`` is about to be sent."""
+        return RequestSpan()
+
+    def bin_ended(self, bin: str) -> None:
+        """Every call of ``bin`` has ended; perhaps none was taken up in this run."""
+
+    def end(self, summary: RunSummary | None) -> None:
+        """The run is over; without a summary an error ended it."""
+
+
+_NAME = "contextcliff_dagster"
+_FINISH_REASONS = {"stop", "length", "content_filter", "tool_calls", "abort"}
+"""Any other reason is a server's own text, and not passed on."""
+
+
+class OtelTrace(Trace):
+    """One run of calls of one model."""
+
+    def __init__(self, scope: Scope, planned: int) -> None:
+        _require_provider()
+        self._tracer = trace.get_tracer(_NAME)
+        self._names: dict[str, str] = {
+            "contextcliff.study": scope.study,
+            "contextcliff.campaign": scope.campaign,
+            "contextcliff.model": scope.model,
+        }
+        self._run = self._tracer.start_span(
+            "contextcliff run",
+            attributes={
+                **self._names,
+                "contextcliff.identity": scope.identity_hash,
+                "contextcliff.calls.planned": planned,
+            },
+        )
+        self._bins: dict[str, Span] = {}
+
+    def bin_begun(self, bin: str) -> None:
+        if bin not in self._bins:
+            self._bins[bin] = self._tracer.start_span(
+                "contextcliff bin",
+                context=trace.set_span_in_context(self._run),
+                attributes={**self._names, "contextcliff.bin": bin},
+            )
+
+    def request(self, call: PlannedCall, number: int) -> OtelRequest:
+        span = self._tracer.start_span(
+            "contextcliff request",
+            context=trace.set_span_in_context(self._bins.get(call.bin, self._run)),
+            kind=SpanKind.CLIENT,
+            attributes={
+                **self._names,
+                "contextcliff.bin": call.bin,
+                "contextcliff.call_key": call.call_key,
+                "contextcliff.attempt": number,
+                "contextcliff.replicate": call.replicate,
+                "contextcliff.length_tokens": call.length_tokens,
+                "gen_ai.request.max_tokens": call.recipe.max_output_tokens,
+            },
+        )
+        return OtelRequest(span)
+
+    def bin_ended(self, bin: str) -> None:
+        if span := self._bins.pop(bin, None):
+            span.end()
+
+    def end(self, summary: RunSummary | None) -> None:
+        for bin in list(self._bins):
+            self.bin_ended(bin)
+        if summary is None:
+            self._run.set_status(Status(StatusCode.ERROR))
+        else:
+            _set(
+                self._run,
+                {
+                    "contextcliff.calls.sent": summary.sent,
+                    "contextcliff.calls.answered": summary.answered,
+                    "contextcliff.calls.known_before": summary.cached + summary.by_others,
+                    "contextcliff.calls.without_answer": summary.transport_errors,
+                    "contextcliff.calls.retries": summary.retries,
+                    "contextcliff.calls.maybe_paid": summary.maybe_paid,
+                    "contextcliff.cost_usd": summary.cost_usd,
+                    "contextcliff.stopped": summary.stopped,
+                    "gen_ai.usage.input_tokens": summary.prompt_tokens,
+                    "gen_ai.usage.output_tokens": summary.completion_tokens,
+                },
+            )
+        self._run.end()
+
+
+class OtelRequest(RequestSpan):
+    """One request, from sending to its end."""
+
+    def __init__(self, span: Span) -> None:
+        self._span = span
+
+    def answered(self, outcome: Outcome) -> None:
+        reason = outcome.finish_reason
+        _set(
+            self._span,
+            {
+                "contextcliff.no_answer": outcome.no_answer,
+                "contextcliff.ttft_ms": outcome.ttft_ms,
+                "contextcliff.duration_ms": outcome.duration_ms,
+                "contextcliff.queue_ms": outcome.queue_ms,
+                "contextcliff.loop_lag_ms": outcome.loop_lag_ms,
+                "contextcliff.cached_tokens": outcome.cached_tokens,
+                "contextcliff.cost_usd": outcome.cost_usd,
+                "gen_ai.usage.input_tokens": outcome.prompt_tokens,
+                "gen_ai.usage.output_tokens": outcome.completion_tokens,
+                "gen_ai.response.finish_reasons": reason
+                and (reason if reason in _FINISH_REASONS else "other",),
+            },
+        )
+        self._span.end()
+
+    def failed(self, failure: Failure) -> None:
+        # Not the message: a server may put anything into it.
+        _set(
+            self._span,
+            {
+                "error.type": failure.kind,
+                "http.response.status_code": failure.status,
+                "contextcliff.maybe_paid": failure.maybe_paid,
+                "contextcliff.given_up": failure.final,
+            },
+        )
+        self._span.set_status(Status(StatusCode.ERROR))
+        self._span.end()
+
+
+def _set(span: Span, attributes: dict[str, Any]) -> None:
+    for name, value in attributes.items():
+        if value is not None:
+            span.set_attribute(name, value)
+
+
+def _require_provider() -> None:
+    """Use what the application has set, else set one up by the environment.
+
+    Raises:
+        ContextCliffError: the exporter that is asked for is not installed.
+    """
+    if not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
+        return
+    from opentelemetry.sdk.resources import Resource
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.export import BatchSpanProcessor
+
+    named = {} if os.environ.get("OTEL_SERVICE_NAME") else {"service.name": "contextcliff"}
+    provider = TracerProvider(resource=Resource.create(named))
+    for asked in os.environ.get("OTEL_TRACES_EXPORTER", "otlp").split(","):
+        if (name := asked.strip()) not in ("", "none"):
+            # What is not out yet when the process ends is sent then.
+            provider.add_span_processor(BatchSpanProcessor(_exporter(name)))
+    trace.set_tracer_provider(provider)
+
+
+def _exporter(name: str) -> Any:
+    if name == "console":
+        from opentelemetry.sdk.trace.export import ConsoleSpanExporter
+
+        return ConsoleSpanExporter(out=sys.stderr)  # stdout is for results
+    if name == "otlp":
+        protocol = os.environ.get("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf")
+        name = "otlp_proto_grpc" if protocol == "grpc" else "otlp_proto_http"
+    exporters = entry_points(group="opentelemetry_traces_exporter", name=name)
+    if not exporters:
+        raise ContextCliffError(
+            f"Traces are to go out by the exporter {name!r} (OTEL_TRACES_EXPORTER), which is not "
+            "installed: `pip install 'contextcliff-dagster[otel]'` brings OTLP over HTTP; or "
+            "unset CONTEXTCLIFF_OTEL."
+        )
+    return next(iter(exporters)).load()()
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """A snapshot while calls run; ``done`` counts planned calls with an outcome, old or new.
+
+    ``concurrency``: how many requests may be in flight just now. ``asked_to_wait``: where the
+    server's rate holds calls back, how often one of them waited and how long it does now.
+    """
+
+    planned: int
+    done: int
+    cached: int
+    in_flight: int
+    waiting: int
+    retries: int
+    failed: int
+    concurrency: int
+    prompt_tokens: int
+    cached_tokens: int
+    completion_tokens: int
+    cost_usd: float
+    elapsed_s: float
+    seconds_left: float | None
+    asked_to_wait: str = ""
+
+    @property
+    def tokens_per_s(self) -> float | None:
+        """Prompt and output tokens of this run's own answers a second; None before the first."""
+        return _pace(self.prompt_tokens + self.completion_tokens, self.elapsed_s)
+
+
+@dataclass(slots=True)
+class RunSummary:
+    """What one run of calls did. ``sent`` counts requests, retries included.
+
+    ``cached``: outcomes that the ledger had before; ``by_others``: outcomes that another process
+    delivered meanwhile. ``orphans``: calls sent by processes that died before an answer was kept
+    (charged to the budget, sent again). ``maybe_paid``: requests of this run that died after they
+    were sent, perhaps paid (charged, too); ``_usd``: what either was charged with.
+    ``unchecked_truncation``: answers without two counts of the prompt's tokens to compare.
+    ``usage_too_large``: answers whose reported usage cannot be true; it is not used. ``overlong``:
+    answers that were cut, because the server does not keep to the output limit.
+    ``reasoning_tokens`` are part of ``completion_tokens``; ``reasoned_out``: answers that are
+    empty, because reasoning used up the output limit. ``concurrency``: how many requests the server
+    took at once in the end (0: none was sent). ``stopped``: ended on request. ``words``: of the
+    last call that got no answer, why.
+    """
+
+    planned: int
+    cached: int = 0
+    by_others: int = 0
+    sent: int = 0
+    answered: int = 0
+    context_overflow: int = 0
+    invalid_truncated: int = 0
+    content_filter: int = 0
+    transport_errors: int = 0
+    retries: int = 0
+    orphans: int = 0
+    orphans_usd: float = 0.0
+    maybe_paid: int = 0
+    maybe_paid_usd: float = 0.0
+    unchecked_truncation: int = 0
+    usage_too_large: int = 0
+    overlong: int = 0
+    concurrency: int = 0
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    completion_tokens: int = 0
+    reasoning_tokens: int = 0
+    reasoned_out: int = 0
+    cost_usd: float = 0.0
+    seconds: float = 0.0
+    stopped: bool = False
+    words: str = ""
+
+    @property
+    def tokens_per_s(self) -> float | None:
+        """Prompt and output tokens of this run's own answers a second; None without any."""
+        return _pace(self.prompt_tokens + self.completion_tokens, self.seconds)
+
+    def plus(self, other: RunSummary) -> RunSummary:
+        """Two runs of one model as one: sums, the later's concurrency if it sent anything."""
+        sums = {f.name: getattr(self, f.name) + getattr(other, f.name) for f in fields(self)}
+        return RunSummary(
+            **{
+                **sums,
+                # Either run sees all that an earlier one left behind.
+                "orphans": max(self.orphans, other.orphans),
+                "orphans_usd": max(self.orphans_usd, other.orphans_usd),
+                "concurrency": other.concurrency or self.concurrency,
+                "stopped": self.stopped or other.stopped,
+                "words": other.words or self.words,
+            }
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields, JSON-ready."""
+        return asdict(self)
+
+
+def _pace(tokens: int, seconds: float) -> float | None:
+    return tokens / seconds if tokens and seconds > 0 else None
+
+
+class CallCounters:
+    """The running counts of one run: ``total`` is what it comes to in the end."""
+
+    def __init__(self, calls: Sequence[PlannedCall]) -> None:
+        self.total = RunSummary(planned=len(calls))
+        self.in_flight = self.waiting = 0
+        self.asked_to_wait = ""
+        self._started = time.perf_counter()
+        self._tokens_left = sum(call.length_tokens for call in calls)
+        self._tokens_done = 0
+
+    def ended(self, call: PlannedCall, how: str, outcome: Outcome | None) -> None:
+        """A call has ended: ``cached``, ``by_others``, ``new`` or ``failed`` (without outcome)."""
+        total = self.total
+        self._tokens_left -= call.length_tokens
+        if how == "cached":
+            total.cached += 1
+            return
+        self._tokens_done += call.length_tokens
+        if how == "by_others":
+            total.by_others += 1
+        elif outcome is None:
+            total.transport_errors += 1
+        else:
+            total.answered += outcome.no_answer is None
+            total.context_overflow += outcome.no_answer == "context_overflow"
+            total.invalid_truncated += outcome.no_answer == "invalid_truncated"
+            total.content_filter += outcome.no_answer == "content_filter"
+            total.prompt_tokens += outcome.prompt_tokens or 0
+            total.cached_tokens += outcome.cached_tokens or 0
+            total.completion_tokens += outcome.completion_tokens or 0
+            total.reasoning_tokens += outcome.reasoning_tokens or 0
+            total.reasoned_out += outcome.reasoned_out
+            total.cost_usd += outcome.cost_usd or 0.0
+
+    @property
+    def seconds(self) -> float:
+        """Since the run began."""
+        return time.perf_counter() - self._started
+
+    def progress(self, concurrency: int) -> Progress:
+        """A snapshot; time left by document tokens, which is what calls take their time for."""
+        total, done = self.total, self._tokens_done
+        unsuccessful = total.context_overflow + total.invalid_truncated + total.content_filter
+        return Progress(
+            planned=total.planned,
+            done=total.cached
+            + total.by_others
+            + total.answered
+            + unsuccessful
+            + total.transport_errors,
+            cached=total.cached,
+            in_flight=self.in_flight,
+            waiting=self.waiting,
+            retries=total.retries,
+            failed=total.transport_errors,
+            concurrency=concurrency,
+            prompt_tokens=total.prompt_tokens,
+            cached_tokens=total.cached_tokens,
+            completion_tokens=total.completion_tokens,
+            cost_usd=total.cost_usd,
+            elapsed_s=self.seconds,
+            seconds_left=self._tokens_left * self.seconds / done if done else None,
+            asked_to_wait=self.asked_to_wait,
+        )

@@ -1,4 +1,0 @@
-"""What is seen of a running measurement: progress, counters, spans.
-
-Does not belong here: measured times, which are results (`requests.outcome`).
-"""

@@ -1,0 +1,178 @@
+"""Large files without holding them: members of a zip, members of a JSON object, rows.
+
+Members of a zip file, each read by itself and none beyond a limit, Zstandard included.
+
+Python's own `zipfile` reads Zstandard (method 93, which inspect_ai writes) from 3.14 on; until then
+Arrow unpacks it.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import struct
+import zipfile
+import zlib
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from typing import Any
+
+from contextcliff_dagster.contracts import ScoreFileError
+from contextcliff_dagster.corpora.readers.rows import JsonStream
+from contextcliff_dagster.score_files.columns import BOM, json_lines, loads, opened
+from contextcliff_dagster.user_files import open_file
+
+MOST_BYTES = 256 << 20
+"""No single value of a log (a sample, a line) may be larger; what is, was made to be."""
+
+_BUFFER = 1 << 20
+_DECODER = json.JSONDecoder()
+
+
+def walk(path: Path, file: Any, streamed: Collection[str]) -> Iterator[tuple[str, Any]]:
+    """Yield (name, value) of the members of the object in ``file``, in the order of the file.
+
+    A member of ``streamed`` that is an array comes item by item under its name. An array in place
+    of the object comes item by item under the name "". NaN and Infinity pass: tools write them.
+
+    Raises:
+        ScoreFileError: the file is not JSON or ends too early, or one value is too large.
+    """
+    stream = JsonStream(path, file, error=ScoreFileError, decoder=_DECODER, longest=MOST_BYTES)
+    if stream.begins_with("["):
+        yield from (("", value) for _, value in stream.values())
+    else:
+        yield from ((name, value) for _, name, value in stream.members(streamed))
+
+
+def rows(path: Path) -> Iterator[dict[str, Any]]:
+    """The objects of JSON Lines, or of one JSON array.
+
+    Raises:
+        ScoreFileError: a row is no object, or too large.
+    """
+    with io.BufferedReader(opened(path), _BUFFER) as file:
+        while (first := file.peek(1)[:1]) and first in b" \t\r\n" + BOM:
+            file.read(1)
+        if first == b"[":
+            items: Iterator[Any] = (item for _, item in walk(path, file, ()))
+        else:
+            items = json_lines(path, _bounded_lines(path, file))
+        for row, item in enumerate(items, start=1):
+            if not isinstance(item, dict):
+                raise ScoreFileError(f"{path}, row {row} is not a JSON object.")
+            yield item
+
+
+def _bounded_lines(path: Path, file: io.BufferedReader) -> Iterator[bytes]:
+    row = 0
+    while line := file.readline(MOST_BYTES + 1):
+        row += 1
+        if len(line) > MOST_BYTES:
+            raise ScoreFileError(
+                f"{path}, row {row} is longer than {MOST_BYTES >> 20} MB, which no answer is."
+            )
+        yield line
+
+
+MOST_BYTES_IN_ALL = 32 << 30
+"""Of one file, unpacked: members may overlap, so that the file's size bounds nothing."""
+
+_ZSTANDARD = 93
+_ENCRYPTED = 0x1
+_LOCAL_HEADER = 30
+
+
+class ZipMembers:
+    """The members of the zip file ``path``, which is closed by ``close``.
+
+    Raises:
+        ScoreFileError: the file is no whole zip file.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        try:
+            self._file = open_file(path)
+            self._zip = zipfile.ZipFile(self._file)
+        except OSError as error:
+            raise ScoreFileError(f"{path} cannot be read: {error.strerror or error}.") from error
+        except (zipfile.BadZipFile, ValueError, struct.error) as error:
+            raise ScoreFileError(
+                f"{path} is a broken zip file ({error}): it was cut off or damaged; copy it again."
+            ) from error
+        self.names = list(dict.fromkeys(self._zip.namelist()))
+        self._unpacked = 0
+
+    def close(self) -> None:
+        self._zip.close()
+        self._file.close()
+
+    def json(self, name: str) -> Any:
+        """The JSON value of member ``name``; NaN and Infinity pass.
+
+        Raises:
+            ScoreFileError: the member is damaged, too large, encrypted, or not JSON.
+        """
+        content = self._read(name)
+        try:
+            return loads(content)
+        except ValueError as error:
+            raise self._damaged(name, "it is not JSON") from error
+
+    def _read(self, name: str) -> bytes:
+        info = self._zip.getinfo(name)
+        if info.flag_bits & _ENCRYPTED:
+            raise ScoreFileError(f"{self._path} is encrypted; unpack it and name the log in it.")
+        too_large = ScoreFileError(
+            f"{self._path}: {name} unpacks to more than {MOST_BYTES >> 20} MB, which no sample of "
+            "a log does."
+        )
+        if max(info.file_size, info.compress_size) > MOST_BYTES:
+            raise too_large
+        try:
+            if info.compress_type == _ZSTANDARD:
+                content = self._zstandard(info)
+            else:
+                with self._zip.open(info) as member:
+                    content = member.read(MOST_BYTES + 1)
+        except NotImplementedError as error:
+            raise ScoreFileError(
+                f"{self._path}: {name} is packed by method {info.compress_type}, which is not "
+                "known here; write the log as JSON (inspect log convert) and name that."
+            ) from error
+        except (zipfile.BadZipFile, zlib.error, OSError, EOFError, struct.error) as error:
+            raise self._damaged(name, str(error)) from error
+        if len(content) > MOST_BYTES:
+            raise too_large
+        self._unpacked += len(content)
+        if self._unpacked > MOST_BYTES_IN_ALL:
+            raise ScoreFileError(
+                f"{self._path} unpacks to more than {MOST_BYTES_IN_ALL >> 30} GB, which no log "
+                "does."
+            )
+        return content
+
+    def _zstandard(self, info: zipfile.ZipInfo) -> bytes:
+        import pyarrow as pa
+
+        self._file.seek(info.header_offset)
+        header = self._file.read(_LOCAL_HEADER)
+        name_size, extra_size = struct.unpack("<HH", header[26:])
+        self._file.seek(name_size + extra_size, 1)
+        packed = self._file.read(info.compress_size)
+        parts, size = [], 0
+        with pa.CompressedInputStream(pa.BufferReader(packed), "zstd") as stream:
+            while size <= MOST_BYTES and (part := stream.read(1 << 20)):
+                parts.append(part)
+                size += len(part)
+        content = b"".join(parts)
+        if size <= MOST_BYTES and zlib.crc32(content) != info.CRC:
+            raise zipfile.BadZipFile("its checksum is another")
+        return content
+
+    def _damaged(self, name: str, why: str) -> ScoreFileError:
+        return ScoreFileError(
+            f"{self._path} is damaged in {name} ({why}); copy it again, or run the evaluation "
+            "again."
+        )
