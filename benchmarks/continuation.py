@@ -246,7 +246,7 @@ def described(scores: list[float | None]) -> str:
 
 
 def show_score(given: argparse.Namespace) -> None:
-    from contextcliff_dagster.extensions.continuation.distance.human_noise import HumanNoise
+    from contextcliff_dagster.extensions.continuation.noise import HumanNoise
     from contextcliff_dagster.extensions.continuation.prose.metrics import prose_metrics
 
     rng = random.Random(0)

@@ -16,7 +16,7 @@ from itertools import combinations, pairwise
 import numpy as np
 
 from contextcliff_dagster.extensions.continuation.analysis.metric_means import COMMON
-from contextcliff_dagster.extensions.continuation.documents.making import MOST_HUMAN
+from contextcliff_dagster.extensions.continuation.documents import MOST_HUMAN
 from contextcliff_dagster.extensions.continuation.prose.words import (
     RUN_WORDS,
     ChanceOverlap,

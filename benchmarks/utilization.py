@@ -48,19 +48,21 @@ from contextcliff_dagster.analysis.statistics.intervals import exact_interval
 from contextcliff_dagster.extensions.utilization.analysis.model import analyse_model
 from contextcliff_dagster.extensions.utilization.benchmarks.data import BENCHMARKS, BenchmarkName
 from contextcliff_dagster.extensions.utilization.benchmarks.sizes import generate, parameters_for
-from contextcliff_dagster.extensions.utilization.cells import Arm, Cell, cells_of
-from contextcliff_dagster.extensions.utilization.documents.kept import UtilizationSamples, solver_of
-from contextcliff_dagster.extensions.utilization.documents.making import Batch, make_batch
-from contextcliff_dagster.extensions.utilization.prompts import TEMPLATES
-from contextcliff_dagster.extensions.utilization.readers.engine import parse_law, plausible
-from contextcliff_dagster.extensions.utilization.rendering.formats import (
+from contextcliff_dagster.extensions.utilization.documents import (
+    Batch,
+    UtilizationSamples,
+    make_batch,
+    solver_of,
+)
+from contextcliff_dagster.extensions.utilization.prompts import TEMPLATES, Arm, Cell, cells_of
+from contextcliff_dagster.extensions.utilization.readers import parse_law, plausible
+from contextcliff_dagster.extensions.utilization.rendering.sentences import (
     FORMATS,
     Format,
     Verbosity,
 )
-from contextcliff_dagster.extensions.utilization.rendering.render import render
-from contextcliff_dagster.extensions.utilization.rendering.structured import parse
-from contextcliff_dagster.extensions.utilization.scale_labels import parse_scale
+from contextcliff_dagster.extensions.utilization.rendering.structured import parse, render
+from contextcliff_dagster.extensions.utilization.scales import parse_scale
 from contextcliff_dagster.extensions.utilization.scoring import score_rows
 from contextcliff_dagster.extensions.utilization.section import UtilizationSection
 from contextcliff_dagster.inference.engines.base import Decoding, Engine

@@ -32,22 +32,22 @@ for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
 import numpy as np
 from visibility_controls import show_controls, show_dependence
 
-from contextcliff_dagster.extensions.visibility.baselines.search import (
+from contextcliff_dagster.extensions.visibility.baselines import (
     HillClimb,
     RandomSearch,
     Search,
     SobolSearch,
+    TPESearch,
     area_under_curve,
     regret_curve,
     run_search,
 )
-from contextcliff_dagster.extensions.visibility.baselines.tpe import TPESearch
-from contextcliff_dagster.extensions.visibility.landscape.grounds import accept
-from contextcliff_dagster.extensions.visibility.landscape.kept import (
+from contextcliff_dagster.extensions.visibility.kept_landscapes import (
+    accept,
     read_landscape,
     write_landscape,
 )
-from contextcliff_dagster.extensions.visibility.landscape.table import (
+from contextcliff_dagster.extensions.visibility.landscape import (
     POINTS,
     SPLITS,
     Landscape,
@@ -62,7 +62,7 @@ from contextcliff_dagster.extensions.visibility.tasks.catalogue import (
     load_data,
     task_named,
 )
-from contextcliff_dagster.extensions.visibility.tasks.parameters import Space
+from contextcliff_dagster.extensions.visibility.tasks.task import Space
 from contextcliff_dagster.store import Store
 
 SEARCHES: dict[str, Callable[[Space, int, bool], Search]] = {

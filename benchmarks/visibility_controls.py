@@ -32,12 +32,8 @@ from contextcliff_dagster.extensions.visibility.controls import (
     ignores_everything,
     uses_what_it_sees,
 )
-from contextcliff_dagster.extensions.visibility.landscape.kept import read_landscape
-from contextcliff_dagster.extensions.visibility.landscape.table import (
-    POINTS,
-    SPLITS,
-    fingerprint,
-)
+from contextcliff_dagster.extensions.visibility.kept_landscapes import read_landscape
+from contextcliff_dagster.extensions.visibility.landscape import POINTS, SPLITS, fingerprint
 from contextcliff_dagster.extensions.visibility.section import VisibilitySection
 from contextcliff_dagster.extensions.visibility.tasks.catalogue import load_data, task_named
 from contextcliff_dagster.store import Store

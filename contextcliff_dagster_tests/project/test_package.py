@@ -65,8 +65,8 @@ EXTRAS_BY_PATH = {
     "gateway/litellm_hook.py": "litellm",
     "inference/spending.py": "prices",
     "inference/ledger/postgres": "postgres",
-    "extensions/utilization/verification/constraints.py": "utilization",
-    "extensions/utilization/exporting/inspect_task.py": "logs",
+    "extensions/utilization/verification.py": "utilization",
+    "extensions/utilization/inspect_task.py": "logs",
     "extensions/visibility/": "visibility",
 }
 """Where an extra's packages may be imported: a path or its beginning -> the extra."""

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from contextcliff_dagster.scoring import typed
+from contextcliff_dagster.scoring import stated_answer
 from contextcliff_dagster.scoring.parse import parse_answer
 from contextcliff_dagster.scoring.typed import typed_scorer
 
@@ -28,8 +28,8 @@ def test_a_reply_twice_as_long_takes_twice_the_work(
 ) -> None:
     work = []
     for times in (400, 800):
-        counted = Counted(re.compile(typed._DENIED))
-        monkeypatch.setattr(typed, "_DENIED", counted)
+        counted = Counted(re.compile(stated_answer._DENIED))
+        monkeypatch.setattr(stated_answer, "_DENIED", counted)
         reply = parse_answer(repeated * times)
         assert typed_scorer("How much is it?")(reply, [accepted]).em == 1.0
         work.append(counted.characters)
@@ -40,4 +40,4 @@ def test_a_reply_twice_as_long_takes_twice_the_work(
 @pytest.mark.parametrize("between", [0, 1_000, 100_000])
 def test_words_far_before_a_value_do_not_deny_it(between: int) -> None:
     text = f"not {'x ' * between}12"
-    assert typed.refused(text, len(text) - 2, len(text)) == (between == 0)
+    assert stated_answer.refused(text, len(text) - 2, len(text)) == (between == 0)

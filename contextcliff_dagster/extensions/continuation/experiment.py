@@ -16,8 +16,7 @@ from contextcliff_dagster.experiments.common.experiment import (
     Step,
 )
 from contextcliff_dagster.experiments.common.records import RECORD_CHECKS
-from contextcliff_dagster.extensions.continuation.cells import BASE, Cell, cells_of
-from contextcliff_dagster.extensions.continuation.documents.kept import (
+from contextcliff_dagster.extensions.continuation.documents import (
     DOCUMENTS,
     listed,
     part_file,
@@ -25,10 +24,15 @@ from contextcliff_dagster.extensions.continuation.documents.kept import (
     plan_of,
     point_key,
     require_texts,
+    section_of,
 )
-from contextcliff_dagster.extensions.continuation.documents.making import section_of
 from contextcliff_dagster.extensions.continuation.prompts import instruction_of, recipe_of
-from contextcliff_dagster.extensions.continuation.section import ContinuationSection
+from contextcliff_dagster.extensions.continuation.section import (
+    BASE,
+    Cell,
+    ContinuationSection,
+    cells_of,
+)
 from contextcliff_dagster.extensions.continuation.tables import (
     CONTINUATION_PREDICTIONS,
     CONTINUATION_RECORDS,
@@ -106,8 +110,7 @@ class Continuation(Experiment):
             recipe_of as recipe_of_source,
         )
         from contextcliff_dagster.experiments.common.records import examples_of
-        from contextcliff_dagster.extensions.continuation.coherence import CoherenceMeter
-        from contextcliff_dagster.extensions.continuation.scoring import score_rows
+        from contextcliff_dagster.extensions.continuation.scoring import CoherenceMeter, score_rows
 
         if not rows:
             return []
@@ -125,13 +128,13 @@ class Continuation(Experiment):
         from contextcliff_dagster.experiments.common.study_run import context_of, in_order
         from contextcliff_dagster.extensions.continuation.analysis.metric_means import with_metrics
         from contextcliff_dagster.extensions.continuation.analysis.model import analyse_model
-        from contextcliff_dagster.extensions.continuation.coherence import missing_sentence
+        from contextcliff_dagster.extensions.continuation.scoring import missing_sentence
         from contextcliff_dagster.inference.models.models_file import load_models
 
         study = run.study
         models = in_order(study, records["model"].unique())
         if section_of(study).compat:
-            from contextcliff_dagster.extensions.continuation.compat_runs.report import result_of
+            from contextcliff_dagster.extensions.continuation.compat.report import result_of
 
             return Analysis([result_of(run, self, model) for model in models])
         entry = load_models().get(models[0])
@@ -164,7 +167,7 @@ class Continuation(Experiment):
         return Analysis([with_metrics(result, labelled, _authors(run), study.analysis_settings())])
 
     def overview(self, result: ContinuationResult | dict[str, Any]) -> Mapping[str, Any]:
-        from contextcliff_dagster.extensions.continuation.report.tables import overview
+        from contextcliff_dagster.extensions.continuation.report.page import overview
 
         return {} if isinstance(result, dict) else overview(result)
 
@@ -176,7 +179,7 @@ class Continuation(Experiment):
         return read_results(run, self, dict if compat else ContinuationResult)
 
     def sections(self, run: StudyRun, results: Sequence[Any]) -> Sequence[Section]:
-        from contextcliff_dagster.extensions.continuation.compat_runs.report import compat_sections
+        from contextcliff_dagster.extensions.continuation.compat.report import compat_sections
         from contextcliff_dagster.extensions.continuation.report.page import continuation_page
         from contextcliff_dagster.reporting.sections import deeper
 
@@ -196,11 +199,11 @@ class Continuation(Experiment):
         return write_continuation_report(run, self.read_results(run), others)
 
     def depends_on(self, study: Study, step: Step) -> Mapping[str, Any]:
-        from contextcliff_dagster.extensions.continuation.coherence import (
+        from contextcliff_dagster.extensions.continuation.scoring import (
+            SCORING_VERSION,
             embedder_name,
             is_required,
         )
-        from contextcliff_dagster.extensions.continuation.scoring import SCORING_VERSION
 
         section = section_of(study)
         if step == "predictions":
@@ -256,7 +259,7 @@ def _sources(
     study: Study, rows: Sequence[Mapping[str, Any]], files: Mapping[str, Path]
 ) -> list[Source]:
     """One for each temperature and number of rounds: they are asked one after the other."""
-    from contextcliff_dagster.extensions.continuation.documents.kept import ContinuationSamples
+    from contextcliff_dagster.extensions.continuation.documents import ContinuationSamples
 
     section = section_of(study)
     alike: dict[tuple[float, int], list[Cell]] = {}

@@ -1,13 +1,24 @@
-"""The authors' own prose, against which continuations are scored."""
+"""The noise floor: how far passages of one author are from each other.
+
+The noise floor: how far passages of one author are from each other.
+
+A continuation is judged by its distance to what its author wrote at the same place. What counts as
+far is not a threshold but what humans do: the score is the share of distances between two passages
+of one text, of the same length, that are at least as large. For a human continuation it is uniform
+between 0 and 1; a model that writes as the author does scores .5 on average.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
-from contextcliff_dagster.extensions.continuation.distance.human_noise import HumanNoise
+import numpy as np
+from numpy.typing import NDArray
+
+from contextcliff_dagster.contracts import DataError
 from contextcliff_dagster.extensions.continuation.prose.metrics import ProseMetrics, metrics_of
 from contextcliff_dagster.extensions.continuation.prose.words import (
     ChanceOverlap,
@@ -15,6 +26,192 @@ from contextcliff_dagster.extensions.continuation.prose.words import (
     chance_overlap,
     read_prose,
 )
+
+Floats = NDArray[np.float64]
+
+_SCALES: Mapping[str, Callable[[Floats], Floats]] = {
+    "diversity_50": np.asarray,
+    "diversity_200": np.asarray,
+    "repetition_50": np.sqrt,
+    "repetition_200": np.sqrt,
+    "word_length": np.log,
+    "long_words": np.sqrt,
+    "function_words": np.asarray,
+    "broken_articles": np.sqrt,
+    "pronouns": np.sqrt,
+    "sentence_length": np.log,
+    "sentence_variation": np.asarray,
+    "rhythm": np.asarray,
+    "shared_content": np.sqrt,
+    "commas": np.sqrt,
+    "semicolons": np.sqrt,
+    "questions": np.sqrt,
+    "exclamations": np.sqrt,
+    "dashes": np.sqrt,
+    "quotation_marks": np.sqrt,
+}
+"""Metric -> the scale on which its spread depends least on its mean: square roots of rates,
+logarithms of lengths. Counts depend on length, and LIX is made of two others: they do not enter.
+Nor does coherence: a score is the same whether embeddings could be had or not."""
+DISTANCE_METRICS = tuple(_SCALES)
+
+LEAST_PASSAGES = 20
+"""Human passages that have all of the shared metrics, in all texts together."""
+_LEAST_SHARED, _LEAST_HUMAN = 0.5, 0.8
+_MOST_PAIRS = 100_000
+_FOLDS = 2
+
+
+class _Fold(NamedTuple):
+    """Standard deviations and whitening from one half of the passages, distances in the other."""
+
+    sd: Floats
+    whitening: Floats
+    distances: Floats
+
+
+@dataclass(frozen=True, slots=True)
+class HumanNoise:
+    """Distances between human passages of one text.
+
+    Attributes:
+        values: passages x `DISTANCE_METRICS`, on their scales; NaN where missing.
+        texts: the number of each passage's text.
+    """
+
+    values: Floats
+    texts: NDArray[np.int64]
+    _folds: dict[bytes, list[_Fold]]
+
+    @classmethod
+    def fit(cls, passages: Mapping[str, Sequence[ProseMetrics]]) -> HumanNoise:
+        """From the metrics of human passages, text by text and in their order.
+
+        They have the length of the continuations, and are not what these are compared with.
+
+        Raises:
+            DataError: fewer than 20 passages, or fewer than four of any text.
+        """
+        count = sum(map(len, passages.values()))
+        few = [text for text, of in passages.items() if len(of) < 2 * _FOLDS]
+        if count < LEAST_PASSAGES or few:
+            named = f"; {few[0]!r} has too few" if few else ""
+            raise DataError(
+                f"{count} human passages do not show how far an author is from himself{named}: give"
+                f" at least {LEAST_PASSAGES} in all and {2 * _FOLDS} of each text, or shorter ones."
+            )
+        values = np.vstack([_scaled(one) for of in passages.values() for one in of])
+        texts = np.repeat(np.arange(len(passages)), [len(of) for of in passages.values()])
+        return cls(values, texts.astype(np.int64), {})
+
+    def score(self, continuation: ProseMetrics, author: ProseMetrics) -> float | None:
+        """Share of held-out human distances at least as large as that of these two, 0..1.
+
+        Only metrics that both and four in five human passages have enter, and human distances are
+        taken on the same metrics; one that does not vary among human passages is left out. A
+        continuation of which less than half as many metrics can be measured as of its author's
+        passage scores 0, as one without words does. None where the author's passage has none of
+        the metrics, or fewer than 20 human passages have them all.
+        """
+        change = _scaled(continuation) - _scaled(author)
+        usable = np.isfinite(_scaled(author)) & self._measurable()
+        shared = np.isfinite(change) & usable
+        if not usable.any():
+            return None
+        if not continuation.words or shared.sum() < _LEAST_SHARED * usable.sum():
+            return 0.0
+        shares = []
+        for fold in self._folds_on(shared):
+            distance = np.linalg.norm((change[shared] / fold.sd) @ fold.whitening)
+            shares.append(float((fold.distances >= distance).mean()))
+        return float(np.mean(shares)) if shares else None
+
+    def contributions(self, continuation: ProseMetrics, author: ProseMetrics) -> dict[str, float]:
+        """Metric -> difference of the two in standard deviations of human differences."""
+        change = _scaled(continuation) - _scaled(author)
+        sd = np.sqrt(2.0 * np.nanvar(self._within_texts(np.ones(len(self.values), bool)), axis=0))
+        return {
+            name: float(d / s)
+            for name, d, s in zip(DISTANCE_METRICS, change, sd, strict=True)
+            if np.isfinite(d) and s > 0
+        }
+
+    def _measurable(self) -> NDArray[np.bool_]:
+        have: NDArray[np.bool_] = np.isfinite(self.values).mean(axis=0) >= _LEAST_HUMAN
+        return have
+
+    def _folds_on(self, shared: NDArray[np.bool_]) -> list[_Fold]:
+        key = shared.tobytes()
+        if key not in self._folds:
+            self._folds[key] = self._fitted(shared)
+        return self._folds[key]
+
+    def _fitted(self, shared: NDArray[np.bool_]) -> list[_Fold]:
+        complete = np.isfinite(self.values[:, shared]).all(axis=1)
+        if complete.sum() < LEAST_PASSAGES:
+            return []
+        order = np.cumsum(complete) % _FOLDS  # alternately, so that both halves span each text
+        folds = []
+        for half in range(_FOLDS):
+            fitted = self._within_texts(complete & (order != half))[:, shared]
+            fitted = fitted[np.isfinite(fitted).all(axis=1)]
+            sd = fitted.std(axis=0)
+            sd = np.where(sd > 1e-9, sd, np.inf)
+            inverse = np.linalg.inv(ledoit_wolf(fitted / sd))
+            whitening = np.linalg.cholesky(inverse)
+            held_out = complete & (order == half)
+            rows = (self.values[held_out][:, shared] / sd) @ whitening
+            folds.append(_Fold(sd, whitening, _pair_distances(rows, self.texts[held_out])))
+        return [fold for fold in folds if len(fold.distances)]
+
+    def _within_texts(self, chosen: NDArray[np.bool_]) -> Floats:
+        """Rows of the chosen passages less the means of their texts; others are NaN."""
+        rows = np.where(chosen[:, None], self.values, np.nan)
+        for text in np.unique(self.texts[chosen]):
+            of = chosen & (self.texts == text)
+            rows[of] -= rows[of].mean(axis=0)
+        return rows
+
+
+def _scaled(metrics: ProseMetrics) -> Floats:
+    values = metrics.as_dict()
+    row = np.array([np.nan if values[n] is None else values[n] for n in _SCALES], np.float64)
+    for at, scale in enumerate(_SCALES.values()):
+        row[at] = scale(row[at])
+    return row
+
+
+def _pair_distances(rows: Floats, texts: NDArray[np.int64]) -> Floats:
+    """Distances of all pairs within a text; of at most 100,000 pairs, drawn with a fixed seed."""
+    pairs = [
+        np.flatnonzero(texts == text)[np.column_stack(np.triu_indices((texts == text).sum(), 1))]
+        for text in np.unique(texts)
+    ]
+    chosen = np.concatenate(pairs) if pairs else np.empty((0, 2), np.int64)
+    if len(chosen) > _MOST_PAIRS:
+        chosen = np.random.default_rng(0).choice(chosen, _MOST_PAIRS, replace=False)
+    distances: Floats = np.linalg.norm(rows[chosen[:, 0]] - rows[chosen[:, 1]], axis=1)
+    return distances
+
+
+def ledoit_wolf(rows: Floats) -> Floats:
+    """Covariance of centred ``rows`` (n x p), shrunk towards its mean variance times identity.
+
+    Ledoit and Wolf 2004, "A well-conditioned estimator for large-dimensional covariance matrices",
+    J. Multivariate Analysis 88: the convex combination of least expected squared error.
+    """
+    n, p = rows.shape
+    sample = rows.T @ rows / n
+    scale = float(np.trace(sample)) / p
+    target = scale * np.eye(p)
+    spread = float(((sample - target) ** 2).sum())
+    # Sum over rows of |x x' - S|^2, without the n matrices: |x|^4 - 2 x'Sx + |S|^2.
+    fourth = float(((rows**2).sum(axis=1) ** 2).sum()) / n
+    noise = (fourth - float((sample**2).sum())) / n
+    share = min(max(noise / spread, 0.0), 1.0) if spread > 0 else 1.0
+    shrunk: Floats = share * target + (1.0 - share) * sample
+    return shrunk
+
 
 LENGTHS = (1.0, 0.75, 0.5, 0.35, 0.25)
 """Shares of the author's passage at which texts are compared: both are cut to the same words."""

@@ -1,9 +1,10 @@
-"""The key `continuation` of a study file."""
+"""The key `continuation` of a study file, and what is measured apart."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import PurePath
 from typing import Annotated, Any, Literal
@@ -19,6 +20,34 @@ from contextcliff_dagster.extensions.continuation.compat.slicing import (
 )
 from contextcliff_dagster.store import slug
 from contextcliff_dagster.studies.sections import Section, listed
+
+BASE = "base"
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One partition. ``arm``: as in the records, `BASE` or what differs from it."""
+
+    tokens: int
+    temperature: float
+    arm: str
+
+    @property
+    def key(self) -> str:
+        """The partition's key: ``c004096``, ``c004096-t0_7``; keys sort as sizes do."""
+        hot = "" if self.arm == BASE else f"-t{self.temperature:g}".replace(".", "_")
+        return f"c{self.tokens:06d}{hot}"
+
+
+def cells_of(section: ContinuationSection) -> tuple[Cell, ...]:
+    """Return the cells of a study, those of the first temperature first, the smallest first."""
+    first = section.temperature[0]
+    return tuple(
+        Cell(size, hot, BASE if hot == first else f"temperature {hot:g}")
+        for hot in section.temperature
+        for size in section.sizes
+    )
+
 
 _SIZE = re.compile(r"(\d{1,12}(?:\.\d{1,12})?)\s*(k|m)?", re.IGNORECASE)
 _FACTOR = {"": 1, "k": 1024, "m": 1024**2}

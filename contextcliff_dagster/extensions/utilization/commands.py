@@ -114,8 +114,8 @@ def export(given: Mapping[str, Any], folder: Path, study: str | None, as_json: b
     An inspect_ai task next to them asks any model: `inspect eval DIR/inspect_task.py`. The options
     before `export` choose the documents; no model is needed, and none is called.
     """
-    from contextcliff_dagster.extensions.utilization.documents.kept import whole_documents
-    from contextcliff_dagster.extensions.utilization.exporting.export import export as write
+    from contextcliff_dagster.extensions.utilization.documents import whole_documents
+    from contextcliff_dagster.extensions.utilization.export import export as write
     from contextcliff_dagster.studies import find_study
 
     store = Store.default()
@@ -156,7 +156,7 @@ def _agree_on_factorial(prepared: Prepared) -> None:
     Raises:
         BudgetError: not confirmed, or there is no terminal to confirm it.
     """
-    from contextcliff_dagster.extensions.utilization.cells import arms_of
+    from contextcliff_dagster.extensions.utilization.prompts import arms_of
     from contextcliff_dagster.run.study import prepare_study
 
     section = prepared.study.sections["utilization"]

@@ -17,21 +17,20 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypedDict
 from contextcliff_dagster.extensions.utilization.benchmarks.data import (
     ALIASES,
     BENCHMARKS,
+    DOMAINS,
     Benchmark,
     BenchmarkName,
     Question,
 )
-from contextcliff_dagster.extensions.utilization.benchmarks.schema import DOMAINS
-from contextcliff_dagster.extensions.utilization.documents.scales import ScaleSolver, Wish
-from contextcliff_dagster.extensions.utilization.extraction import extract_answer
 from contextcliff_dagster.extensions.utilization.prompts import QUESTION, asked
-from contextcliff_dagster.extensions.utilization.rendering.formats import (
+from contextcliff_dagster.extensions.utilization.rendering.sentences import (
     FORMAT_ALIASES,
     FORMATS,
     Format,
 )
-from contextcliff_dagster.extensions.utilization.rendering.render import render
-from contextcliff_dagster.extensions.utilization.scale_labels import scale_tokens
+from contextcliff_dagster.extensions.utilization.rendering.structured import render
+from contextcliff_dagster.extensions.utilization.scales import ScaleSolver, Wish, scale_tokens
+from contextcliff_dagster.extensions.utilization.scoring import extract_answer
 from contextcliff_dagster.scoring.parse import parse_answer
 
 if TYPE_CHECKING:

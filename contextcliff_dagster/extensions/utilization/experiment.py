@@ -14,22 +14,21 @@ from contextcliff_dagster.experiments.common.experiment import (
     Step,
 )
 from contextcliff_dagster.experiments.common.records import RECORD_CHECKS
-from contextcliff_dagster.extensions.utilization.cells import Cell, cells_of
-from contextcliff_dagster.extensions.utilization.documents.kept import (
+from contextcliff_dagster.extensions.utilization.documents import (
     DOCUMENTS,
     batch_file,
     batches_of,
     listed,
     section_of,
 )
-from contextcliff_dagster.extensions.utilization.extraction import EXTRACTION_VERSION
-from contextcliff_dagster.extensions.utilization.overview import (
+from contextcliff_dagster.extensions.utilization.prompts import Cell, cells_of, recipe_of
+from contextcliff_dagster.extensions.utilization.results import (
     PLATEAU,
     check_plateau,
     difference_alarm,
     overview,
 )
-from contextcliff_dagster.extensions.utilization.prompts import recipe_of
+from contextcliff_dagster.extensions.utilization.scoring import EXTRACTION_VERSION
 from contextcliff_dagster.extensions.utilization.section import UtilizationSection
 from contextcliff_dagster.extensions.utilization.tables import (
     UTILIZATION_PREDICTIONS,
@@ -43,7 +42,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from contextcliff_dagster.experiments.common.study_run import StudyRun
-    from contextcliff_dagster.extensions.utilization.report.answers import WrongAnswer
+    from contextcliff_dagster.extensions.utilization.report.page import WrongAnswer
     from contextcliff_dagster.extensions.utilization.results import UtilizationResult
     from contextcliff_dagster.inference.requests.recipe import Recipe
     from contextcliff_dagster.reporting.report_files import ReportFiles
@@ -97,7 +96,7 @@ class Utilization(Experiment):
     def expected_sources(self, run: StudyRun) -> Sequence[Source]:
         if DOCUMENTS.frozen(run.study, run.store) is not None:
             return super().expected_sources(run)
-        from contextcliff_dagster.extensions.utilization.documents.kept import expected_rows
+        from contextcliff_dagster.extensions.utilization.documents import expected_rows
 
         tokenizer = tokenizer_name(run.study, "utilization")
         rows = [row for batch in batches_of(run.study) for row in expected_rows(batch, tokenizer)]
@@ -178,7 +177,7 @@ class Utilization(Experiment):
     def _wrong_answers(self, run: StudyRun) -> Sequence[WrongAnswer]:
         from contextcliff_dagster.experiments.common.measurement import sources_of
         from contextcliff_dagster.experiments.common.records import examples_of
-        from contextcliff_dagster.extensions.utilization.report.answers import wrong_answers
+        from contextcliff_dagster.extensions.utilization.report.page import wrong_answers
 
         cells = self.cells(run.study)
         examples = {
@@ -204,7 +203,7 @@ def _sources(
     study: Study, documents: Iterable[Mapping[str, Any]], files: Mapping[str, Path]
 ) -> list[Source]:
     """One for each recipe: the arms of prompts are asked one after the other."""
-    from contextcliff_dagster.extensions.utilization.documents.kept import UtilizationSamples
+    from contextcliff_dagster.extensions.utilization.documents import UtilizationSamples
 
     by_recipe: dict[tuple[str, str], list[Cell]] = {}
     for cell in cells_of(section_of(study)):

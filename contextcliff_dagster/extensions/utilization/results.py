@@ -1,5 +1,7 @@
 """The result of a utilization experiment: one model, each format, each pair of formats.
 
+The result of a utilization experiment: one model, each format, each pair of formats.
+
 Differences are the first format's score less the second's: above 0 the first is better. Scale
 tokens are those of the JSON rendering, whichever formats are compared; other tokens are a
 rendering's own. Null means not measured, or not supported by the answers. Calls without an answer
@@ -8,9 +10,9 @@ are in no mean and no test.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from contextcliff_dagster.contracts.results.comparison import Difference
 from contextcliff_dagster.contracts.results.json_form import (
@@ -23,15 +25,109 @@ from contextcliff_dagster.contracts.results.json_form import (
     Share,
     Spread,
     Tokens,
+    Unit,
 )
+from contextcliff_dagster.contracts.values import Verdict
+from contextcliff_dagster.experiments.common.experiment import Alarm, CheckOutcome, CheckSpec
 from contextcliff_dagster.extensions.utilization.benchmarks.data import BenchmarkName, QuestionKind
-from contextcliff_dagster.extensions.utilization.curve_results import (
-    FormatCurve,
-    PositionScore,
-    Scope,
-    TokensPerRecord,
-)
-from contextcliff_dagster.extensions.utilization.rendering.formats import Format
+from contextcliff_dagster.extensions.utilization.rendering.sentences import Format
+
+Axis = Literal["tokens", "records"]
+Length = Annotated[int, Unit("tokens or records, by the axis", 0)]
+Scope = Annotated[BenchmarkName | None, "benchmark; null: all of them pooled"]
+
+
+@dataclass(frozen=True, slots=True)
+class AxisPoint:
+    """The fitted curve at one length."""
+
+    at: Annotated[Length, "length"]
+    mean: Annotated[Score, "fitted mean score"]
+    ci_low: Annotated[Score, "lower limit of the mean"]
+    ci_high: Annotated[Score, "upper limit of the mean"]
+
+
+@dataclass(frozen=True, slots=True)
+class AxisCap:
+    """The longest length up to which a loss is excluded."""
+
+    tolerance: Annotated[Share, "loss relative to the baseline"]
+    cap: Annotated[Length | None, "certified cap; null: none"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AxisProfile:
+    """What one length axis shows of one format."""
+
+    axis: Annotated[Axis, "what lengths count: tokens of this rendering, or records"]
+    verdict: Annotated[Verdict, "what the axis shows"]
+    cap: Annotated[Length | None, "certified cap at the result's tolerance; null: none"]
+    cap_reason: Annotated[str, "what the cap means, or why there is none"]
+    caps: Annotated[Sequence[AxisCap], "at the tolerance, and at 10, 20 and 30%"]
+    longest: Annotated[Length | None, "longest length with an answer"]
+    baseline: Annotated[Score | None, "mean score of the baseline region"]
+    baseline_to: Annotated[Length | None, "longest length of the baseline region"]
+    drop_at: Annotated[Length | None, "midpoint of the drop; null: none found"]
+    drop_at_low: Annotated[Length | None, "lower limit of the midpoint"]
+    drop_at_high: Annotated[Length | None, "upper limit of the midpoint"]
+    curve: Annotated[Sequence[AxisPoint], "fitted mean with an interval at each length"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScaleScore:
+    """One format at one scale; the interval is over documents."""
+
+    scale: Annotated[str, "label, such as 8k"]
+    scale_tokens: Annotated[Tokens, "of the JSON rendering, as planned"]
+    tokens: Annotated[Tokens | None, "mean length of this rendering"]
+    records: Annotated[Count | None, "mean number of records"]
+    n: Annotated[Count, "questions with an answer"]
+    n_documents: Annotated[Count, "documents of these questions"]
+    missing: Annotated[Count, "planned calls without an answer"]
+    mean: Annotated[Score | None, "mean score"]
+    ci_low: Annotated[Score | None, "lower limit of the mean"]
+    ci_high: Annotated[Score | None, "upper limit of the mean"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FormatCurve:
+    """One format of one benchmark, or of all: its scores and what both axes show."""
+
+    format: Annotated[Format, "how the records are written"]
+    benchmark: Scope
+    n: Annotated[Count, "questions with an answer"]
+    n_documents: Annotated[Count, "documents of these questions"]
+    missing: Annotated[Missing, "planned calls without an answer, by cause"]
+    mean: Annotated[Score | None, "mean score over all scales"]
+    ci_low: Annotated[Score | None, "lower limit of the mean"]
+    ci_high: Annotated[Score | None, "upper limit of the mean"]
+    scales: Annotated[Sequence[ScaleScore], "shortest first"]
+    tokens: Annotated[AxisProfile | None, "over tokens of this rendering; null: no answer"]
+    records: Annotated[AxisProfile | None, "over records; null: no answer or records unknown"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PositionScore:
+    """Scores by where the evidence lies in the document."""
+
+    format: Annotated[Format, "how the records are written"]
+    third: Annotated[Literal["first", "middle", "last"], "part of the document"]
+    n: Annotated[Count, "questions with an answer"]
+    mean: Annotated[Score | None, "mean score"]
+    ci_low: Annotated[Score | None, "lower limit of the mean"]
+    ci_high: Annotated[Score | None, "upper limit of the mean"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokensPerRecord:
+    """How much text a format needs for a record."""
+
+    format: Annotated[Format, "how the records are written"]
+    benchmark: Annotated[BenchmarkName, "benchmark"]
+    n_documents: Annotated[Count, "documents"]
+    mean: Annotated[Ratio, "tokens a record, all documents summed"]
+    ratio: Annotated[Ratio | None, "of this mean to that of the first format; null: it has none"]
+
 
 FormatVerdict = Literal[
     "floor",
@@ -237,3 +333,75 @@ class UtilizationResult(ExperimentHead):
     effects: Annotated[Sequence[Effect], "of the other conditions, against the base"]
     positions: Annotated[Sequence[PositionScore], "score by evidence position"]
     tokens_per_record: Annotated[Sequence[TokensPerRecord], "by format and benchmark"]
+
+
+PLATEAU_FLOOR = 0.3
+"""Below this baseline in every format neither a loss nor a difference can be large."""
+
+DIFFERENCES = frozenset(
+    {"structure_better", "prose_better", "first_better", "second_better", "task_dependent"}
+)
+"""Verdicts that say that formats differ."""
+
+PLATEAU = CheckSpec(
+    "plateau",
+    "Each model can do the task on its shortest documents in one format at least, so that a loss "
+    "and a difference can be measured.",
+    of="result",
+)
+
+
+def overview(result: UtilizationResult) -> dict[str, Any]:
+    """Return the result as one row: verdict, where the formats part, the cap of each format."""
+    row: dict[str, Any] = {"model": result.model, "verdict": result.verdict.replace("_", " ")}
+    if result.comparisons:
+        parting = result.comparisons[0].pooled.divergence
+        row |= {
+            "part at (JSON tokens)": parting.tokens,
+            "between": parting.low_tokens,
+            "and": parting.high_tokens,
+        }
+    for curve in result.curves:
+        if curve.benchmark is None:
+            row[f"{curve.format}: mean score"] = curve.mean
+            row[f"{curve.format}: safe cap (tokens)"] = curve.tokens and curve.tokens.cap
+    return {**row, "answers": result.n}
+
+
+def check_plateau(results: Sequence[UtilizationResult]) -> CheckOutcome:
+    """Return whether each model has, in some format, a baseline that a loss could be seen from."""
+    low = {
+        result.model: best
+        for result in results
+        if (best := max(_baselines(result).values(), default=0.0)) < PLATEAU_FLOOR
+    }
+    why = "; ".join(f"{model}: baseline {best:.2f} at best" for model, best in low.items())
+    return CheckOutcome(
+        PLATEAU.name,
+        not low,
+        why or f"every model has a baseline of {PLATEAU_FLOOR:.2f} or more in some format",
+        values={"below": len(low)},
+        rows={"baselines": [{"model": one.model, **_baselines(one)} for one in results]},
+    )
+
+
+def difference_alarm(results: Sequence[UtilizationResult], campaign: str) -> Alarm | None:
+    """Return what the alert channels get; None where no model is shown to differ by format."""
+    differ = [result for result in results if result.verdict in DIFFERENCES]
+    if not differ:
+        return None
+    return Alarm(
+        "formats_differ",
+        campaign,
+        [f"{result.model}: {result.verdict}" for result in differ],
+        " ".join(f"{result.model}: {result.headline[0]}" for result in differ),
+        {"campaign": campaign, "models": [overview(result) for result in differ]},
+    )
+
+
+def _baselines(result: UtilizationResult) -> Mapping[str, float]:
+    return {
+        str(curve.format): curve.tokens.baseline
+        for curve in result.curves
+        if curve.benchmark is None and curve.tokens and curve.tokens.baseline is not None
+    }

@@ -14,13 +14,13 @@ from contextcliff_dagster.extensions.utilization.benchmarks.data import (
     BenchmarkName,
     Evidence,
 )
-from contextcliff_dagster.extensions.utilization.rendering.formats import (
+from contextcliff_dagster.extensions.utilization.rendering.sentences import (
     FORMAT_ALIASES,
     Format,
     Order,
     Verbosity,
 )
-from contextcliff_dagster.extensions.utilization.scale_labels import parse_scale, scale_tokens
+from contextcliff_dagster.extensions.utilization.scales import parse_scale, scale_tokens
 from contextcliff_dagster.studies.sections import Section, listed
 
 OnOff = Literal["off", "on"]

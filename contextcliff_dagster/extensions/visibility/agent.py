@@ -12,17 +12,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
-from contextcliff_dagster.extensions.visibility.axes import Axes
-from contextcliff_dagster.extensions.visibility.tasks.clamping import Shown, shown
-from contextcliff_dagster.extensions.visibility.tasks.parameters import (
+from contextcliff_dagster.extensions.visibility.section import Axes
+from contextcliff_dagster.extensions.visibility.tasks.task import (
     Choice,
     Config,
     Number,
     Parameter,
+    Shown,
     Space,
+    Task,
     Value,
+    shown,
 )
-from contextcliff_dagster.extensions.visibility.tasks.task import Task
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,13 @@ from typing import Any, Literal, TypedDict
 
 import numpy as np
 
-from contextcliff_dagster.extensions.visibility.tasks.clamping import ClampEvent, Reason
-from contextcliff_dagster.extensions.visibility.tasks.parameters import Config, Space, Value
+from contextcliff_dagster.extensions.visibility.tasks.task import (
+    ClampEvent,
+    Config,
+    Reason,
+    Space,
+    Value,
+)
 
 Source = Literal["start", "model", "fallback"]
 

@@ -33,8 +33,7 @@ from contextcliff_dagster.cli.options import (
     with_answers_option,
 )
 from contextcliff_dagster.contracts import EngineError, StudyError
-from contextcliff_dagster.extensions.visibility.axes import AXES
-from contextcliff_dagster.extensions.visibility.section import VisibilitySection
+from contextcliff_dagster.extensions.visibility.section import AXES, VisibilitySection
 from contextcliff_dagster.reporting.wording.number_format import count
 from contextcliff_dagster.store import Store
 
@@ -184,7 +183,7 @@ def prepare(name: str, file: Path, float32: bool, max_samples: int | None, as_js
       kaggle competitions download -c leaf-classification
       contextcliff visibility prepare leaf leaf-classification.zip
     """
-    from contextcliff_dagster.extensions.visibility.tasks.kaggle import prepare as preparation
+    from contextcliff_dagster.extensions.visibility.tasks import kaggle as preparation
 
     store = Store.default()
     done = preparation.prepare(store, name, file, float32=float32, most_rows=max_samples)

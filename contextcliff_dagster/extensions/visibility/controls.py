@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 import numpy as np
 
 from contextcliff_dagster.contracts import StudyError
-from contextcliff_dagster.extensions.visibility.tasks.parameters import Choice, Number, Value
+from contextcliff_dagster.extensions.visibility.tasks.task import Choice, Number, Value
 from contextcliff_dagster.inference.engines.base import Decoding, RejectedError
 from contextcliff_dagster.inference.engines.scripted import UNLIMITED, ScriptedEngine
 from contextcliff_dagster.inference.models.models_file import ModelEntry

@@ -13,10 +13,13 @@ from contextcliff_dagster.experiments.common.experiment import (
     Step,
 )
 from contextcliff_dagster.experiments.common.records import RECORD_CHECKS
-from contextcliff_dagster.extensions.visibility.axes import PlannedRun, runs_of
-from contextcliff_dagster.extensions.visibility.landscape.grounds import section_of
-from contextcliff_dagster.extensions.visibility.landscape.kept import LANDSCAPES
-from contextcliff_dagster.extensions.visibility.section import VisibilitySection
+from contextcliff_dagster.extensions.visibility.kept_landscapes import LANDSCAPES
+from contextcliff_dagster.extensions.visibility.section import (
+    PlannedRun,
+    VisibilitySection,
+    runs_of,
+    section_of,
+)
 from contextcliff_dagster.extensions.visibility.tables import (
     VISIBILITY_PREDICTIONS,
     VISIBILITY_RECORDS,
@@ -174,7 +177,7 @@ def _runs(run: StudyRun) -> Mapping[str, PlannedRun]:
 
 def _benches(run: StudyRun) -> Benches:
     """The benchmarks of the study with their landscapes, tabulated where the store has none."""
-    from contextcliff_dagster.extensions.visibility.landscape.grounds import grounds_of
+    from contextcliff_dagster.extensions.visibility.kept_landscapes import grounds_of
     from contextcliff_dagster.extensions.visibility.runs.tuning import Benches
 
     return run.once(

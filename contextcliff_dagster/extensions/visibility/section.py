@@ -1,23 +1,100 @@
-"""The key `visibility` of a study file."""
+"""The key `visibility` of a study file: what an agent is shown, one level of each axis."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
 from functools import partial
-from typing import Annotated, Any, Literal
+from itertools import product
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from contextcliff_dagster.contracts import StudyError
-from contextcliff_dagster.extensions.visibility.axes import (
-    AXES,
-    Base,
-    Level,
-    Shown,
-    StartName,
-    Text,
-)
+from contextcliff_dagster.extensions.visibility.tasks.catalogue import task_named
 from contextcliff_dagster.studies.sections import Section, listed
+
+if TYPE_CHECKING:
+    from contextcliff_dagster.studies import Study
+
+Text: TypeAlias = Literal["hidden", "placebo", "shown"]
+"""`placebo`: a text of the same length that says nothing of the task."""
+Shown: TypeAlias = Literal["hidden", "shown"]
+Base: TypeAlias = Literal["last", "best"]
+"""The configuration that a proposal is put on."""
+StartName: TypeAlias = Literal["default", "low", "neutral", "high"]
+Level: TypeAlias = str | int
+
+
+@dataclass(frozen=True, slots=True)
+class Axes:
+    """One combination of levels.
+
+    Attributes:
+        task: the text about data and model.
+        metric: the text about the score; it never says which direction is better.
+        resources: tokens, cost and latency so far.
+        bounds: lowest and highest value of each parameter, or its choices.
+        direction: whether a higher or a lower score is better.
+        history: steps before the current one that are listed, with their scores.
+        base: steps go on from the last configuration, or from the best by validation score.
+        start: stratum of the first configuration, `default` the task's own.
+    """
+
+    task: Text = "hidden"
+    metric: Text = "hidden"
+    resources: Shown = "hidden"
+    bounds: Shown = "hidden"
+    direction: Shown = "hidden"
+    history: int = 0
+    base: Base = "last"
+    start: StartName = "default"
+
+    @property
+    def signature(self) -> str:
+        """All levels as a slug: ``h5-t1m0r0b1d0-last-low``; 0 hidden, 1 shown, p placebo."""
+        marks = {"hidden": "0", "shown": "1", "placebo": "p"}
+        shown = "".join(
+            f"{name[0]}{marks[getattr(self, name)]}"
+            for name in ("task", "metric", "resources", "bounds", "direction")
+        )
+        return f"h{self.history}-{shown}-{self.base}-{self.start}"
+
+
+AXES = tuple(one.name for one in fields(Axes))
+"""Names of the axes, in the order of the records' columns."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedRun:
+    """One run of an agent: a benchmark, a seed, and what it is shown."""
+
+    benchmark: str
+    seed: int
+    axes: Axes
+
+    @property
+    def key(self) -> str:
+        """The partition's key: ``digits-s000-h5-t1m0r0b1d0-last-low``."""
+        return f"{self.benchmark}-s{self.seed:03d}-{self.axes.signature}"
+
+
+def combinations(levels: dict[str, Sequence[Level]]) -> Iterator[Axes]:
+    """Yield every combination of levels, axis -> levels, the last axis changing fastest."""
+    for chosen in product(*(levels[name] for name in AXES)):
+        yield Axes(**dict(zip(AXES, chosen, strict=True)))  # type: ignore[arg-type]
+
+
+def runs_of(section: VisibilitySection) -> tuple[PlannedRun, ...]:
+    """Return the runs of a study: of each benchmark every seed, of each seed every combination."""
+    axes = tuple(combinations(section.levels))
+    return tuple(
+        PlannedRun(benchmark, seed, one)
+        for benchmark in section.benchmarks
+        for seed in range(section.first_seed, section.first_seed + section.seeds)
+        for one in axes
+    )
+
 
 _MOST_RUNS = 100_000
 _NEEDS: dict[str, Any] = {"with": {"benchmarks": ["toy"]}}
@@ -119,7 +196,6 @@ class VisibilitySection(Section):
     @field_validator("benchmarks")
     @classmethod
     def _are_known(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        from contextcliff_dagster.extensions.visibility.tasks.catalogue import task_named
 
         try:
             for name in value:
@@ -141,3 +217,9 @@ class VisibilitySection(Section):
     def levels(self) -> dict[str, Sequence[Level]]:
         """The levels of each axis, in the order of `axes.AXES`."""
         return {name: getattr(self, name) for name in AXES}
+
+
+def section_of(study: Study) -> VisibilitySection:
+    """Return the study's key `visibility`."""
+    section: VisibilitySection = study.sections["visibility"]
+    return section

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from contextcliff_dagster.contracts.results.comparison import KvPolicy
-from contextcliff_dagster.experiments.length_profile import experiment
+from contextcliff_dagster.experiments.length_profile import profile_and_report
 from contextcliff_dagster_tests.support.files.log_files import inspect_sample, write_inspect
 from contextcliff_dagster_tests.support.measured_stores import copy_of_quick
 from contextcliff_dagster_tests.support.records.planted_curves import flat, plant, ramp
@@ -55,7 +55,7 @@ def test_a_kv_policy_is_compared_with_the_whole_cache_whichever_is_named_first(
 ) -> None:
     short, long = PAIR
     policies = {long: KvPolicy("m", "none"), short: KvPolicy("m", "snapkv", 0.5)}
-    monkeypatch.setattr(experiment, "policy_of", policies.get)
+    monkeypatch.setattr(profile_and_report, "policy_of", policies.get)
     first = json.loads(call("campaign", "list", "quick", "--json", "--store", store).out)[0]
     where = ("--study", "quick", "--campaign", first["campaign"], "--store", store)
     result = json.loads(call("compare", *names, *where, "--json").out)

@@ -12,7 +12,7 @@ import pytest
 
 from contextcliff_dagster.contracts import StudyError
 from contextcliff_dagster.experiments.common.study_run import StudyRun
-from contextcliff_dagster.extensions.continuation import coherence
+from contextcliff_dagster.extensions.continuation import scoring
 from contextcliff_dagster.extensions.continuation.experiment import CONTINUATION
 from contextcliff_dagster.extensions.continuation.results import ContinuationResult
 from contextcliff_dagster.run.study import profile_study, rebuild_report
@@ -82,7 +82,7 @@ def test_what_a_server_did_not_embed_is_missing_is_named_and_is_asked_for_again(
 ) -> None:
     study = small(folder, asked_of(server))
     server.replies = [(200, vectors), (401, {"error": "no"})]
-    monkeypatch.setattr(coherence, "_TEXTS_AT_ONCE", 1)
+    monkeypatch.setattr(scoring, "_TEXTS_AT_ONCE", 1)
     rebuild_report(study)
     records, result = outcome_of(study)
     assert records["score"].notna().all()
@@ -109,8 +109,8 @@ def test_what_a_server_did_not_embed_is_missing_is_named_and_is_asked_for_again(
 def test_without_the_local_files_auto_is_silent_and_local_is_not(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(coherence, "local_files", lambda: None)
-    monkeypatch.setattr(coherence, "local_embedder", lambda: None)
+    monkeypatch.setattr(scoring, "local_files", lambda: None)
+    monkeypatch.setattr(scoring, "local_embedder", lambda: None)
     rebuild_report(small(folder, "auto"))
     records, result = outcome_of(small(folder, "auto"))
     assert records["near_coherence"].isna().all()
@@ -121,7 +121,7 @@ def test_without_the_local_files_auto_is_silent_and_local_is_not(
 
 
 def test_the_local_files_are_the_default(folder: Path) -> None:
-    if coherence.local_files() is None:
+    if scoring.local_files() is None:
         pytest.skip("needs the extra embeddings")
     rebuild_report(small(folder, "auto"))
     records, result = outcome_of(small(folder, "auto"))

@@ -14,7 +14,7 @@ from contextcliff_dagster.cli import main
 from contextcliff_dagster.contracts import StudyError
 from contextcliff_dagster.defs.studies import study_assets
 from contextcliff_dagster.experiments.common.study_run import StudyRun
-from contextcliff_dagster.extensions.continuation.documents.kept import DOCUMENTS, plan_of
+from contextcliff_dagster.extensions.continuation.documents import DOCUMENTS, plan_of
 from contextcliff_dagster.extensions.continuation.experiment import CONTINUATION
 from contextcliff_dagster.extensions.continuation.prose.words import read_prose, sentence_ends
 from contextcliff_dagster.run.study import prepare_study, profile_study
@@ -212,7 +212,7 @@ def test_a_dry_run_makes_nothing(
 def test_the_authors_passages_have_the_words_of_the_plan(
     folder: Path, contextcliff_home: Path
 ) -> None:
-    from contextcliff_dagster.extensions.continuation.documents.kept import passages
+    from contextcliff_dagster.extensions.continuation.documents import passages
 
     study = study_of(folder)
     rows = list(passages(study, Store.default()))

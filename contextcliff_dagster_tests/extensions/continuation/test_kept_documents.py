@@ -15,8 +15,8 @@ from contextcliff_dagster.archive.results import pack, unpack
 from contextcliff_dagster.cli import main
 from contextcliff_dagster.contracts import StoreError, StudyError
 from contextcliff_dagster.experiments.restore import kept_lists, restore
-from contextcliff_dagster.extensions.continuation.documents import making
-from contextcliff_dagster.extensions.continuation.documents.kept import DOCUMENTS
+from contextcliff_dagster.extensions.continuation import documents
+from contextcliff_dagster.extensions.continuation.documents import DOCUMENTS
 from contextcliff_dagster.run.study import profile_study, rebuild_report
 from contextcliff_dagster.store import Store
 from contextcliff_dagster.studies import load_studies
@@ -32,9 +32,9 @@ Capsys = pytest.CaptureFixture[str]
 
 def forget() -> None:
     """As another process: nothing of a text is remembered."""
-    for kept in (making._read, making._extracted, making._text_digest):
+    for kept in (documents._read, documents._extracted, documents._text_digest):
         kept.cache_clear()
-    making._file_digest.cache_clear()
+    documents._file_digest.cache_clear()
 
 
 def test_a_finished_study_is_reported_and_goes_on_without_its_texts(folder: Path) -> None:
@@ -58,7 +58,7 @@ def test_a_finished_study_is_reported_and_goes_on_without_its_texts(folder: Path
 def test_a_text_that_is_as_it_was_is_not_extracted_again(folder: Path) -> None:
     forget()
     DOCUMENTS.freeze(small(folder), Store.default())
-    assert making._extracted.cache_info().misses == 0
+    assert documents._extracted.cache_info().misses == 0
 
 
 def test_a_changed_text_makes_documents_anew(folder: Path) -> None:
@@ -78,14 +78,14 @@ def test_each_text_is_read_once_however_many_there_are(texts: Path) -> None:
     study = small(texts, texts=names, passages=1)
     forget()
     DOCUMENTS.freeze(study, Store.default())
-    assert making._read.cache_info().misses == len(names)
+    assert documents._read.cache_info().misses == len(names)
 
 
 def test_without_leave_a_finished_study_is_reported_from_what_is_kept(folder: Path) -> None:
     forget()
     foreign = small(folder).with_leave(Leave(folder / "of-another"))
     with pytest.raises(StudyError, match=r"outside of its folder"):
-        making.read_source(foreign, 0)
+        documents.read_source(foreign, 0)
     rebuild_report(foreign)
 
 

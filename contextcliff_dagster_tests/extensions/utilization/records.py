@@ -7,14 +7,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from contextcliff_dagster.extensions.utilization.benchmarks.data import (
-    Benchmark,
-    BenchmarkName,
-    Record,
-)
-from contextcliff_dagster.extensions.utilization.benchmarks.schema import (
     DOMAINS,
     SCHEMAS,
+    Benchmark,
+    BenchmarkName,
     FieldKind,
+    Record,
     RecordSpec,
     make_record,
 )

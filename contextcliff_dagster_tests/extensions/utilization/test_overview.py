@@ -20,9 +20,8 @@ from contextcliff_dagster.defs.studies import study_parts
 from contextcliff_dagster.experiments.common.records import check_records
 from contextcliff_dagster.experiments.common.study_run import StudyRun
 from contextcliff_dagster.extensions.utilization.experiment import UTILIZATION
-from contextcliff_dagster.extensions.utilization.overview import difference_alarm
 from contextcliff_dagster.extensions.utilization.report.page import utilization_page
-from contextcliff_dagster.extensions.utilization.results import UtilizationResult
+from contextcliff_dagster.extensions.utilization.results import UtilizationResult, difference_alarm
 from contextcliff_dagster.reporting.markdown import as_text
 from contextcliff_dagster.run.study import profile_study
 from contextcliff_dagster.store import Store

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from contextcliff_dagster.extensions.utilization.cells import ARM_KEYS, arms_of, cells_of
-from contextcliff_dagster.extensions.utilization.scale_labels import (
+from contextcliff_dagster.extensions.utilization.prompts import ARM_KEYS, arms_of, cells_of
+from contextcliff_dagster.extensions.utilization.scales import (
     parse_scale,
     scale_label,
     scale_tokens,

@@ -7,7 +7,7 @@ import zipfile
 
 import numpy as np
 
-from contextcliff_dagster.extensions.visibility.tasks.kaggle.source_file import Format
+from contextcliff_dagster.extensions.visibility.tasks.kaggle import Format
 
 WORDS = "calm day rude fool kind tree idiot river".split()
 

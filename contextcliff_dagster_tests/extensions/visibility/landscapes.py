@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from contextcliff_dagster.extensions.visibility.landscape.table import Landscape, sobol_configs
-from contextcliff_dagster.extensions.visibility.tasks.parameters import Floats, Space
+from contextcliff_dagster.extensions.visibility.landscape import Landscape, sobol_configs
+from contextcliff_dagster.extensions.visibility.tasks.task import Floats, Space
 
 
 def landscape_of(

@@ -10,13 +10,16 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from contextcliff_dagster.extensions.visibility.axes import AXES, PlannedRun, runs_of
-from contextcliff_dagster.extensions.visibility.baselines.search import Trial, reported_scores
+from contextcliff_dagster.extensions.visibility.baselines import Trial, reported_scores
 from contextcliff_dagster.extensions.visibility.behaviour import Step
-from contextcliff_dagster.extensions.visibility.section import VisibilitySection
+from contextcliff_dagster.extensions.visibility.section import (
+    AXES,
+    PlannedRun,
+    VisibilitySection,
+    runs_of,
+)
 from contextcliff_dagster.extensions.visibility.tasks.catalogue import task_named
-from contextcliff_dagster.extensions.visibility.tasks.clamping import clamp
-from contextcliff_dagster.extensions.visibility.tasks.task import Evaluation, Task
+from contextcliff_dagster.extensions.visibility.tasks.task import Evaluation, Task, clamp
 
 Script = Callable[[PlannedRun, int, Sequence[Step]], object]
 """Run, number of the step, steps so far -> the proposal; None for a reply that cannot be read."""

@@ -5,12 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from contextcliff_dagster.extensions.visibility.landscape.kept import write_landscape
-from contextcliff_dagster.extensions.visibility.landscape.table import (
-    POINTS,
-    SPLITS,
-    fingerprint,
-)
+from contextcliff_dagster.extensions.visibility.kept_landscapes import write_landscape
+from contextcliff_dagster.extensions.visibility.landscape import POINTS, SPLITS, fingerprint
 from contextcliff_dagster.extensions.visibility.tasks.catalogue import load_data, task_named
 from contextcliff_dagster.store import Store
 from contextcliff_dagster_tests.extensions.visibility.landscapes import landscape_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from contextcliff_dagster.extensions.visibility.tasks.parameters import Choice, Number, Space
+from contextcliff_dagster.extensions.visibility.tasks.task import Choice, Number, Space
 
 SPACE = Space(
     (

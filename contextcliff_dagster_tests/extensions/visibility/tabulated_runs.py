@@ -10,21 +10,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from contextcliff_dagster.extensions.visibility.agent import TEMPLATE, Usage
-from contextcliff_dagster.extensions.visibility.axes import PlannedRun, runs_of
-from contextcliff_dagster.extensions.visibility.baselines.search import Trial, reported_scores
+from contextcliff_dagster.extensions.visibility.baselines import Trial, reported_scores
 from contextcliff_dagster.extensions.visibility.behaviour import as_json, columns_of
-from contextcliff_dagster.extensions.visibility.landscape.table import normalised_regret
+from contextcliff_dagster.extensions.visibility.landscape import normalised_regret
 from contextcliff_dagster.extensions.visibility.runs.tuning import Bench
+from contextcliff_dagster.extensions.visibility.section import PlannedRun, runs_of
 from contextcliff_dagster.extensions.visibility.tasks.catalogue import task_named
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from contextcliff_dagster.extensions.visibility.controls import ScriptedAgent
-    from contextcliff_dagster.extensions.visibility.landscape.table import Landscape
+    from contextcliff_dagster.extensions.visibility.landscape import Landscape
     from contextcliff_dagster.extensions.visibility.section import VisibilitySection
-    from contextcliff_dagster.extensions.visibility.tasks.parameters import Config, Space
-    from contextcliff_dagster.extensions.visibility.tasks.task import Evaluation
+    from contextcliff_dagster.extensions.visibility.tasks.task import Config, Evaluation, Space
 
 _CHARACTERS_A_TOKEN = 4
 

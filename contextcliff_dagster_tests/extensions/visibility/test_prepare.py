@@ -8,12 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from contextcliff_dagster.extensions.visibility.tasks.kaggle.prepare import (
+from contextcliff_dagster.extensions.visibility.tasks.kaggle import (
+    FORMATS,
+    Format,
     format_named,
     load_prepared,
     prepared_dir,
 )
-from contextcliff_dagster.extensions.visibility.tasks.kaggle.source_file import FORMATS, Format
 from contextcliff_dagster.store import Store
 from contextcliff_dagster_tests.extensions.visibility.kaggle_files import table_of, zipped
 from contextcliff_dagster_tests.support.terminal import assert_one_sentence, call

@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from contextcliff_dagster.extensions.visibility.axes import AXES, runs_of
-from contextcliff_dagster.extensions.visibility.section import VisibilitySection
+from contextcliff_dagster.extensions.visibility.section import AXES, VisibilitySection, runs_of
 from contextcliff_dagster.store import slug
 from contextcliff_dagster.studies import load_study
 from contextcliff_dagster_tests.experiments.test_stale import changed, versions

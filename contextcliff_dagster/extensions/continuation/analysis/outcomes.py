@@ -10,15 +10,23 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from contextcliff_dagster.contracts import ContextCliffError
-from contextcliff_dagster.extensions.continuation.results import Clusters, EndpointName
+from contextcliff_dagster.extensions.continuation.results import (
+    Clusters,
+    EndpointName,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from contextcliff_dagster.contracts.arrays import Bools, Floats, Ints
 
+
 COLUMNS = ("text", "passage", "context_tokens", "round", "arm", "score", "collapse")
+
+
 _KEYS = ["text", "passage", "context_tokens", "round", "arm"]
+
+
 LEAST_TEXTS = 5
 """Texts from which on intervals resample texts; of fewer, passages."""
 

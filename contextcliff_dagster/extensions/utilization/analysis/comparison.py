@@ -28,7 +28,7 @@ from contextcliff_dagster.extensions.utilization.analysis.wording import (
     format_name,
     shown_direction,
 )
-from contextcliff_dagster.extensions.utilization.rendering.formats import FORMATS, Format
+from contextcliff_dagster.extensions.utilization.rendering.sentences import FORMATS, Format
 from contextcliff_dagster.extensions.utilization.results import (
     DifferenceTest,
     Divergence,

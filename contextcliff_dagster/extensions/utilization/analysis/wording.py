@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from contextcliff_dagster.contracts.values import Verdict
-from contextcliff_dagster.extensions.utilization.rendering.formats import Format
+from contextcliff_dagster.extensions.utilization.rendering.sentences import Format
 from contextcliff_dagster.reporting.wording.number_format import (
     difference,
     level,
@@ -16,8 +16,8 @@ from contextcliff_dagster.reporting.wording.number_format import (
 
 if TYPE_CHECKING:
     from contextcliff_dagster.contracts.results.json_form import Missing
-    from contextcliff_dagster.extensions.utilization.curve_results import AxisProfile
     from contextcliff_dagster.extensions.utilization.results import (
+        AxisProfile,
         Divergence,
         FormatVerdict,
         ScopeComparison,

@@ -8,12 +8,12 @@ from typing import Any, NamedTuple
 
 from contextcliff_dagster.extensions.utilization.benchmarks.data import (
     BenchmarkName,
+    Draws,
     Evidence,
     Question,
     QuestionKind,
     Record,
 )
-from contextcliff_dagster.extensions.utilization.benchmarks.draws import Draws
 
 PATTERNS: Mapping[str, str] = {
     "units initial": "How many units of {sku} were in the initial stock of {warehouse} at {ts}?",

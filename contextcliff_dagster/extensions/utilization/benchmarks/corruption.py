@@ -20,15 +20,18 @@ from dataclasses import replace
 from typing import Literal
 
 from contextcliff_dagster.extensions.utilization.benchmarks.asking import Made, RetryError
-from contextcliff_dagster.extensions.utilization.benchmarks.constraints.corruption import (
+from contextcliff_dagster.extensions.utilization.benchmarks.constraints import (
     change_constraints,
 )
-from contextcliff_dagster.extensions.utilization.benchmarks.data import Benchmark, BenchmarkName
-from contextcliff_dagster.extensions.utilization.benchmarks.draws import Draws
-from contextcliff_dagster.extensions.utilization.benchmarks.network.answers import (
+from contextcliff_dagster.extensions.utilization.benchmarks.data import (
+    Benchmark,
+    BenchmarkName,
+    Draws,
+)
+from contextcliff_dagster.extensions.utilization.benchmarks.network_answers import (
     change_network,
 )
-from contextcliff_dagster.extensions.utilization.benchmarks.warehouse.answers import (
+from contextcliff_dagster.extensions.utilization.benchmarks.warehouse import (
     change_warehouse,
 )
 

@@ -16,22 +16,22 @@ from contextcliff_dagster.extensions.utilization.benchmarks.asking import (
     RetryError,
     questions_to_ask,
 )
-from contextcliff_dagster.extensions.utilization.benchmarks.constraints.generator import (
+from contextcliff_dagster.extensions.utilization.benchmarks.constraints import (
     make_constraints,
+    num_facts,
 )
-from contextcliff_dagster.extensions.utilization.benchmarks.constraints.world import num_facts
 from contextcliff_dagster.extensions.utilization.benchmarks.data import (
     Benchmark,
     BenchmarkName,
+    Draws,
     Evidence,
     QuestionKind,
 )
-from contextcliff_dagster.extensions.utilization.benchmarks.draws import Draws
-from contextcliff_dagster.extensions.utilization.benchmarks.network.generator import make_network
-from contextcliff_dagster.extensions.utilization.benchmarks.warehouse.generator import (
+from contextcliff_dagster.extensions.utilization.benchmarks.network import make_network
+from contextcliff_dagster.extensions.utilization.benchmarks.warehouse import (
     make_warehouse,
+    num_transactions,
 )
-from contextcliff_dagster.extensions.utilization.benchmarks.warehouse.plan import num_transactions
 
 DEFAULTS: Mapping[BenchmarkName, Mapping[str, int]] = {
     "warehouse": {"num_warehouses": 100, "num_skus": 50, "transactions_per_wh": 400},

@@ -1,4 +1,11 @@
-"""Records as sentences: words, templates, and their lengths."""
+"""Records as sentences, their templates and lengths; records written down in any format.
+
+Records written down: one record a line, in each of the four formats.
+
+Prose has one sentence a line, as in the design document, so that formats differ in the form of a
+record and not in how records are set apart. No format has a legend before its records; CSV and
+Markdown begin with their header.
+"""
 
 from __future__ import annotations
 
@@ -7,16 +14,38 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import date
 from functools import lru_cache
 from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from contextcliff_dagster.extensions.utilization.benchmarks.asking import MONTHS
-from contextcliff_dagster.extensions.utilization.benchmarks.data import BenchmarkName, Record
-from contextcliff_dagster.extensions.utilization.benchmarks.schema import (
+from contextcliff_dagster.extensions.utilization.benchmarks.data import (
     DOMAINS,
     SCHEMAS,
+    BenchmarkName,
+    Record,
     RecordSpec,
 )
-from contextcliff_dagster.extensions.utilization.rendering.formats import Verbosity
+
+Format = Literal["jsonl", "prose", "csv", "markdown"]
+
+
+Verbosity = Literal["standard", "terse", "descriptive"]
+
+
+Order = Literal["chronological", "shuffled"]
+
+
+FORMATS: tuple[Format, ...] = ("jsonl", "prose", "csv", "markdown")
+
+
+FORMAT_ALIASES: Mapping[str, Format] = {"structured": "jsonl", "json": "jsonl", "md": "markdown"}
+
+
+class Rendering(NamedTuple):
+    """A document. ``starts``: for each record of the data its first character in ``text``."""
+
+    text: str
+    starts: tuple[int, ...]
+
 
 _WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 _EPOCH = date(1970, 1, 1).toordinal()

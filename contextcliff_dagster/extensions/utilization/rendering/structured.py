@@ -1,31 +1,35 @@
-"""Records as JSON lines, CSV and Markdown tables, and records read back from them."""
+"""The ways to write records down; JSON lines, CSV and Markdown tables, and records read back."""
 
 from __future__ import annotations
 
 import csv
 import json
+import random
 import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Any, NamedTuple, get_args
 
-from contextcliff_dagster.extensions.utilization.benchmarks.data import BenchmarkName, Record
-from contextcliff_dagster.extensions.utilization.benchmarks.schema import (
+from contextcliff_dagster.extensions.utilization.benchmarks.data import (
     DOMAINS,
     SCHEMAS,
+    Benchmark,
+    BenchmarkName,
     FieldKind,
     FieldSpec,
+    Record,
 )
 from contextcliff_dagster.extensions.utilization.rendering import structured
-from contextcliff_dagster.extensions.utilization.rendering.formats import (
-    FORMATS,
-    Format,
-    Verbosity,
-)
 from contextcliff_dagster.extensions.utilization.rendering.sentences import (
+    FORMATS,
     LAST_SECOND,
+    Format,
+    Order,
+    Rendering,
+    Verbosity,
     sentence_reader,
+    templates,
 )
 
 _LARGEST = 2**53  # whole numbers beyond are not all told apart as floating point
@@ -359,7 +363,7 @@ def detect(first_line: str, benchmark: BenchmarkName) -> Format:
 
 
 def _headers(benchmark: BenchmarkName) -> Iterable[tuple[str, ...]]:
-    return [structured.columns(benchmark, verbosity) for verbosity in get_args(Verbosity)]
+    return [columns(benchmark, verbosity) for verbosity in get_args(Verbosity)]
 
 
 def _line_reader(
@@ -368,13 +372,86 @@ def _line_reader(
     """Return what reads a line, and how many lines come before the first record."""
     if format == "prose":
         return sentence_reader(benchmark).read, 0
-    objects = structured.object_reader(benchmark)
+    objects = object_reader(benchmark)
     if format == "jsonl":
-        return lambda line: objects.read(structured.json_object(line)), 0
-    cells = structured.csv_cells if format == "csv" else structured.markdown_cells
+        return lambda line: objects.read(json_object(line)), 0
+    cells = csv_cells if format == "csv" else markdown_cells
     header = tuple(cells(lines[0]))
     if header not in _headers(benchmark):
         raise ValueError(
             f"line 1 is no header of the {benchmark} benchmark in {format}: {lines[0][:_SHOWN]}"
         )
     return lambda line: objects.read_cells(header, cells(line)), 1 if format == "csv" else 2
+
+
+def render(
+    data: Benchmark,
+    format: Format,
+    verbosity: Verbosity = "standard",
+    order: Order = "chronological",
+) -> Rendering:
+    """Write the records of ``data`` down; `parse.parse` reads them back without loss.
+
+    Args:
+        data: its seed draws the sentence of each record, by the record's position in the data and
+            not by what it holds, and the order if it is ``shuffled``: one permutation, the same
+            for every format and verbosity.
+        format: ``jsonl``: compact JSON, a record a line, keys in the schema's order. ``prose``: a
+            sentence a line; ``standard`` draws it from several wordings, the design document's
+            among them. ``csv``: one header of all the benchmark's keys, cells of other types
+            empty. ``markdown``: the same as a table.
+        verbosity: for prose short or long sentences, for the others short or long keys.
+        order: ``chronological``: as in the data (constraints have no time: as drawn).
+
+    Returns:
+        The text, without a line end after the last record, and for each record of ``data.records``
+        the position of its first character.
+
+    Raises:
+        ValueError: unknown format, verbosity or order, or an impossible record.
+    """
+    for name, given, known in (
+        ("format", format, FORMATS),
+        ("verbosity", verbosity, get_args(Verbosity)),
+        ("order", order, get_args(Order)),
+    ):
+        if given not in known:
+            raise ValueError(f"unknown {name} {given!r}: it is one of {', '.join(known)}")
+    indices = permutation(data, order)
+    match format:
+        case "prose":
+            lines = _sentences(data, verbosity, indices)
+        case "jsonl":
+            lines = structured.json_lines(data.name, verbosity, _chosen(data, indices))
+        case "csv":
+            lines = structured.csv_lines(data.name, verbosity, _chosen(data, indices))
+        case "markdown":
+            lines = structured.markdown_lines(data.name, verbosity, _chosen(data, indices))
+    ends = accumulate((len(line) + 1 for line in lines), initial=0)
+    first_of_lines = list(ends)[len(lines) - len(indices) : -1]
+    starts = [0] * len(indices)
+    for index, start in zip(indices, first_of_lines, strict=True):
+        starts[index] = start
+    return Rendering("\n".join(lines), tuple(starts))
+
+
+def permutation(data: Benchmark, order: Order) -> list[int]:
+    """Return the indices of the records in the order in which a document has them."""
+    indices = list(range(len(data.records)))
+    if order == "shuffled":
+        random.Random(f"order:{data.name}:{data.seed}").shuffle(indices)
+    return indices
+
+
+def _chosen(data: Benchmark, indices: list[int]) -> list[Record]:
+    return [data.records[index] for index in indices]
+
+
+def _sentences(data: Benchmark, verbosity: Verbosity, indices: list[int]) -> list[str]:
+    wordings = templates(data.name)
+    draw = random.Random(f"wording:{data.name}:{data.seed}").random
+    lines = []
+    for record in data.records:
+        fitting = wordings[shape_of(data.name, record).name, verbosity]
+        lines.append(fitting[int(draw() * len(fitting))].write(record))
+    return [lines[index] for index in indices]

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from contextcliff_dagster.extensions.utilization.benchmarks.data import BenchmarkName
-from contextcliff_dagster.extensions.utilization.scale_labels import scale_tokens
+from contextcliff_dagster.extensions.utilization.scales import scale_tokens
 from contextcliff_dagster.reporting.figures.house import token_limits, with_air
 
 if TYPE_CHECKING:

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from contextcliff_dagster.contracts.results import to_json
 from contextcliff_dagster.extensions.utilization.analysis.wording import capitalised, format_name
-from contextcliff_dagster.extensions.utilization.report import pair_tables, tables
-from contextcliff_dagster.extensions.utilization.report.answers import examples_shown, withheld
-from contextcliff_dagster.extensions.utilization.report.difference_figure import plot_difference
-from contextcliff_dagster.extensions.utilization.report.effects_figure import plot_effects
+from contextcliff_dagster.extensions.utilization.report import tables
+from contextcliff_dagster.extensions.utilization.report.differences import (
+    plot_difference,
+    plot_effects,
+)
 from contextcliff_dagster.extensions.utilization.report.score_figure import plot_scores
 from contextcliff_dagster.reporting.sections import (
     Block,
     Bracketed,
     Bullets,
+    Cell,
     Code,
+    DataTable,
     Fold,
     Page,
     Paragraph,
@@ -30,13 +33,99 @@ from contextcliff_dagster.reporting.wording.number_format import level, score
 from contextcliff_dagster.store import slug
 
 if TYPE_CHECKING:
+    import pandas as pd
+
+    from contextcliff_dagster.contracts import Example
     from contextcliff_dagster.experiments.common.study_run import StudyRun
-    from contextcliff_dagster.extensions.utilization.report.answers import WrongAnswer
     from contextcliff_dagster.extensions.utilization.results import (
         FormatComparison,
         UtilizationResult,
     )
     from contextcliff_dagster.reporting.report_files import ReportFiles
+
+MOST_WRONG = 24
+
+
+class WrongAnswer(NamedTuple):
+    """One answer that scored 0, as the report shows it."""
+
+    model: str
+    cell: str
+    question: str
+    expected: str
+    answer: str | None
+    failure: str | None
+    needed: int | None
+    evidence_position: float | None
+
+
+def wrong_answers(records: pd.DataFrame, examples: Mapping[str, Example]) -> list[WrongAnswer]:
+    """Return the wrong answers: the first one of each cell, then the second ones, and so on."""
+    wrong = records[records["score"] == 0].sort_values(["model", "bin", "seed", "example_id"])
+    turn = wrong.groupby(["model", "bin"]).cumcount()
+    ordered = wrong.assign(turn=turn).sort_values("turn", kind="stable")
+    columns = ["model", "bin", "expected", "raw_output", "failure", "needed", "evidence_position"]
+    names = ordered["example_id"]
+    return [
+        WrongAnswer(
+            row["model"],
+            row["bin"],
+            _question(examples.get(name)),
+            row["expected"],
+            row["raw_output"],
+            row["failure"],
+            row["needed"],
+            row["evidence_position"],
+        )
+        for name, row in zip(names, ordered[columns].to_dict("records"), strict=True)
+    ]
+
+
+def _question(example: Example | None) -> str:
+    return "" if example is None else example.question.partition("\n")[0]
+
+
+def withheld(how: str) -> list[Section]:
+    """In place of the examples: the command that shows them."""
+    text = ("This report has no question and no answer in it. With examples of wrong ones: ",)
+    return [Section("", [Paragraph([*text, Code(how)])], 3)]
+
+
+def examples_shown(wrong: Sequence[WrongAnswer]) -> list[Section]:
+    """A table of wrong answers, at most `MOST_WRONG`."""
+    if not wrong:
+        return [Section("", [Paragraph("No answer was wrong.")], 3)]
+    rows: list[list[Cell]] = [
+        [
+            Code(one.model),
+            Code(one.cell),
+            one.question,
+            Code(one.expected),
+            None if one.answer is None else Code(_short(one.answer)),
+            None if one.failure is None else one.failure.replace("_", " "),
+            one.needed,
+            None if one.evidence_position is None else f"{one.evidence_position:.2f}",
+        ]
+        for one in wrong[:MOST_WRONG]
+    ]
+    columns = [
+        "model",
+        "documents",
+        "question",
+        "right",
+        "answer",
+        "failure",
+        "records that matter",
+        "position of the evidence (0: start, 1: end)",
+    ]
+    caption = f"{len(rows)} of {len(wrong):,} wrong answers, from every format and scale in turn"
+    return [Section("Wrong answers", [DataTable(columns, rows, caption, right=())], 3)]
+
+
+def _short(answer: str, most: int = 160) -> str:
+    line = " ".join(answer.split())
+    return line if len(line) <= most else f"{line[: most - 1]}…"
+
 
 MADE = (
     "Lengths are made here, not natural: each document is generated to a number of tokens, from "
@@ -167,7 +256,7 @@ def _answer(result: UtilizationResult, there: Mapping[str, bytes]) -> list[Block
 def _parting(result: UtilizationResult, there: Mapping[str, bytes]) -> list[Section]:
     sections = []
     for pair in result.comparisons:
-        first, *others = pair_tables.comparison(pair, result)
+        first, *others = tables.comparison(pair, result)
         if pair is not tables.headline_pair(result):
             first = replace(first, blocks=[*first.blocks, *_difference(pair, result, there)])
         sections += [first, *others]
@@ -186,7 +275,7 @@ def _effects(result: UtilizationResult, there: Mapping[str, bytes]) -> list[Sect
 
 
 def _certainty(result: UtilizationResult) -> list[Section]:
-    return [section for pair in result.comparisons for section in pair_tables.certainty(pair)]
+    return [section for pair in result.comparisons for section in tables.certainty(pair)]
 
 
 def _method(result: UtilizationResult) -> list[Section]:

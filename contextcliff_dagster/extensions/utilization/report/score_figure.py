@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
     from matplotlib.axes import Axes
 
-    from contextcliff_dagster.extensions.utilization.curve_results import (
+    from contextcliff_dagster.extensions.utilization.results import (
         Axis,
         FormatCurve,
         ScaleScore,
+        UtilizationResult,
     )
-    from contextcliff_dagster.extensions.utilization.results import UtilizationResult
 
 _LEFT, _WIDE, _GAP = 0.85, 4.9, 0.6
 _TALL, _ROW, _FOOT, _HEAD = 2.75, 3.75, 1.05, 1.25

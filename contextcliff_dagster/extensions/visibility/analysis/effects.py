@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from contextcliff_dagster.analysis.statistics.rank_tests import holm
-from contextcliff_dagster.extensions.visibility.axes import AXES, Level
 from contextcliff_dagster.extensions.visibility.results import (
     OUTCOMES,
     AxisEffect,
@@ -20,6 +19,7 @@ from contextcliff_dagster.extensions.visibility.results import (
     EffectVerdict,
     OutcomeName,
 )
+from contextcliff_dagster.extensions.visibility.section import AXES, Level
 
 if TYPE_CHECKING:
     from contextcliff_dagster.analysis.records import AnalysisSettings

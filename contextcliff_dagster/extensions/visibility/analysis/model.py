@@ -36,8 +36,7 @@ from contextcliff_dagster.extensions.visibility.analysis.effects import (
     studentized_flips,
     widest_comparisons,
 )
-from contextcliff_dagster.extensions.visibility.axes import AXES, PlannedRun, runs_of
-from contextcliff_dagster.extensions.visibility.baselines.search import area_under_curve
+from contextcliff_dagster.extensions.visibility.baselines import area_under_curve
 from contextcliff_dagster.extensions.visibility.behaviour import (
     STEP_COLUMNS,
     behaviour_of,
@@ -58,6 +57,7 @@ from contextcliff_dagster.extensions.visibility.results import (
     VisibilityResult,
     VisibilityVerdict,
 )
+from contextcliff_dagster.extensions.visibility.section import AXES, PlannedRun, runs_of
 from contextcliff_dagster.extensions.visibility.tasks.catalogue import task_named
 from contextcliff_dagster.reporting.wording.number_format import difference, score
 
@@ -75,7 +75,7 @@ if TYPE_CHECKING:
         SearchComparison,
     )
     from contextcliff_dagster.extensions.visibility.section import VisibilitySection
-    from contextcliff_dagster.extensions.visibility.tasks.parameters import Space
+    from contextcliff_dagster.extensions.visibility.tasks.task import Space
 
 
 @dataclass(frozen=True, eq=False)

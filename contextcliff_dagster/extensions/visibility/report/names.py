@@ -11,8 +11,7 @@ from contextcliff_dagster.extensions.visibility.results import (
     EffectVerdict,
     OutcomeName,
 )
-from contextcliff_dagster.extensions.visibility.tasks.parameters import Config
-from contextcliff_dagster.extensions.visibility.tasks.scores import Score
+from contextcliff_dagster.extensions.visibility.tasks.task import Config, Score
 
 if TYPE_CHECKING:
     from contextcliff_dagster.extensions.visibility.results import (

@@ -13,13 +13,13 @@ from contextcliff_dagster.extensions.visibility.report import tables
 from contextcliff_dagster.extensions.visibility.report.behaviour_figure import plot_behaviour
 from contextcliff_dagster.extensions.visibility.report.curves_figure import plot_curves
 from contextcliff_dagster.extensions.visibility.report.effects_figure import plot_effects
+from contextcliff_dagster.extensions.visibility.report.single_runs import (
+    Trajectory,
+    trajectories_of,
+)
 from contextcliff_dagster.extensions.visibility.report.tables import (
     answer_sentences,
     fallback_sentence,
-)
-from contextcliff_dagster.extensions.visibility.report.trajectory import (
-    Trajectory,
-    trajectories_of,
 )
 from contextcliff_dagster.extensions.visibility.results import VisibilityResult
 from contextcliff_dagster.extensions.visibility.tasks.catalogue import task_named
@@ -49,8 +49,10 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from contextcliff_dagster.experiments.common.study_run import StudyRun
-    from contextcliff_dagster.extensions.visibility.report.step_words import RecordedRun
-    from contextcliff_dagster.extensions.visibility.report.trajectory import Trajectory
+    from contextcliff_dagster.extensions.visibility.report.single_runs import (
+        RecordedRun,
+        Trajectory,
+    )
     from contextcliff_dagster.extensions.visibility.tasks.task import Task
     from contextcliff_dagster.reporting.report_files import ReportFiles
 

@@ -18,17 +18,16 @@ from contextcliff_dagster.experiments.common.measurement import (
     recipe_of,
     sources_of,
 )
-from contextcliff_dagster.extensions.visibility.axes import AXES, PlannedRun
-from contextcliff_dagster.extensions.visibility.baselines.search import Trial, reported_scores
+from contextcliff_dagster.extensions.visibility.baselines import Trial, reported_scores
 from contextcliff_dagster.extensions.visibility.behaviour import (
     StabilityMetric,
     as_json,
     behaviour_of,
     columns_of,
 )
-from contextcliff_dagster.extensions.visibility.landscape.grounds import section_of
-from contextcliff_dagster.extensions.visibility.landscape.table import normalised_regret
+from contextcliff_dagster.extensions.visibility.landscape import normalised_regret
 from contextcliff_dagster.extensions.visibility.runs.tuning import Bench, Benches, History, usage_of
+from contextcliff_dagster.extensions.visibility.section import AXES, PlannedRun, section_of
 from contextcliff_dagster.inference.ledger.campaigns import recorded_identity
 from contextcliff_dagster.inference.requests.call_plan import CallPlan
 from contextcliff_dagster.store import slug, write_atomic
@@ -38,9 +37,9 @@ if TYPE_CHECKING:
 
     from contextcliff_dagster.experiments.common.experiment import Experiment, Source
     from contextcliff_dagster.experiments.common.study_run import StudyRun
-    from contextcliff_dagster.extensions.visibility.axes import PlannedRun
     from contextcliff_dagster.extensions.visibility.behaviour import Step
     from contextcliff_dagster.extensions.visibility.runs.tuning import Bench, Benches, History
+    from contextcliff_dagster.extensions.visibility.section import PlannedRun
 
 
 SCORING_VERSION = "visibility 1"

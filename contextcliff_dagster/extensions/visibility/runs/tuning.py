@@ -32,22 +32,20 @@ from contextcliff_dagster.extensions.visibility.agent import (
     reply_schema,
     system_text,
 )
-from contextcliff_dagster.extensions.visibility.axes import PlannedRun, runs_of
-from contextcliff_dagster.extensions.visibility.baselines.search import (
+from contextcliff_dagster.extensions.visibility.baselines import (
     HillClimb,
     RandomSearch,
     Search,
     SobolSearch,
+    TPESearch,
     regret_curve,
     run_search,
 )
-from contextcliff_dagster.extensions.visibility.baselines.tpe import TPESearch
 from contextcliff_dagster.extensions.visibility.behaviour import Step
-from contextcliff_dagster.extensions.visibility.landscape.grounds import section_of
-from contextcliff_dagster.extensions.visibility.landscape.table import start_of
+from contextcliff_dagster.extensions.visibility.landscape import start_of
+from contextcliff_dagster.extensions.visibility.section import PlannedRun, runs_of, section_of
 from contextcliff_dagster.extensions.visibility.tasks.catalogue import task_named
-from contextcliff_dagster.extensions.visibility.tasks.clamping import clamp
-from contextcliff_dagster.extensions.visibility.tasks.task import Evaluation
+from contextcliff_dagster.extensions.visibility.tasks.task import Evaluation, clamp
 from contextcliff_dagster.inference.requests.call_plan import PlannedCall, follow_up
 from contextcliff_dagster.inference.requests.recipe import Sampling
 from contextcliff_dagster.private_files import make_folder
@@ -57,11 +55,17 @@ from contextcliff_dagster.step_progress import report_step
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from contextcliff_dagster.extensions.visibility.axes import PlannedRun
-    from contextcliff_dagster.extensions.visibility.landscape.grounds import Ground
-    from contextcliff_dagster.extensions.visibility.landscape.table import Landscape
-    from contextcliff_dagster.extensions.visibility.tasks.parameters import Config, Floats
-    from contextcliff_dagster.extensions.visibility.tasks.task import Data, Evaluation, Split, Task
+    from contextcliff_dagster.extensions.visibility.kept_landscapes import Ground
+    from contextcliff_dagster.extensions.visibility.landscape import Landscape
+    from contextcliff_dagster.extensions.visibility.section import PlannedRun
+    from contextcliff_dagster.extensions.visibility.tasks.task import (
+        Config,
+        Data,
+        Evaluation,
+        Floats,
+        Split,
+        Task,
+    )
     from contextcliff_dagster.inference.requests.outcome import Outcome
     from contextcliff_dagster.inference.requests.recipe import Recipe
     from contextcliff_dagster.store import Store
@@ -152,7 +156,7 @@ class Trainings:
     @cached_property
     def _data(self) -> Data:
         """The data, loaded when something is to be trained."""
-        from contextcliff_dagster.extensions.visibility.landscape.table import data_digest
+        from contextcliff_dagster.extensions.visibility.landscape import data_digest
         from contextcliff_dagster.extensions.visibility.tasks.catalogue import load_data
 
         data = load_data(self.task, self.store)

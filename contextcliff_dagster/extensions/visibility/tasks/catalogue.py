@@ -7,18 +7,17 @@ from typing import Any
 import numpy as np
 
 from contextcliff_dagster.contracts import StudyError
-from contextcliff_dagster.extensions.visibility.tasks.kaggle.prepare import load_prepared
-from contextcliff_dagster.extensions.visibility.tasks.kaggle.tasks import KAGGLE
-from contextcliff_dagster.extensions.visibility.tasks.parameters import (
+from contextcliff_dagster.extensions.visibility.tasks.kaggle import KAGGLE, load_prepared
+from contextcliff_dagster.extensions.visibility.tasks.task import (
+    ACCURACY,
+    LOG_LOSS,
+    RMSE,
     Choice,
     Config,
-    Number,
-    Space,
-)
-from contextcliff_dagster.extensions.visibility.tasks.scores import ACCURACY, LOG_LOSS, RMSE
-from contextcliff_dagster.extensions.visibility.tasks.task import (
     Data,
     Estimator,
+    Number,
+    Space,
     Task,
     require_scikit_learn,
 )

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from contextcliff_dagster.cli import main
-from contextcliff_dagster.extensions.continuation.compat_runs import generations
+from contextcliff_dagster.extensions.continuation.compat import runs
 from contextcliff_dagster_tests.extensions.continuation.made_runs import (
     FAMILIAR,
     OLD_CSV,
@@ -30,7 +30,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def no_embedder(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(generations, "local_embedder", lambda: None)
+    monkeypatch.setattr(runs, "local_embedder", lambda: None)
 
 
 def read(file: Path) -> Any:

@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from contextcliff_dagster.cli import main
+from contextcliff_dagster.extensions.continuation.compat import runs
 from contextcliff_dagster.extensions.continuation.compat.metrics import METRICS
 from contextcliff_dagster.extensions.continuation.compat.result_files import read_run
-from contextcliff_dagster.extensions.continuation.compat_runs import generations
 from contextcliff_dagster.inference.ledger.ledger import Ledger
 from contextcliff_dagster.store import Store
 from contextcliff_dagster_tests.extensions.continuation.made_runs import FAMILIAR, looped
@@ -150,8 +150,8 @@ def test_an_id_that_exists_is_refused_before_anything_is_asked(
 def test_short_rounds_fail_their_batch(
     here: Path, url: str, writer: Writer, capsys: Capsys, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(generations, "_of_server", lambda entry: None)
-    monkeypatch.setattr(generations, "local_embedder", lambda: None)
+    monkeypatch.setattr(runs, "_of_server", lambda entry: None)
+    monkeypatch.setattr(runs, "local_embedder", lambda: None)
     writer.short = frozenset({1})
     assert main(arguments(url, "--model-id", "a")) == 0
     assert seeds(writer) == {seed: len(SIZES) for seed in range(10)}

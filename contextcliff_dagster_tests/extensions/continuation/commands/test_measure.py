@@ -11,8 +11,7 @@ import pytest
 
 from contextcliff_dagster.cli import main
 from contextcliff_dagster.cli.errors import shown_arguments
-from contextcliff_dagster.extensions.continuation.commands.endpoint import KEY_VARIABLES
-from contextcliff_dagster.extensions.continuation.commands.study import made_study
+from contextcliff_dagster.extensions.continuation.made_study import KEY_VARIABLES, made_study
 from contextcliff_dagster.inference.models.models_file import get_model, load_models
 from contextcliff_dagster.studies import load_studies
 from contextcliff_dagster_tests.extensions.continuation.test_experiment import novel

@@ -21,7 +21,7 @@ from contextcliff_dagster.extensions.continuation.compat.result_files import (
     start_folder,
     write_run,
 )
-from contextcliff_dagster.extensions.continuation.compat_runs.folder import reanalysed
+from contextcliff_dagster.extensions.continuation.compat.runs import reanalysed
 from contextcliff_dagster_tests.extensions.continuation.made_runs import (
     AT,
     FAMILIAR,

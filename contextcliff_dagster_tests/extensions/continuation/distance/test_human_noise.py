@@ -11,7 +11,7 @@ import pytest
 from scipy.stats import kstest
 
 from contextcliff_dagster.contracts import DataError
-from contextcliff_dagster.extensions.continuation.distance.human_noise import (
+from contextcliff_dagster.extensions.continuation.noise import (
     DISTANCE_METRICS,
     HumanNoise,
     ledoit_wolf,

@@ -15,12 +15,12 @@ from PIL import Image
 from contextcliff_dagster.analysis.bin_statistics import ProfileContext
 from contextcliff_dagster.contracts.results import to_json
 from contextcliff_dagster.extensions.continuation.analysis.model import analyse_model
-from contextcliff_dagster.extensions.continuation.report.metric_figures import metric_chart
 from contextcliff_dagster.extensions.continuation.report.page import (
     MEASURED,
     continuation_page,
     draw_pictures,
 )
+from contextcliff_dagster.extensions.continuation.report.run_page import metric_chart
 from contextcliff_dagster.extensions.continuation.results import ContinuationResult
 from contextcliff_dagster.reporting.markdown import as_page
 from contextcliff_dagster.reporting.report_files import write_page

@@ -77,8 +77,8 @@ def test_what_was_is_no_longer_so(documents: list[Benchmark]) -> None:
 
 
 def answer_to(data: Benchmark, about: dict[str, object]) -> str:
-    from contextcliff_dagster.extensions.utilization.benchmarks.network.answers import Network
-    from contextcliff_dagster.extensions.utilization.benchmarks.warehouse.answers import Ledger
+    from contextcliff_dagster.extensions.utilization.benchmarks.network_answers import Network
+    from contextcliff_dagster.extensions.utilization.benchmarks.warehouse import Ledger
 
     reader = Ledger(data.records) if data.name == "warehouse" else Network(data.records)
     return reader.question("as_of", about).answer

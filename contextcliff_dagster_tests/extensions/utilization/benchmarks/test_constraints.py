@@ -9,14 +9,13 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from contextcliff_dagster.extensions.utilization.benchmarks.data import Benchmark
-from contextcliff_dagster.extensions.utilization.benchmarks.schema import DOMAINS
+from contextcliff_dagster.extensions.utilization.benchmarks.data import DOMAINS, Benchmark
 from contextcliff_dagster.extensions.utilization.benchmarks.sizes import (
     DEFAULTS,
     generate,
     parameters_for,
 )
-from contextcliff_dagster.extensions.utilization.verification.solution import solver_for
+from contextcliff_dagster.extensions.utilization.verification import solver_for
 from contextcliff_dagster_tests.support.examples import examples
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from contextcliff_dagster.extensions.utilization.benchmarks.corruption import corrupt
 from contextcliff_dagster.extensions.utilization.benchmarks.data import BENCHMARKS, BenchmarkName
 from contextcliff_dagster.extensions.utilization.benchmarks.sizes import generate, parameters_for
-from contextcliff_dagster.extensions.utilization.verification.verify import verify_records
+from contextcliff_dagster.extensions.utilization.verification import verify_records
 from contextcliff_dagster_tests.support.examples import examples
 
 FREE = {

@@ -10,11 +10,12 @@ import pytest
 
 from contextcliff_dagster.extensions.utilization.benchmarks.asking import question_text
 from contextcliff_dagster.extensions.utilization.benchmarks.data import (
+    ASKS,
     BENCHMARKS,
+    SCHEMAS,
     Benchmark,
     BenchmarkName,
 )
-from contextcliff_dagster.extensions.utilization.benchmarks.schema import ASKS, SCHEMAS
 from contextcliff_dagster.extensions.utilization.benchmarks.sizes import (
     generate,
     parameters_for,

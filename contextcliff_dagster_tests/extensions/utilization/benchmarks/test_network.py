@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from contextcliff_dagster.extensions.utilization.benchmarks.data import Record
-from contextcliff_dagster.extensions.utilization.benchmarks.network.answers import Flow
+from contextcliff_dagster.extensions.utilization.benchmarks.network_answers import Flow
 from contextcliff_dagster.extensions.utilization.benchmarks.sizes import (
     DEFAULTS,
     generate,

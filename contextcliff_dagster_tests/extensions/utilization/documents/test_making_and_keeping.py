@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from contextcliff_dagster.contracts import StoreError, StudyError, VerificationError
-from contextcliff_dagster.extensions.utilization.documents import kept, making
-from contextcliff_dagster.extensions.utilization.documents.kept import (
+from contextcliff_dagster.extensions.utilization import documents
+from contextcliff_dagster.extensions.utilization.documents import (
     batch_file,
     documents_dir,
     read_batch,
@@ -19,11 +19,11 @@ from contextcliff_dagster.extensions.utilization.documents.kept import (
 )
 from contextcliff_dagster.extensions.utilization.rendering.structured import parse
 from contextcliff_dagster.extensions.utilization.tables import UTILIZATION_DOCUMENTS
-from contextcliff_dagster.extensions.utilization.verification.verify import Verdict
+from contextcliff_dagster.extensions.utilization.verification import Verdict
 from contextcliff_dagster.store import Store, read_table
 from contextcliff_dagster.studies import Study
 
-DOCUMENTS = kept.DOCUMENTS
+DOCUMENTS = documents.DOCUMENTS
 
 
 def study_of(**keys: Any) -> Study:
@@ -37,26 +37,26 @@ def store(tmp_path: Path) -> Store:
 
 
 @pytest.fixture
-def made(monkeypatch: pytest.MonkeyPatch) -> list[making.Batch]:
+def made(monkeypatch: pytest.MonkeyPatch) -> list[documents.Batch]:
     """The batches that were made, as they are made."""
-    batches: list[making.Batch] = []
-    make = making.make_batch
+    batches: list[documents.Batch] = []
+    make = documents.make_batch
 
-    def noted(batch: making.Batch, solver: Any) -> list[dict[str, Any]]:
+    def noted(batch: documents.Batch, solver: Any) -> list[dict[str, Any]]:
         batches.append(batch)
         return make(batch, solver)
 
-    monkeypatch.setattr(making, "make_batch", noted)
+    monkeypatch.setattr(documents, "make_batch", noted)
     return batches
 
 
 def rows_of(study: Study, store: Store) -> list[Mapping[str, Any]]:
-    return list(kept.listed(study, store))
+    return list(documents.listed(study, store))
 
 
 def test_the_same_records_in_every_format(store: Store) -> None:
     study = study_of(formats=["jsonl", "prose", "csv", "markdown"], seeds=1)
-    (batch,) = kept.batches_of(study)
+    (batch,) = documents.batches_of(study)
     path = batch_file(store, study.name, batch)
     texts = {row["format"]: read_text(path, row["document_id"]) for row in rows_of(study, store)}
     records = [parse(text, "warehouse") for text in texts.values()]
@@ -116,12 +116,12 @@ def test_what_cannot_be_corrupted_is_one_sentence(
     def refuse(*_: object) -> Any:
         raise ValueError("9 records cannot be changed; choose a smaller share")
 
-    monkeypatch.setattr(making, "corrupt", refuse)
+    monkeypatch.setattr(documents, "corrupt", refuse)
     with pytest.raises(StudyError, match=r"^9 records cannot be changed; .* share\.$"):
         DOCUMENTS.freeze(study_of(corruption=0.2), store)
 
 
-def test_documents_are_made_once(store: Store, made: list[making.Batch]) -> None:
+def test_documents_are_made_once(store: Store, made: list[documents.Batch]) -> None:
     study = study_of()
     first = DOCUMENTS.freeze(study, store)
     assert len(made) == 2
@@ -134,7 +134,7 @@ def test_documents_are_made_once(store: Store, made: list[making.Batch]) -> None
     assert len(made) == 5, "what decides a file has changed"
 
 
-def test_the_partitions_are_made_one_by_one(store: Store, made: list[making.Batch]) -> None:
+def test_the_partitions_are_made_one_by_one(store: Store, made: list[documents.Batch]) -> None:
     study = study_of(benchmarks=["network"], scales=["1k", "1.5k"])
     assert DOCUMENTS.keys(study) == {
         "document": ["network-1k", "network-1.5k"],
@@ -148,10 +148,10 @@ def test_the_partitions_are_made_one_by_one(store: Store, made: list[making.Batc
         DOCUMENTS.make(study, store, {"document": "network-2k", "seed": "s000"})
 
 
-def test_a_damaged_file_is_made_again(store: Store, made: list[making.Batch]) -> None:
+def test_a_damaged_file_is_made_again(store: Store, made: list[documents.Batch]) -> None:
     study = study_of(seeds=1)
     first = DOCUMENTS.freeze(study, store)
-    (batch,) = kept.batches_of(study)
+    (batch,) = documents.batches_of(study)
     path = batch_file(store, study.name, batch)
     path.write_bytes(b"PAR1")
     assert read_batch(path, batch.hash) is None
@@ -175,7 +175,7 @@ def test_a_list_that_was_touched_is_no_list(store: Store) -> None:
 def test_a_text_that_is_another_is_refused(store: Store) -> None:
     study = study_of(seeds=1)
     (row, _) = rows_of(study, store)
-    (batch,) = kept.batches_of(study)
+    (batch,) = documents.batches_of(study)
     path = batch_file(store, study.name, batch)
     assert read_text(path, row["document_id"])
     with pytest.raises(StoreError, match="prepare the study again"):
@@ -189,7 +189,7 @@ def test_a_document_that_does_not_support_its_answer_is_a_fault_of_ours(
         wrong = format == "prose"
         return [Verdict("1", not wrong, not wrong, "by hand") for _ in questions]
 
-    monkeypatch.setattr(making.Verifier, "verify", doubt)
+    monkeypatch.setattr(documents.Verifier, "verify", doubt)
     with pytest.raises(VerificationError, match=r"seed 0 \(1k, prose\) fails .* report"):
         DOCUMENTS.freeze(study_of(), store)
     assert not list(store.root.rglob("*.parquet"))
@@ -197,13 +197,13 @@ def test_a_document_that_does_not_support_its_answer_is_a_fault_of_ours(
 
 def test_every_text_is_verified(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[tuple[str, str]] = []
-    verify = making.Verifier.verify
+    verify = documents.Verifier.verify
 
     def noted(self: Any, text: str, questions: Any, format: Any) -> list[Verdict]:
         seen.append((self.benchmark, format))
         return verify(self, text, questions, format)
 
-    monkeypatch.setattr(making.Verifier, "verify", noted)
+    monkeypatch.setattr(documents.Verifier, "verify", noted)
     rows = rows_of(study_of(benchmarks=["warehouse", "constraints", "network"], seeds=1), store)
     assert sorted(seen) == sorted((row["benchmark"], row["format"]) for row in rows)
 

@@ -12,9 +12,9 @@ ROOT = Path(__file__).parents[4]
 SCRIPT = """
 import json
 from contextcliff_dagster.extensions.utilization.benchmarks.data import BENCHMARKS
-from contextcliff_dagster.extensions.utilization.cells import Arm
-from contextcliff_dagster.extensions.utilization.documents.kept import solver_of
-from contextcliff_dagster.extensions.utilization.documents.making import Batch, make_batch
+from contextcliff_dagster.extensions.utilization.prompts import Arm
+from contextcliff_dagster.extensions.utilization.documents import solver_of
+from contextcliff_dagster.extensions.utilization.documents import Batch, make_batch
 from contextcliff_dagster.extensions.utilization.section import Corruption
 
 TOKENIZER = "tiktoken:o200k_base"

@@ -25,11 +25,11 @@ from contextcliff_dagster.extensions.utilization.benchmarks.data import (
     Benchmark,
     BenchmarkName,
 )
-from contextcliff_dagster.extensions.utilization.exporting.export import export
-from contextcliff_dagster.extensions.utilization.extraction import extract_answer
-from contextcliff_dagster.extensions.utilization.rendering.formats import FORMATS, Format
-from contextcliff_dagster.extensions.utilization.rendering.render import render
-from contextcliff_dagster.extensions.utilization.verification.verify import verify
+from contextcliff_dagster.extensions.utilization.export import export
+from contextcliff_dagster.extensions.utilization.rendering.sentences import FORMATS, Format
+from contextcliff_dagster.extensions.utilization.rendering.structured import render
+from contextcliff_dagster.extensions.utilization.scoring import extract_answer
+from contextcliff_dagster.extensions.utilization.verification import verify
 from contextcliff_dagster.inference.engines.session import open_engine
 from contextcliff_dagster.inference.models.models_file import get_model
 from contextcliff_dagster.inference.server import make_app

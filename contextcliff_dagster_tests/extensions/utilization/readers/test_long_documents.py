@@ -10,8 +10,8 @@ import pytest
 from contextcliff_dagster.extensions.utilization.benchmarks.data import BENCHMARKS, BenchmarkName
 from contextcliff_dagster.extensions.utilization.benchmarks.sizes import generate, parameters_for
 from contextcliff_dagster.extensions.utilization.prompts import TEMPLATES, asked
-from contextcliff_dagster.extensions.utilization.rendering.formats import FORMATS
-from contextcliff_dagster.extensions.utilization.rendering.render import render
+from contextcliff_dagster.extensions.utilization.rendering.sentences import FORMATS
+from contextcliff_dagster.extensions.utilization.rendering.structured import render
 from contextcliff_dagster.inference.engines.base import Decoding
 from contextcliff_dagster.inference.engines.session import open_engine
 from contextcliff_dagster.inference.models.models_file import get_model

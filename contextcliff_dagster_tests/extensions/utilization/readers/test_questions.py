@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contextcliff_dagster.extensions.utilization.benchmarks.asking import question_text
-from contextcliff_dagster.extensions.utilization.benchmarks.schema import ASKS, DOMAINS, SCHEMAS
-from contextcliff_dagster.extensions.utilization.readers.engine import parse_question
+from contextcliff_dagster.extensions.utilization.benchmarks.data import ASKS, DOMAINS, SCHEMAS
+from contextcliff_dagster.extensions.utilization.readers import parse_question
 
 BENCHMARK_OF = {
     "units": "warehouse", "stock": "warehouse", "transfers": "warehouse",

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from contextcliff_dagster.contracts import EngineError
+from contextcliff_dagster.extensions.utilization import readers as prompts
 from contextcliff_dagster.extensions.utilization.benchmarks.asking import question_text
 from contextcliff_dagster.extensions.utilization.benchmarks.data import (
     BENCHMARKS,
@@ -17,8 +18,7 @@ from contextcliff_dagster.extensions.utilization.benchmarks.data import (
     BenchmarkName,
     Question,
 )
-from contextcliff_dagster.extensions.utilization.readers import engine as prompts
-from contextcliff_dagster.extensions.utilization.readers.engine import (
+from contextcliff_dagster.extensions.utilization.readers import (
     Loss,
     PlantedLaw,
     PlantedReader,
@@ -26,13 +26,13 @@ from contextcliff_dagster.extensions.utilization.readers.engine import (
     plausible,
     read_prompt,
 )
-from contextcliff_dagster.extensions.utilization.rendering.formats import (
+from contextcliff_dagster.extensions.utilization.rendering.sentences import (
     FORMATS,
     Format,
     Order,
     Verbosity,
 )
-from contextcliff_dagster.extensions.utilization.rendering.render import render
+from contextcliff_dagster.extensions.utilization.rendering.structured import render
 from contextcliff_dagster.inference.engines.base import Decoding, Engine, RejectedError
 from contextcliff_dagster.inference.engines.session import declared_identity, open_engine
 from contextcliff_dagster.inference.models.models_file import ModelEntry, get_model

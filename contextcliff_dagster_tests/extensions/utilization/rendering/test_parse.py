@@ -10,21 +10,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contextcliff_dagster.extensions.utilization.benchmarks.data import BENCHMARKS, BenchmarkName
-from contextcliff_dagster.extensions.utilization.benchmarks.schema import SCHEMAS
+from contextcliff_dagster.extensions.utilization.benchmarks.data import (
+    BENCHMARKS,
+    SCHEMAS,
+    BenchmarkName,
+)
 from contextcliff_dagster.extensions.utilization.benchmarks.sizes import generate, smallest
-from contextcliff_dagster.extensions.utilization.rendering.formats import (
+from contextcliff_dagster.extensions.utilization.rendering.sentences import (
     FORMATS,
     Format,
     Order,
     Verbosity,
+    all_templates,
 )
-from contextcliff_dagster.extensions.utilization.rendering.render import permutation, render
-from contextcliff_dagster.extensions.utilization.rendering.sentences import all_templates
 from contextcliff_dagster.extensions.utilization.rendering.structured import (
     detect,
     markdown_cells,
     parse,
+    permutation,
+    render,
 )
 from contextcliff_dagster_tests.extensions.utilization.records import a_record, some_data
 

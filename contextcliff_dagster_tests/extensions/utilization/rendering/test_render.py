@@ -11,15 +11,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contextcliff_dagster.extensions.utilization.benchmarks.data import BENCHMARKS, Benchmark
-from contextcliff_dagster.extensions.utilization.benchmarks.schema import DOMAINS, make_record
-from contextcliff_dagster.extensions.utilization.rendering.formats import FORMATS
-from contextcliff_dagster.extensions.utilization.rendering.render import permutation, render
+from contextcliff_dagster.extensions.utilization.benchmarks.data import (
+    BENCHMARKS,
+    DOMAINS,
+    Benchmark,
+    make_record,
+)
 from contextcliff_dagster.extensions.utilization.rendering.sentences import (
+    FORMATS,
     all_templates,
     templates,
 )
-from contextcliff_dagster.extensions.utilization.rendering.structured import parse
+from contextcliff_dagster.extensions.utilization.rendering.structured import (
+    parse,
+    permutation,
+    render,
+)
 from contextcliff_dagster_tests.extensions.utilization.records import some_data
 
 SALE = make_record("warehouse", "sale", ts=1704067200, warehouse="WH-0042", sku="SKU-0017", qty=-3)

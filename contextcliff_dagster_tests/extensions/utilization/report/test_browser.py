@@ -9,9 +9,10 @@ import pytest
 
 from contextcliff_dagster.contracts.results import to_json
 from contextcliff_dagster.extensions.utilization.analysis.model import analyse_model
-from contextcliff_dagster.extensions.utilization.report.answers import WrongAnswer, examples_shown
 from contextcliff_dagster.extensions.utilization.report.page import (
+    WrongAnswer,
     draw_pictures,
+    examples_shown,
     utilization_page,
 )
 from contextcliff_dagster.reporting.report_files import write_page

@@ -15,16 +15,14 @@ from PIL import Image
 
 from contextcliff_dagster.contracts.results import to_json
 from contextcliff_dagster.extensions.utilization.analysis.model import analyse_model
-from contextcliff_dagster.extensions.utilization.report import pair_tables
-from contextcliff_dagster.extensions.utilization.report.answers import (
-    WrongAnswer,
-    examples_shown,
-    withheld,
-)
+from contextcliff_dagster.extensions.utilization.report import tables
 from contextcliff_dagster.extensions.utilization.report.page import (
     MADE,
+    WrongAnswer,
     draw_pictures,
+    examples_shown,
     utilization_page,
+    withheld,
 )
 from contextcliff_dagster.extensions.utilization.results import UtilizationResult
 from contextcliff_dagster.reporting.markdown import as_page
@@ -156,7 +154,7 @@ def _table(result: UtilizationResult, head: str) -> list[str]:
 def test_band_and_tests_that_disagree_are_explained() -> None:
     few = planted_records({"jsonl": 9e9, "prose": 3_000}, benchmarks=("network",), seeds=4)
     (pair,) = analyse_model(few).comparisons
-    (sentence,) = pair_tables.disagreements(pair.pooled, 0.95)
+    (sentence,) = tables.disagreements(pair.pooled, 0.95)
     assert sentence == (
         "At 4k, 8k, 16k and 32k the band excludes 0, and the adjusted permutation test does not "
         "reject (p > 0.05): over 4 documents no p-value of this test is below 0.12 before Holm's "
@@ -164,7 +162,7 @@ def test_band_and_tests_that_disagree_are_explained() -> None:
     )
     many = planted_records({"jsonl": 9e9, "prose": 3_000}, benchmarks=("network",), seeds=12)
     (pair,) = analyse_model(many).comparisons
-    assert pair_tables.disagreements(pair.pooled, 0.95) == []
+    assert tables.disagreements(pair.pooled, 0.95) == []
 
 
 def test_models_at_the_floor_are_said_to_be_there(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from contextcliff_dagster.extensions.utilization.benchmarks.data import (
     BENCHMARKS,
     BenchmarkName,
 )
-from contextcliff_dagster.extensions.utilization.verification.verify import (
+from contextcliff_dagster.extensions.utilization.verification import (
     require_agreement,
     verify_records,
 )

@@ -16,9 +16,9 @@ from contextcliff_dagster.extensions.utilization.benchmarks.sizes import (
     most_questions,
     parameters_for,
 )
-from contextcliff_dagster.extensions.utilization.rendering.formats import FORMATS, Format, Order
-from contextcliff_dagster.extensions.utilization.rendering.render import render
-from contextcliff_dagster.extensions.utilization.verification.verify import verify
+from contextcliff_dagster.extensions.utilization.rendering.sentences import FORMATS, Format, Order
+from contextcliff_dagster.extensions.utilization.rendering.structured import render
+from contextcliff_dagster.extensions.utilization.verification import verify
 from contextcliff_dagster_tests.support.examples import examples
 
 

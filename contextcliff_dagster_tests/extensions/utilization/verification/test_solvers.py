@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contextcliff_dagster.contracts import StudyError
-from contextcliff_dagster.extensions.utilization.benchmarks.schema import DOMAINS, make_record
-from contextcliff_dagster.extensions.utilization.verification import solution
-from contextcliff_dagster.extensions.utilization.verification.solution import solve, solver_for
+from contextcliff_dagster.extensions.utilization import verification
+from contextcliff_dagster.extensions.utilization.benchmarks.data import DOMAINS, make_record
+from contextcliff_dagster.extensions.utilization.verification import solve, solver_for
 from contextcliff_dagster_tests.extensions.utilization.hand_made import document
 from contextcliff_dagster_tests.support.examples import examples
 
@@ -123,7 +123,7 @@ def test_distances_and_flows_are_those_of_plain_search(edges: dict[tuple[int, in
 
 def test_weights_beyond_exact_arithmetic_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     records, _ = document("network")
-    monkeypatch.setattr(solution, "_MOST_CAPACITY", 20)
+    monkeypatch.setattr(verification, "_MOST_CAPACITY", 20)
     about = {"ask": "max_flow", "from": "N-0000", "to": "N-0003", "at": None}
     with pytest.raises(ValueError, match="the weights add up to 100, more than"):
         solve(records, "network", about)

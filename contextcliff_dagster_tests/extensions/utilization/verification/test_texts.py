@@ -7,20 +7,19 @@ from typing import Any
 
 import pytest
 
+from contextcliff_dagster.extensions.utilization import verification as verifying
 from contextcliff_dagster.extensions.utilization.benchmarks.data import (
     BENCHMARKS,
     Benchmark,
     BenchmarkName,
 )
-from contextcliff_dagster.extensions.utilization.rendering.formats import (
+from contextcliff_dagster.extensions.utilization.rendering.sentences import (
     FORMATS,
     Format,
     Verbosity,
 )
-from contextcliff_dagster.extensions.utilization.rendering.render import render
-from contextcliff_dagster.extensions.utilization.rendering.structured import parse
-from contextcliff_dagster.extensions.utilization.verification import verify as verifying
-from contextcliff_dagster.extensions.utilization.verification.verify import (
+from contextcliff_dagster.extensions.utilization.rendering.structured import parse, render
+from contextcliff_dagster.extensions.utilization.verification import (
     Verdict,
     Verifier,
     verify,

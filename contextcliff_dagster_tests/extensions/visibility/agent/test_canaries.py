@@ -22,10 +22,8 @@ from contextcliff_dagster.extensions.visibility.agent import (
     reply_schema,
     system_text,
 )
-from contextcliff_dagster.extensions.visibility.axes import Axes, Base, Shown, StartName, Text
-from contextcliff_dagster.extensions.visibility.tasks.parameters import Choice, Number, Space
-from contextcliff_dagster.extensions.visibility.tasks.scores import Score
-from contextcliff_dagster.extensions.visibility.tasks.task import Task
+from contextcliff_dagster.extensions.visibility.section import Axes, Base, Shown, StartName, Text
+from contextcliff_dagster.extensions.visibility.tasks.task import Choice, Number, Score, Space, Task
 
 STEPS = 8
 SPACE = Space(

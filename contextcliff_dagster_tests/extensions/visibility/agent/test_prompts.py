@@ -18,8 +18,8 @@ from contextcliff_dagster.extensions.visibility.agent import (
     resources_text,
     system_text,
 )
-from contextcliff_dagster.extensions.visibility.axes import Axes
-from contextcliff_dagster.extensions.visibility.landscape.table import sobol_configs
+from contextcliff_dagster.extensions.visibility.landscape import sobol_configs
+from contextcliff_dagster.extensions.visibility.section import Axes
 from contextcliff_dagster.extensions.visibility.tasks.catalogue import BUNDLED, TASKS, task_named
 from contextcliff_dagster.extensions.visibility.tasks.task import Task
 from contextcliff_dagster_tests.support.o200k import O200K

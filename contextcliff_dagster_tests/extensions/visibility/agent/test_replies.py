@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from contextcliff_dagster.extensions.visibility.agent import parse_reply, reply_schema
 from contextcliff_dagster.extensions.visibility.tasks.catalogue import TASKS
-from contextcliff_dagster.extensions.visibility.tasks.clamping import clamp
-from contextcliff_dagster.extensions.visibility.tasks.task import Task
+from contextcliff_dagster.extensions.visibility.tasks.task import Task, clamp
 from contextcliff_dagster_tests.extensions.visibility.spaces import SPACE, configs
 from contextcliff_dagster_tests.support.requirements import published_file
 

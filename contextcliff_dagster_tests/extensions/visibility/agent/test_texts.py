@@ -10,10 +10,8 @@ import pytest
 
 from contextcliff_dagster.extensions.visibility.agent import texts_of
 from contextcliff_dagster.extensions.visibility.tasks.catalogue import BUNDLED, TASKS
-from contextcliff_dagster.extensions.visibility.tasks.kaggle.source_file import FORMATS, Format
-from contextcliff_dagster.extensions.visibility.tasks.kaggle.tasks import KAGGLE
-from contextcliff_dagster.extensions.visibility.tasks.scores import Score
-from contextcliff_dagster.extensions.visibility.tasks.task import Data, Task
+from contextcliff_dagster.extensions.visibility.tasks.kaggle import FORMATS, KAGGLE, Format
+from contextcliff_dagster.extensions.visibility.tasks.task import Data, Score, Task
 from contextcliff_dagster_tests.support.o200k import O200K
 
 WORDS, TOKENS = 0.02, 0.05

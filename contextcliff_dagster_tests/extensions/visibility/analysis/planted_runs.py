@@ -9,8 +9,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from contextcliff_dagster.extensions.visibility.axes import PlannedRun, runs_of
-from contextcliff_dagster.extensions.visibility.section import VisibilitySection
+from contextcliff_dagster.extensions.visibility.section import (
+    PlannedRun,
+    VisibilitySection,
+    runs_of,
+)
 
 Regret = Callable[[PlannedRun], Sequence[float]]
 """Regret after each step of a run, the start first."""

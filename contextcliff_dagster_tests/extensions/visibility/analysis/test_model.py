@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from contextcliff_dagster.contracts import ContextCliffError
 from contextcliff_dagster.contracts.results.json_form import from_json, to_json
 from contextcliff_dagster.extensions.visibility.analysis.model import analyse_model
-from contextcliff_dagster.extensions.visibility.axes import PlannedRun, runs_of
 from contextcliff_dagster.extensions.visibility.results import AxisEffect, VisibilityResult
+from contextcliff_dagster.extensions.visibility.section import PlannedRun, runs_of
 from contextcliff_dagster_tests.extensions.visibility.analysis.planted_runs import (
     noisy,
     planted_records,

@@ -11,21 +11,26 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contextcliff_dagster.contracts import StudyError
-from contextcliff_dagster.extensions.visibility.baselines.search import (
+from contextcliff_dagster.extensions.visibility.baselines import (
     HillClimb,
     RandomSearch,
     Search,
     SobolSearch,
+    TPESearch,
     Trial,
     area_under_curve,
     regret_curve,
     reported_scores,
     run_search,
 )
-from contextcliff_dagster.extensions.visibility.baselines.tpe import TPESearch
-from contextcliff_dagster.extensions.visibility.tasks.clamping import clamp
-from contextcliff_dagster.extensions.visibility.tasks.parameters import Config, Number, Space
-from contextcliff_dagster.extensions.visibility.tasks.task import Evaluation, Objective
+from contextcliff_dagster.extensions.visibility.tasks.task import (
+    Config,
+    Evaluation,
+    Number,
+    Objective,
+    Space,
+    clamp,
+)
 from contextcliff_dagster_tests.extensions.visibility.spaces import SPACE, spaces
 from contextcliff_dagster_tests.support.examples import examples
 

@@ -14,8 +14,7 @@ from contextcliff_dagster.extensions.visibility.behaviour import (
     Step,
     behaviour_of,
 )
-from contextcliff_dagster.extensions.visibility.tasks.clamping import clamp
-from contextcliff_dagster.extensions.visibility.tasks.parameters import Config, Number, Space
+from contextcliff_dagster.extensions.visibility.tasks.task import Config, Number, Space, clamp
 from contextcliff_dagster_tests.extensions.visibility.spaces import SPACE, configs, spaces
 
 RATE = Space((Number("rate", 0.01, 100, log=True),), {"rate": 1.0})

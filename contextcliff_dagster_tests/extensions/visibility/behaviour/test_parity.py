@@ -14,7 +14,7 @@ import pytest
 
 from contextcliff_dagster.extensions.visibility.behaviour import StabilityMetric
 from contextcliff_dagster.extensions.visibility.tasks.catalogue import task_named
-from contextcliff_dagster.extensions.visibility.tasks.clamping import Reason, clamp
+from contextcliff_dagster.extensions.visibility.tasks.task import Reason, clamp
 from contextcliff_dagster_tests.support.requirements import published_file
 
 ONE_ROW = 0.005

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contextcliff_dagster.extensions.visibility.behaviour import Step, columns_of, step_of
-from contextcliff_dagster.extensions.visibility.tasks.clamping import ClampEvent, Reason
+from contextcliff_dagster.extensions.visibility.tasks.task import ClampEvent, Reason
 
 _VALUES = st.one_of(
     st.integers(), st.floats(allow_nan=False), st.text(max_size=5), st.booleans(), st.none()

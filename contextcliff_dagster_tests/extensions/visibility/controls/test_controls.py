@@ -17,18 +17,16 @@ from contextcliff_dagster.extensions.visibility.agent import (
     prompt_of,
 )
 from contextcliff_dagster.extensions.visibility.analysis.model import analyse_model
-from contextcliff_dagster.extensions.visibility.axes import Axes
 from contextcliff_dagster.extensions.visibility.controls import (
     ScriptedAgent,
     ignores_everything,
     read_prompt,
     uses_what_it_sees,
 )
-from contextcliff_dagster.extensions.visibility.landscape.table import Landscape, sobol_configs
-from contextcliff_dagster.extensions.visibility.section import VisibilitySection
+from contextcliff_dagster.extensions.visibility.landscape import Landscape, sobol_configs
+from contextcliff_dagster.extensions.visibility.section import Axes, VisibilitySection
 from contextcliff_dagster.extensions.visibility.tasks.catalogue import BUNDLED, task_named
-from contextcliff_dagster.extensions.visibility.tasks.parameters import Number
-from contextcliff_dagster.extensions.visibility.tasks.task import Task
+from contextcliff_dagster.extensions.visibility.tasks.task import Number, Task
 from contextcliff_dagster_tests.extensions.visibility.tabulated_runs import Tabulated
 
 

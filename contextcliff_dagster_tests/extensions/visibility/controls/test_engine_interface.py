@@ -15,8 +15,8 @@ from contextcliff_dagster.extensions.visibility.controls import (
     ignores_everything,
     uses_what_it_sees,
 )
-from contextcliff_dagster.extensions.visibility.landscape.grounds import section_of
 from contextcliff_dagster.extensions.visibility.results import VisibilityResult
+from contextcliff_dagster.extensions.visibility.section import section_of
 from contextcliff_dagster.inference.engines.base import Delta
 from contextcliff_dagster.inference.requests.recipe import Prompt
 from contextcliff_dagster_tests.extensions.visibility.runs.small_study import (

@@ -7,8 +7,11 @@ from pathlib import Path
 import pytest
 
 from contextcliff_dagster.contracts import StudyError
-from contextcliff_dagster.extensions.visibility.landscape.grounds import grounds_of
-from contextcliff_dagster.extensions.visibility.landscape.kept import LANDSCAPES, landscape_file
+from contextcliff_dagster.extensions.visibility.kept_landscapes import (
+    LANDSCAPES,
+    grounds_of,
+    landscape_file,
+)
 from contextcliff_dagster.store import Store
 from contextcliff_dagster_tests.extensions.visibility.runs.small_study import (
     SMALL,

@@ -12,13 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contextcliff_dagster.contracts import DataError, StoreError
-from contextcliff_dagster.extensions.visibility.landscape.grounds import accept
-from contextcliff_dagster.extensions.visibility.landscape.kept import (
+from contextcliff_dagster.extensions.visibility.kept_landscapes import (
+    accept,
     landscape_file,
     read_landscape,
     write_landscape,
 )
-from contextcliff_dagster.extensions.visibility.landscape.table import (
+from contextcliff_dagster.extensions.visibility.landscape import (
     BOUNDS,
     Landscape,
     fingerprint,
@@ -30,8 +30,7 @@ from contextcliff_dagster.extensions.visibility.landscape.table import (
     tabulate,
 )
 from contextcliff_dagster.extensions.visibility.tasks.catalogue import task_named
-from contextcliff_dagster.extensions.visibility.tasks.parameters import Number, Space
-from contextcliff_dagster.extensions.visibility.tasks.task import Data
+from contextcliff_dagster.extensions.visibility.tasks.task import Data, Number, Space
 from contextcliff_dagster.store import Store
 from contextcliff_dagster_tests.extensions.visibility.landscapes import landscape_of
 from contextcliff_dagster_tests.extensions.visibility.spaces import SPACE, spaces

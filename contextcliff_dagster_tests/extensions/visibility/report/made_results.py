@@ -7,7 +7,6 @@ from itertools import combinations, product
 
 import numpy as np
 
-from contextcliff_dagster.extensions.visibility.axes import AXES
 from contextcliff_dagster.extensions.visibility.results import (
     OUTCOMES,
     AxisEffect,
@@ -23,6 +22,7 @@ from contextcliff_dagster.extensions.visibility.results import (
     SearchComparison,
     VisibilityResult,
 )
+from contextcliff_dagster.extensions.visibility.section import AXES
 
 FIXED: Mapping[str, Sequence[str]] = {
     "task": ["hidden", "placebo", "shown"],

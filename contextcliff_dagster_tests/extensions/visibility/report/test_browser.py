@@ -9,7 +9,7 @@ import pytest
 
 from contextcliff_dagster.contracts.results import to_json
 from contextcliff_dagster.extensions.visibility.report.page import draw_pictures, visibility_page
-from contextcliff_dagster.extensions.visibility.report.trajectory import trajectories_of
+from contextcliff_dagster.extensions.visibility.report.single_runs import trajectories_of
 from contextcliff_dagster.extensions.visibility.section import VisibilitySection
 from contextcliff_dagster.reporting.report_files import write_page
 from contextcliff_dagster_tests.extensions.visibility.made_records import records_of_runs

@@ -18,16 +18,16 @@ from contextcliff_dagster.extensions.visibility.report.page import (
     draw_pictures,
     visibility_page,
 )
+from contextcliff_dagster.extensions.visibility.report.single_runs import (
+    Trajectory,
+    trajectories_of,
+)
 from contextcliff_dagster.extensions.visibility.report.tables import (
     MOST_CELLS,
     answer_sentences,
     combinations,
     fallback_sentence,
     overview,
-)
-from contextcliff_dagster.extensions.visibility.report.trajectory import (
-    Trajectory,
-    trajectories_of,
 )
 from contextcliff_dagster.extensions.visibility.results import MissingRun, VisibilityResult
 from contextcliff_dagster.extensions.visibility.section import VisibilitySection

@@ -12,18 +12,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contextcliff_dagster.extensions.visibility.axes import Axes, PlannedRun
 from contextcliff_dagster.extensions.visibility.behaviour import behaviour_of
 from contextcliff_dagster.extensions.visibility.report.names import (
     change_words,
     value_words,
 )
-from contextcliff_dagster.extensions.visibility.report.step_words import recorded_run
-from contextcliff_dagster.extensions.visibility.report.trajectory import (
+from contextcliff_dagster.extensions.visibility.report.single_runs import (
+    recorded_run,
     trajectories_of,
     trajectory_of,
 )
-from contextcliff_dagster.extensions.visibility.section import VisibilitySection
+from contextcliff_dagster.extensions.visibility.section import Axes, PlannedRun, VisibilitySection
 from contextcliff_dagster.extensions.visibility.tasks.catalogue import task_named
 from contextcliff_dagster_tests.extensions.visibility.made_records import (
     records_of_runs,

@@ -13,10 +13,8 @@ import pytest
 from contextcliff_dagster.archive.container import Allowance
 from contextcliff_dagster.archive.results import pack, unpack
 from contextcliff_dagster.contracts import BudgetError, DataError, conform
-from contextcliff_dagster.extensions.visibility.axes import runs_of
 from contextcliff_dagster.extensions.visibility.experiment import VISIBILITY
-from contextcliff_dagster.extensions.visibility.landscape.grounds import grounds_of, section_of
-from contextcliff_dagster.extensions.visibility.landscape.kept import LANDSCAPES
+from contextcliff_dagster.extensions.visibility.kept_landscapes import LANDSCAPES, grounds_of
 from contextcliff_dagster.extensions.visibility.runs.traces import SCORING_VERSION
 from contextcliff_dagster.extensions.visibility.runs.tuning import (
     Bench,
@@ -24,6 +22,7 @@ from contextcliff_dagster.extensions.visibility.runs.tuning import (
     Trainings,
     trainings_file,
 )
+from contextcliff_dagster.extensions.visibility.section import runs_of, section_of
 from contextcliff_dagster.extensions.visibility.tasks.catalogue import task_named
 from contextcliff_dagster.extensions.visibility.tasks.task import Task
 from contextcliff_dagster.inference.engines.base import Delta, TransportError

@@ -11,9 +11,9 @@ import pytest
 
 from contextcliff_dagster.contracts import BudgetError
 from contextcliff_dagster.experiments.common.study_run import StudyRun
-from contextcliff_dagster.extensions.visibility.axes import AXES
 from contextcliff_dagster.extensions.visibility.experiment import VISIBILITY
 from contextcliff_dagster.extensions.visibility.runs.traces import Trace
+from contextcliff_dagster.extensions.visibility.section import AXES
 from contextcliff_dagster.inference.engines.base import Delta, TransportError
 from contextcliff_dagster_tests.extensions.visibility.runs.small_study import (
     SMALL,

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contextcliff_dagster.extensions.visibility.tasks.clamping import Reason, clamp
+from contextcliff_dagster.extensions.visibility.tasks.task import Reason, clamp
 from contextcliff_dagster_tests.extensions.visibility.spaces import SPACE, spaces
 
 ANYTHING = st.recursive(

@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contextcliff_dagster.extensions.visibility.tasks.catalogue import TASKS
-from contextcliff_dagster.extensions.visibility.tasks.clamping import clamp
-from contextcliff_dagster.extensions.visibility.tasks.parameters import Choice, Number, Space
+from contextcliff_dagster.extensions.visibility.tasks.task import Choice, Number, Space, clamp
 from contextcliff_dagster_tests.extensions.visibility.spaces import configs, spaces
 
 

@@ -16,14 +16,16 @@ from contextcliff_dagster.extensions.visibility.tasks.catalogue import (
     load_data,
     task_named,
 )
-from contextcliff_dagster.extensions.visibility.tasks.scores import (
+from contextcliff_dagster.extensions.visibility.tasks.task import (
     ACCURACY,
     LOG_LOSS,
     MEAN_AUC,
     RMSE,
     RMSLE,
+    Data,
+    Task,
+    split_rows,
 )
-from contextcliff_dagster.extensions.visibility.tasks.task import Data, Task, split_rows
 from contextcliff_dagster.store import Store
 
 

@@ -9,15 +9,16 @@ import numpy as np
 import pytest
 
 from contextcliff_dagster.contracts import ContextCliffError, DataError, StudyError
+from contextcliff_dagster.extensions.visibility.tasks import kaggle
 from contextcliff_dagster.extensions.visibility.tasks.catalogue import load_data, task_named
-from contextcliff_dagster.extensions.visibility.tasks.kaggle import source_file
-from contextcliff_dagster.extensions.visibility.tasks.kaggle.prepare import (
+from contextcliff_dagster.extensions.visibility.tasks.kaggle import (
+    FORMATS,
+    Format,
     format_named,
     load_prepared,
     prepare,
     prepared_dir,
 )
-from contextcliff_dagster.extensions.visibility.tasks.kaggle.source_file import FORMATS, Format
 from contextcliff_dagster.store import Store
 from contextcliff_dagster_tests.extensions.visibility.kaggle_files import table_of, zipped
 
@@ -168,7 +169,7 @@ def test_labels_are_0_or_1(store: Store, tmp_path: Path) -> None:
 def test_a_table_of_any_size_is_not_unpacked(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(source_file, "MOST_BYTES", 1000)
+    monkeypatch.setattr(kaggle, "MOST_BYTES", 1000)
     for content in (NOMAD.encode(), zipped(train__csv=NOMAD.encode())):
         with pytest.raises(DataError, match="more than"):
             prepare(store, "nomad", written(tmp_path, content))

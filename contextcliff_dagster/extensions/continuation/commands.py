@@ -1,0 +1,329 @@
+"""The command `continuation`: what it measures, compares, and makes again of finished runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from contextcliff_dagster.cli.display.output import print_json
+from contextcliff_dagster.cli.errors import say
+from contextcliff_dagster.cli.measuring.made_study import (
+    RunOptions,
+    check_budget,
+    measure_made_study,
+)
+from contextcliff_dagster.cli.measuring.options import named_study
+from contextcliff_dagster.cli.options import (
+    common_options,
+    folder_option,
+    gathered_as,
+    path_option,
+    share_option,
+    spending_options,
+    together,
+    with_answers_option,
+)
+from contextcliff_dagster.extensions.continuation.made_study import (
+    CONTINUATION_OPTIONS,
+    CompatOptions,
+    ServerOptions,
+    compat_options,
+    made_study,
+    max_context,
+    measure_compat,
+    print_run,
+    served_model,
+    server_options,
+)
+
+if TYPE_CHECKING:
+    from contextcliff_dagster.extensions.continuation.comparison import View
+    from contextcliff_dagster.extensions.continuation.compat.runs import Embedding, Written
+    from contextcliff_dagster.inference.models.models_file import ModelEntry
+
+
+_OPTIONS = together(
+    path_option(
+        "--analyze",
+        "DIR",
+        "Trends, CSV, texts and picture of a finished run, written anew into its folder.",
+    ),
+    path_option(
+        "--reanalyze", "DIR", "Measure the texts of a finished run again, into a new folder."
+    ),
+    folder_option("--out", "Folder of --reanalyze (default: DIR-reanalyzed)."),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class FinishedRunOptions:
+    """What the person gave; None: not given."""
+
+    analyze: Path | None = None
+    reanalyze: Path | None = None
+    out: Path | None = None
+
+    @property
+    def asked(self) -> bool:
+        """Whether a finished run is meant, and nothing is to be measured."""
+        return self.analyze is not None or self.reanalyze is not None
+
+    def check(self, texts: tuple[Path, ...]) -> None:
+        """Raise UsageError where options exclude each other."""
+        if self.analyze is not None and self.reanalyze is not None:
+            raise click.UsageError("--analyze and --reanalyze exclude each other; name one.")
+        if self.asked and texts:
+            option = "--analyze" if self.analyze is not None else "--reanalyze"
+            raise click.UsageError(f"{option} reads a finished run; leave out {texts[0]}.")
+        if self.out is not None and self.reanalyze is None:
+            raise click.UsageError("--out is the folder of --reanalyze; add that, or leave it out.")
+
+
+finished_run_options = gathered_as("finished", FinishedRunOptions, _OPTIONS)
+"""Gives a command these options as one ``finished: FinishedRunOptions``."""
+
+
+def analyse_finished(
+    finished: FinishedRunOptions, word_list: Path | None, server: ServerOptions, as_json: bool
+) -> None:
+    """Do what the options ask, and print the averages and the files.
+
+    Raises:
+        ContextCliffError: the run or the word list cannot be read, or files cannot be written.
+    """
+    from contextcliff_dagster.extensions.continuation.compat.metrics import read_word_list
+    from contextcliff_dagster.extensions.continuation.compat.runs import (
+        analyse_again,
+        measure_again,
+    )
+
+    if finished.analyze is not None:
+        if word_list is not None:
+            raise click.UsageError("--word-list goes with --reanalyze; --analyze measures no text.")
+        _print(analyse_again(finished.analyze), as_json=as_json)
+        return
+    assert finished.reanalyze is not None
+    folder = finished.reanalyze
+    familiar = read_word_list(word_list) if word_list is not None else None
+    named = folder if folder.name not in ("", "..") else folder.resolve()
+    out = finished.out or named.parent / f"{named.name}-reanalyzed"
+    with _embedding(server) as embedding:
+        written = measure_again(folder, out, familiar, embedding)
+    if embedding.name is None:
+        say("No embedder is here: figures of coherence stay as they were.")
+    else:
+        say(f"Coherence is by {embedding.name}; the author's figures stay as they were.")
+    if familiar is None:
+        say("Without --word-list, cloze score and reading level stay as they were.")
+    _print(written, as_json=as_json)
+
+
+@contextmanager
+def _embedding(server: ServerOptions) -> Iterator[Embedding]:
+    from contextcliff_dagster.extensions.continuation.compat.runs import embedding_of
+
+    if server.api_url is None:
+        yield embedding_of(None)
+        return
+    with served_model(server, 1) as (entry, _):
+        yield embedding_of(entry)
+
+
+def _print(written: Written, *, as_json: bool) -> None:
+    from contextcliff_dagster.extensions.continuation.comparison import run_summary
+
+    summary = run_summary(written.run)
+    if as_json:
+        print_json({**summary, "files": [str(path) for path in written.files]})
+        return
+    print_run(summary)
+    for path in written.files:
+        click.echo(path)
+
+
+_VIEWS: dict[str, View] = {
+    "plot_rounds": "rounds",
+    "enhanced": "enhanced",
+    "convergence": "convergence",
+}
+
+_MEASURE = "measure"
+
+
+class _TextsOrCommand(click.Group):
+    """A text or an option instead of a command means `measure`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if not args or args[0] not in self.commands:
+            args = [_MEASURE, *args]
+        return super().parse_args(ctx, args)
+
+
+class _Measure(click.Command):
+    """Its name is left out where the command is typed."""
+
+    def format_usage(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        path = ctx.parent.command_path if ctx.parent else ctx.command_path
+        formatter.write_usage(path, "TEXT [TEXT...] [OPTIONS]")
+
+
+@click.group(cls=_TextsOrCommand)
+def continuation() -> None:
+    """How does a model's writing change as its context grows?"""
+
+
+@continuation.command(_MEASURE, cls=_Measure, hidden=True)
+@click.argument("texts", nargs=-1, metavar="TEXT...", type=click.Path(path_type=Path))
+@server_options
+@CONTINUATION_OPTIONS.decorator
+@click.option(
+    "--model-id", metavar="NAME", help="Name of this study (default: made of the options)."
+)
+@compat_options
+@finished_run_options
+@spending_options
+@with_answers_option
+@common_options
+def measure(
+    texts: tuple[Path, ...],
+    server: ServerOptions,
+    compat: CompatOptions,
+    finished: FinishedRunOptions,
+    models: tuple[str, ...],
+    **given: Any,
+) -> None:
+    """Let a model continue texts at growing sizes of its context, and print the report.
+
+    Its prose is measured against what the author wrote next. The model is one of models.yaml, or
+    that of a server. `contextcliff continuation compare` draws finished runs.
+
+    \b
+    Examples:
+      contextcliff continuation novel.txt --api-url http://localhost:5001
+      contextcliff continuation novel.txt --model my-model --max-context 16k --rounds 5 --dry-run
+          What it would cost, no call.
+      contextcliff continuation novel.txt --api-url http://localhost:5001 --compat context-tester
+          As Context-Tester does, with its files.
+    """
+    keys, model_id = given.pop("keys"), given.pop("model_id")
+    options = RunOptions(**given)
+    finished.check(texts)
+    compat.check(reanalyze=finished.reanalyze is not None)
+    if finished.asked:
+        if models:
+            raise click.UsageError("A finished run asks no model; leave out --model.")
+        analyse_finished(finished, compat.word_list, server, options.as_json)
+        return
+    check_budget()
+    if not texts:
+        raise click.UsageError("No text is named: add a file of prose, as novel.txt.")
+    with _models(server, models, keys) as (entries, tokenizer):
+        asked = {**compat.keys(keys), **server.embeddings(entries[0])}
+        study = made_study(texts, asked, entries, tokenizer)
+        if compat.compat is not None:
+            if len(entries) != 1:
+                raise click.UsageError("--compat measures one model; run it for each --model.")
+            results = compat.results or Path("results")
+            named = compat.run_name(entries[0], model_id, at_address=server.api_url is not None)
+            measure_compat(study, entries[0], results, named, options)
+            return
+        if model_id is not None:
+            study = named_study(study, model_id, "--model-id", "study")
+        measure_made_study(study, options)
+
+
+@contextmanager
+def _models(
+    server: ServerOptions, models: tuple[str, ...], keys: Mapping[str, Any]
+) -> Iterator[tuple[list[ModelEntry], str | None]]:
+    """The models to measure, and the tokenizer where one is named or the server's counts."""
+    if (server.api_url is None) == (not models):
+        raise click.UsageError(
+            "Name one of the two: --model, of models.yaml, or --api-url, the address of a server."
+        )
+    if server.api_url is not None:
+        with served_model(server, max_context(keys)) as (entry, tokenizer):
+            yield [entry], tokenizer
+        return
+    for name in ("api_password", "model_name", "embedding_model", "set_keys"):
+        if getattr(server, name):
+            option = name.removesuffix("_keys").replace("_", "-")
+            raise click.UsageError(
+                f"--{option} goes with --api-url; models.yaml and a study's file have keys for it."
+            )
+    from contextcliff_dagster.inference.models.models_file import get_model, load_models
+
+    known = load_models()
+    yield [get_model(name, known) for name in dict.fromkeys(models)], server.tokenizer
+
+
+@continuation.command()
+@click.argument(
+    "runs", nargs=-1, required=True, metavar="DIR|CSV...", type=click.Path(path_type=Path)
+)
+@click.option("--plot-rounds", is_flag=True, help="Each round as a line next to the average.")
+@click.option(
+    "--enhanced",
+    is_flag=True,
+    help="Composite score, variation, effects and tests of one run (10 rounds or more).",
+)
+@click.option(
+    "--convergence", is_flag=True, help="At which sizes each metric is near the author's text."
+)
+@share_option("--tolerance", "What counts as near, as .1 or 10%.", default="0.1", show_default=True)
+@click.option(
+    "--dpi",
+    type=click.IntRange(50, 600),
+    default=300,
+    show_default=True,
+    help="Pixels an inch; a picture is 11.5 inches wide.",
+)
+@folder_option(
+    "--out", "Folder of the files.", default=Path("continuation-comparison"), show_default=True
+)
+@common_options
+def compare(
+    runs: tuple[Path, ...], tolerance: float, dpi: int, out: Path, as_json: bool, **views: bool
+) -> None:
+    """Draw one to six finished runs: folders of results, or CSV files of their averages.
+
+    Results of Context-Tester are read, of all its versions. Writes a picture and its figures as
+    JSON; without one of the three view options, four metrics over context size.
+
+    \b
+    Examples:
+      contextcliff continuation compare results/model1 results/model2
+      contextcliff continuation compare results/model1 --enhanced --dpi 600
+    """
+    from contextcliff_dagster.extensions.continuation.comparison import (
+        CompareOptions,
+        compare_results,
+    )
+
+    done = compare_results(runs, CompareOptions(_view(views), _near(tolerance), dpi, out))
+    if as_json:
+        print_json({**done.result, "files": [str(path) for path in done.files]})
+        return
+    for run in done.result["runs"]:
+        print_run(run)
+    for path in done.files:
+        click.echo(path)
+
+
+def _view(views: dict[str, bool]) -> View:
+    chosen = [name for name, wanted in views.items() if wanted]
+    if len(chosen) > 1:
+        options = " and ".join(f"--{name.replace('_', '-')}" for name in chosen)
+        raise click.UsageError(f"{options} are different pictures; choose one.")
+    return _VIEWS[chosen[0]] if chosen else "standard"
+
+
+def _near(tolerance: float) -> float:
+    if not 0 < tolerance < 1:
+        raise click.UsageError(f"--tolerance is {tolerance:g}; it is a share between 0 and 1.")
+    return tolerance

@@ -1,1 +1,0 @@
-"""The command `continuation`: what it measures, compares and makes again."""

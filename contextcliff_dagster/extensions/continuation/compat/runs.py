@@ -1,0 +1,574 @@
+"""A `--compat` run: its generations, its folder with Context-Tester's files, measured again."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+from functools import lru_cache
+from pathlib import Path, PurePath
+from tempfile import mkdtemp
+from typing import TYPE_CHECKING, Any, Literal
+from urllib.parse import urlsplit
+
+from contextcliff_dagster.contracts import (
+    DataError,
+    EngineError,
+    ScoreFileError,
+    StoreError,
+    StudyError,
+)
+from contextcliff_dagster.experiments.common.documents import (
+    tokenizer_name,
+    tokenizer_of,
+)
+from contextcliff_dagster.experiments.common.study_run import StudyRun
+from contextcliff_dagster.extensions.continuation.compat.metrics import (
+    COHERENCE_KEYS,
+    Embed,
+    Figures,
+    coherence,
+    read_word_list,
+    sentences_of,
+    text_metrics,
+)
+from contextcliff_dagster.extensions.continuation.compat.result_files import (
+    ContextResult,
+    Run,
+    read_run,
+    start_folder,
+    write_analysis,
+    write_run,
+)
+from contextcliff_dagster.extensions.continuation.compat.slicing import (
+    needed_tokens,
+)
+from contextcliff_dagster.extensions.continuation.compat.statistics import (
+    Round,
+    is_long_enough,
+    replacement,
+)
+from contextcliff_dagster.extensions.continuation.documents import (
+    DOCUMENTS,
+    part_file,
+    point_key,
+    read_part,
+    read_texts,
+    section_of,
+    slices_of,
+)
+from contextcliff_dagster.extensions.continuation.prose.embedders import (
+    EndpointEmbedder,
+    local_embedder,
+)
+from contextcliff_dagster.extensions.continuation.section import cells_of
+from contextcliff_dagster.store import write_atomic
+
+if TYPE_CHECKING:
+    from contextcliff_dagster.experiments.common.experiment import Experiment
+    from contextcliff_dagster.extensions.continuation.prose.embedders import Embedder
+    from contextcliff_dagster.inference.models.models_file import ModelEntry
+    from contextcliff_dagster.store import Store
+    from contextcliff_dagster.studies import Study
+
+_PROBE = ("Is there an embedder?",)
+
+
+@dataclass(frozen=True, slots=True)
+class Embedding:
+    """``name`` of the embedder, for results; both None where there is none."""
+
+    name: str | None = None
+    embed: Embed | None = None
+
+
+def embedding_of(entry: ModelEntry | None) -> Embedding:
+    """Return the first that answers: the ``/embeddings`` of the model's server, a local embedder.
+
+    Sentences that the server does not embed later have no vectors, as in the reference.
+    """
+    found = _of_server(entry) if entry is not None and entry.spec.remote else None
+    embedder: Embedder | None = found or local_embedder()
+    if embedder is None:
+        return Embedding()
+    return Embedding(embedder.name, _tolerant(embedder))
+
+
+def _of_server(entry: ModelEntry) -> EndpointEmbedder | None:
+    from contextcliff_dagster.inference.models.identity import request_headers
+
+    try:
+        headers = request_headers(entry, f"Model {entry.name!r}", EngineError)
+        key = headers.get("Authorization", "").removeprefix("Bearer ") or None
+        address = entry.resolved_base_url()
+        found = EndpointEmbedder(address, entry.model_id or entry.name, key)
+        found.embed(_PROBE)
+    except EngineError:
+        return None
+    return found
+
+
+def _tolerant(embedder: Embedder) -> Embed:
+    def embed(sentences: Sequence[str]) -> Sequence[Sequence[float]] | None:
+        try:
+            rows: Sequence[Sequence[float]] = embedder.embed(sentences).tolist()
+        except EngineError:
+            return None
+        return rows
+
+    return embed
+
+
+ATTEMPTS = 3
+"""A batch and its retries."""
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """What a context size has.
+
+    Attributes:
+        state: `open` while rounds are to be asked, `done`, or `failed` after all attempts.
+        needed: rounds to ask in all; at most those asked unless `open`.
+        chosen: numbers of the rounds that count, by their places in the batch.
+        replaced: numbers of those that were outliers, and no longer count.
+    """
+
+    state: Literal["open", "done", "failed"]
+    needed: int
+    chosen: tuple[int, ...] = ()
+    replaced: tuple[int, ...] = ()
+
+
+def chosen_rounds(rounds: Sequence[Round | None], size: int, *, drawn: bool = True) -> Batch:
+    """Return the batch of ``size`` rounds that counts, or what is still to be asked.
+
+    A batch with a round that has no figures fails as a whole, and the next rounds are another try.
+    The outliers of a full batch are replaced once, in their places, by further rounds; where one of
+    those has no figures, the batch stays as it was (the reference breaks off there).
+
+    Args:
+        rounds: all that are answered, in order; None: failed, or too short.
+        size: rounds of a batch.
+        drawn: whether another round can differ; else one batch is all.
+    """
+    attempts = ATTEMPTS if drawn else 1
+    for start in range(0, attempts * size, size):
+        batch = rounds[start : start + size]
+        if len(batch) < size:
+            return Batch("open", start + size)
+        full = [one for one in batch if one is not None]
+        if len(full) < size:
+            continue
+        chosen = list(range(start, start + size))
+        _, places = replacement(full)
+        further = rounds[start + size : start + size + len(places)]
+        if len(further) < len(places):
+            return Batch("open", start + size + len(places))
+        if None in further:
+            places = []
+        for number, place in enumerate(places):
+            chosen[place] = start + size + number
+        replaced = tuple(start + place for place in places)
+        return Batch("done", len(rounds), tuple(chosen), replaced)
+    return Batch("failed", len(rounds))
+
+
+_PREVIEW = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Generations:
+    """What a model has written for a compat study, by context size in tokens.
+
+    Attributes:
+        rounds: all that are answered, in order; None: failed, or below 60% of `max_tokens`.
+        batches: which of them count.
+        author: the author's continuation.
+        contexts: the texts that the model read.
+        finished: when each answer came, ISO 8601.
+    """
+
+    rounds: Mapping[int, Sequence[Round | None]]
+    batches: Mapping[int, Batch]
+    author: str
+    contexts: Mapping[int, str]
+    finished: Sequence[str]
+
+    @property
+    def open_sizes(self) -> list[int]:
+        """Sizes with rounds that have no answer yet."""
+        return [size for size, batch in self.batches.items() if batch.state == "open"]
+
+
+def generations_of(run: StudyRun, experiment: Experiment, model: str) -> Generations:
+    """Return the generations that the ledger has; no call is made.
+
+    Raises:
+        StudyError: the word list cannot be read.
+        StoreError: outputs or documents are gone.
+    """
+    from contextcliff_dagster.experiments.common.measurement import ledger_rows, sources_of
+
+    section = section_of(run.study)
+    familiar = familiar_of(run.study)
+    sizes = {cell.key: cell.tokens for cell in cells_of(section)}
+    rows: dict[int, list[dict[str, Any]]] = {}
+    for source in sources_of(run, experiment):
+        for row in ledger_rows(run, experiment, source, model, list(sizes)):
+            rows.setdefault(sizes[row["bin"]], []).append(row)
+    name = section.text_names[0]
+    texts = read_texts(part_file(run.store, run.study.name, name, "p000"))
+    contexts = {row["context_tokens"]: row["text"] for row in texts if row["kind"] == "context"}
+    rounds = {size: _in_order(rows.get(size, []), run.study, familiar) for size in contexts}
+    drawn = section.temperature[0] > 0
+    return Generations(
+        rounds,
+        {size: chosen_rounds(of, section.rounds, drawn=drawn) for size, of in rounds.items()},
+        next(row["text"] for row in texts if row["kind"] == "author"),
+        contexts,
+        sorted(row["finished_at"].isoformat() for of in rows.values() for row in of),
+    )
+
+
+def familiar_of(study: Study) -> frozenset[str] | None:
+    """Return the words of the study's word list; None without one.
+
+    Raises:
+        StudyError: it cannot be read.
+    """
+    from contextcliff_dagster.studies.study_paths import absolute, refuse_without_leave
+
+    file = section_of(study).word_list
+    if not file:
+        return None
+    refuse_without_leave(study, "continuation")
+    return read_word_list(Path(absolute(study.folder, file)))
+
+
+def run_of(
+    study: Study, found: Generations, metadata: Mapping[str, Any], embed: Embed | None
+) -> Run:
+    """Return the sizes that are done as a run; without ``embed`` coherence is 0, as there."""
+    section, tokenizer = section_of(study), tokenizer_of(study, "continuation")
+    familiar = familiar_of(study)
+    author_tokens = tokenizer.count(found.author)
+    contexts = {}
+    for size, batch in found.batches.items():
+        if batch.state != "done":
+            continue
+        context = found.contexts[size]
+        info = {
+            "context_length_target": size,
+            "context_length_actual": tokenizer.count(context),
+            "context_text_chars": len(context),
+            "context_word_count": len(context.split()),
+            "context_preview": context[-_PREVIEW:],
+            "ground_truth_text": found.author,
+            "ground_truth_tokens": author_tokens,
+            "ground_truth_chars": len(found.author),
+        }
+        kept = [found.rounds[size][number] or {} for number in batch.chosen]
+        rounds = tuple(
+            {**one, "round_number": place, **_coherence(one, embed)}
+            for place, one in enumerate(kept, 1)
+        )
+        contexts[size] = ContextResult(size, rounds, info)
+    return Run(metadata, contexts, text_metrics(found.author, familiar, embed), section.sizes)
+
+
+def _coherence(one: Round, embed: Embed | None) -> dict[str, float]:
+    if embed is None:
+        return {}
+    figures = coherence(sentences_of(one["continuation_text"]), embed)
+    return {key: round(value, 4) for key, value in figures.items()}
+
+
+def _in_order(
+    rows: Sequence[Mapping[str, Any]], study: Study, familiar: frozenset[str] | None
+) -> list[Round | None]:
+    """The rounds up to the first that has no answer yet."""
+    by_number = {row["replicate"]: row for row in rows}
+    rounds: list[Round | None] = []
+    while (row := by_number.get(len(rounds))) and row.get("no_answer") != "transport_error":
+        rounds.append(_round(row, study, familiar))
+    return rounds
+
+
+def _round(row: Mapping[str, Any], study: Study, familiar: frozenset[str] | None) -> Round | None:
+    from contextcliff_dagster.scoring.parse import parse_answer
+
+    prefix = study.recipe().answer_prefix or ""
+    text = parse_answer(row.get("raw_output"), answer_prefix=prefix).text or ""
+    if row.get("no_answer") is not None or not text.strip():
+        return None
+    tokens = row.get("completion_tokens")
+    if tokens is None:
+        tokens = tokenizer_of(study, "continuation").count(text)
+    else:
+        tokens -= row.get("reasoning_tokens") or 0
+    if not is_long_enough(tokens, section_of(study).max_tokens):
+        return None
+    duration_ms = row.get("duration_ms") or 0.0
+    return {
+        "round_number": row["replicate"] + 1,
+        "continuation_length": len(text),
+        "continuation_tokens": tokens,
+        "generation_time_seconds": round(duration_ms / 1000, 3),
+        "generation_time_ms": round(duration_ms),
+        "timestamp": row["finished_at"].isoformat(),
+        "continuation_text": text,
+        **_metrics(text, familiar),
+    }
+
+
+@lru_cache(maxsize=4096)
+def _metrics(text: str, familiar: frozenset[str] | None) -> Figures:
+    return text_metrics(text, familiar)
+
+
+def with_further_rounds(
+    study: Study, store: Store, experiment: Experiment, campaign: str | None
+) -> Study:
+    """Return ``study`` with all rounds that its answers so far call for: retries, replacements.
+
+    No call is made. The same study comes back where none are: it is measured as far as it can be.
+
+    Raises:
+        StudyError, StoreError: the answers so far cannot be read.
+    """
+    if not store.has_ledger or DOCUMENTS.frozen(study, store) is None:
+        return study
+    while True:
+        section = section_of(study)
+        with StudyRun.open(study, store, campaign) as run:
+            found = generations_of(run, experiment, study.models[0])
+        further = dict(section.further_rounds)
+        for size in found.open_sizes:
+            if (more := found.batches[size].needed - section.rounds) > further.get(size, 0):
+                further[size] = more
+        if further == section.further_rounds:
+            return study
+        changed = section.model_copy(update={"further_rounds": further})
+        study = study.changed(**{experiment.name: changed.model_dump(mode="json")})
+
+
+def was_repeated(study: Study, store: Store) -> bool | None:
+    """Whether the kept contexts are of a text that was repeated, as it was too short.
+
+    None where they were made before that was kept, and the text is gone.
+    """
+    section = section_of(study)
+    part = part_file(store, study.name, section.text_names[0], point_key(0))
+    for row in read_part(part) or ():
+        if row["kind"] == "source":
+            needed = needed_tokens(section.max_context, section.max_tokens)
+            return bool(row["length_tokens"] < needed)
+    with suppress(StudyError):
+        return slices_of(study).repeated
+    return None
+
+
+_LONGEST_ID = 80
+
+
+@dataclass(frozen=True, slots=True)
+class RunName:
+    """``model`` as its user calls it, and the ``id`` of the run."""
+
+    model: str
+    id: str
+
+
+def new_folder(results: Path, study: Study, named: RunName) -> Path:
+    """Return the folder of a run; nothing is made.
+
+    Raises:
+        StudyError: it is there already, or the ID cannot be part of its name.
+    """
+    if not named.id.strip() or not named.id.isprintable() or len(named.id) > _LONGEST_ID:
+        raise StudyError(
+            f"--model-id {named.id[:_LONGEST_ID]!r} cannot name a folder: write 1 to {_LONGEST_ID} "
+            "letters, digits and signs."
+        )
+    return start_folder(results, Run(_named(study, named), {}))
+
+
+def write_folder(
+    folder: Path, study: Study, metadata: Mapping[str, Any], found: Generations, embed: Embed | None
+) -> Written:
+    """Write the sizes that are done to ``folder``, all files or none; ``embed`` as in `run_of`.
+
+    Raises:
+        StudyError: no size is done, or the folder is there by now.
+        StoreError: the files cannot be written.
+    """
+    section = section_of(study)
+    run = run_of(study, found, metadata, embed)
+    if not run.contexts:
+        raise StudyError(
+            f"No context size has {section.rounds} rounds of at least 60% of "
+            f"{section.max_tokens:,} tokens, so {folder} is not written; lower --max-tokens, or "
+            f"see `contextcliff answers {study.name}` for what the model wrote."
+        )
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        aside = Path(mkdtemp(prefix=f".{folder.name[:80]}-", dir=folder.parent))
+    except OSError as error:
+        raise StoreError(f"{folder} cannot be written: {error.strerror or error}.") from error
+    try:
+        at = datetime.now().astimezone().isoformat(timespec="seconds")
+        files = [*write_run(aside, run, at), write_picture(aside, run)]
+        if folder.exists():
+            raise StudyError(f"{folder} exists by now; give this run another --model-id.")
+        aside.chmod(0o755)
+        aside.rename(folder)
+    except OSError as error:
+        raise StoreError(f"{folder} cannot be written: {error.strerror or error}.") from error
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+    return Written(run, tuple(folder / file.name for file in files))
+
+
+def _named(study: Study, named: RunName) -> dict[str, Any]:
+    return {
+        "model_name": named.model.removeprefix("koboldcpp/"),
+        "model_id": named.id,
+        "source_text_name": PurePath(section_of(study).texts[0]).name,
+    }
+
+
+def metadata_of(
+    study: Study, entry: ModelEntry, named: RunName, found: Generations, embedding: str | None
+) -> dict[str, Any]:
+    """Return what `metadata.json` says of a run; ``embedding``: the embedder's name."""
+    section = section_of(study)
+    done = sum(batch.state == "done" for batch in found.batches.values())
+    return {
+        **_named(study, named),
+        "embedding_model": embedding,
+        "tokenizer_model": tokenizer_name(study, "continuation"),
+        "source_text_file": section.texts[0],
+        "start_time": found.finished[0] if found.finished else None,
+        "num_rounds": section.rounds,
+        "divisions": section.divisions,
+        "start_context": section.start_context,
+        "max_retries": ATTEMPTS - 1,
+        "generation_params": {
+            "max_tokens": section.max_tokens,
+            "temperature": section.temperature[0],
+            "top_k": section.top_k,
+            "top_p": section.top_p,
+            "seed": section.seed,
+        },
+        "api_url": _address(entry),
+        "max_context": section.max_context,
+        "end_time": found.finished[-1] if found.finished else None,
+        "successful_contexts": done,
+        "study": study.name,
+    }
+
+
+def _address(entry: ModelEntry) -> str | None:
+    """The server without a user and a password."""
+    if not entry.spec.remote or not entry.base_url:
+        return None
+    parts = urlsplit(entry.resolved_base_url())
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+
+
+DPI = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A run and the files that were written of it."""
+
+    run: Run
+    files: tuple[Path, ...]
+
+
+def analyse_again(folder: Path) -> Written:
+    """Write trends, CSV, texts and picture of the run in ``folder`` there; its rounds stay.
+
+    Raises:
+        ScoreFileError: there is no run, or it is damaged.
+        StoreError: the files cannot be written.
+    """
+    run = _read(folder)
+    return Written(run, (*write_analysis(folder, run, _now()), write_picture(folder, run)))
+
+
+def measure_again(
+    folder: Path, out: Path, familiar: frozenset[str] | None, embedding: Embedding
+) -> Written:
+    """Measure the texts of the run in ``folder`` again, and write the new run to ``out``.
+
+    The author's figures stay those of the run. Without a list of familiar words, or without an
+    embedder, the figures that need them stay, too.
+
+    Raises:
+        ScoreFileError: there is no run, or it is damaged.
+        DataError: its texts were not kept, or ``out`` exists.
+        StoreError: the files cannot be written.
+    """
+    if out.exists():
+        raise DataError(f"{out} exists; name a new folder with --out, or delete it.")
+    run, at = _read(folder), _now()
+    made = reanalysed(run, familiar, embedding.embed)
+    kept = {"reanalysed_from": str(folder), "reanalysed_at": at}
+    named = {"reanalysis_embedding_model": embedding.name} if embedding.name else {}
+    metadata = {**made.metadata, "reanalysis_metadata": {**kept, **named}}
+    made = Run(metadata, made.contexts, made.author, made.context_lengths)
+    return Written(made, (*write_run(out, made, at), write_picture(out, made)))
+
+
+def write_picture(folder: Path, run: Run) -> Path:
+    """Draw the averages of ``run`` into ``folder``; raises StoreError."""
+    from contextcliff_dagster.extensions.continuation.figures import plot_standard
+
+    path = folder / f"{run.file_stem}.png"
+    write_atomic(path, plot_standard([run], DPI))
+    return path
+
+
+def _read(folder: Path) -> Run:
+    if not folder.is_dir():
+        raise ScoreFileError(f"There is no folder {folder}; name the folder of a finished run.")
+    return read_run(folder)
+
+
+def _now() -> str:
+    return datetime.now().astimezone().isoformat(timespec="seconds")
+
+
+def reanalysed(run: Run, familiar: frozenset[str] | None = None, embed: Embed | None = None) -> Run:
+    """Return ``run`` with new figures of its kept texts, and averages of those.
+
+    The author's figures stay as they are, as in the reference. So do those of coherence without
+    ``embed``, and those of familiar words without ``familiar`` (both as in `text_metrics`).
+
+    Raises:
+        DataError: a text was not kept.
+    """
+    contexts = {}
+    for size, context in run.contexts.items():
+        texts = [one.get("continuation_text") for one in context.rounds]
+        if not texts or not all(isinstance(text, str) for text in texts):
+            raise DataError(
+                f"The run {run.name} has no texts of context size {size:,}; name a folder whose "
+                "context_N_results.json files have continuation_text in every round."
+            )
+        rounds = tuple(
+            {**one, **_figures(str(text), familiar, embed)}
+            for one, text in zip(context.rounds, texts, strict=True)
+        )
+        contexts[size] = ContextResult(size, rounds, context.info)
+    return Run(run.metadata, contexts, run.author, run.context_lengths)
+
+
+def _figures(text: str, familiar: frozenset[str] | None, embed: Embed | None) -> Figures:
+    kept = COHERENCE_KEYS if embed is None else ()
+    return {k: v for k, v in text_metrics(text, familiar, embed).items() if k not in kept}

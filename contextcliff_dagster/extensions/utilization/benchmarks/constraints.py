@@ -1,0 +1,679 @@
+"""Distributed constraints: values of entities' attributes that follow from scattered statements.
+
+What is true of the entities of a constraints document, and statements about it.
+
+Answers to questions about statements, each with the records that it rests on.
+
+Distributed constraints: values of entities' attributes that follow from scattered statements.
+
+Where it differs from the design document: all ten attributes have a domain; a value that is asked
+for is the only possible one, for a chain of statements leads to it from a fact, and no other does;
+the four types of constraint are equally many, and their number is met.
+
+Statements changed so that they are true of another assignment.
+
+Some cells get another value, and the statements that this makes false are changed. So the document
+contradicts nothing, and each record that was changed is false of the assignment before, but for a
+few inequalities that make up the number.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from contextcliff_dagster.extensions.utilization.benchmarks.asking import (
+    Asked,
+    Made,
+    RetryError,
+    in_order,
+    longest_chain,
+    make_question,
+    needed_records,
+    require_not_last,
+)
+from contextcliff_dagster.extensions.utilization.benchmarks.data import (
+    DOMAINS,
+    Benchmark,
+    Draws,
+    Evidence,
+    Question,
+    QuestionKind,
+    Record,
+    make_record,
+)
+
+Cell = tuple[str, str]
+"""An entity and one of its attributes."""
+Value = str | int
+
+
+def cells_of(record: Record) -> tuple[Cell, ...]:
+    """Return the cells that a statement is about: one, or two."""
+    kind = record["type"]
+    if kind in ("fact", "neq"):
+        return ((record["entity"], record["attr"]),)
+    if kind == "impl":
+        condition = (record["if_entity"], record["if_attr"])
+        return condition, (record["then_entity"], record["then_attr"])
+    return (record["e1"], record["a1"]), (record["e2"], record["a2"])
+
+
+class Statements:
+    """The records of a constraints document. ``domains``: attribute -> its values."""
+
+    def __init__(self, records: Sequence[Record], domains: Mapping[str, Sequence[Value]]) -> None:
+        self.records, self._domains = records, domains
+        self._neqs: dict[Cell, list[int]] = defaultdict(list)
+        self._facts: dict[Cell, list[int]] = defaultdict(list)
+        for place, record in enumerate(records):
+            if record["type"] == "neq":
+                self._neqs[cells_of(record)[0]].append(place)
+            elif record["type"] == "fact":
+                self._facts[(record["attr"], record["value"])].append(place)
+
+    def count_question(self, about: Mapping[str, Any]) -> Question:
+        """Return the question of how many facts state a value."""
+        evidence = self._facts[(about["attr"], about["value"])]
+        most = max(map(len, self._facts.values()))
+        return make_question("aggregate", about, len(evidence), evidence, 1, choices=(0, most))
+
+    def value_question(
+        self, kind: QuestionKind, about: Mapping[str, Any], evidence: Sequence[int], hops: int
+    ) -> Question:
+        """Return the question of a value to which ``evidence`` leads.
+
+        Raises:
+            ValueError: it leads to no single value.
+        """
+        target = (about["entity"], about["attr"])
+        values = self.possible(evidence, target)
+        if len(values) != 1:
+            raise ValueError(f"{len(values)} values are possible: {dict(about)!r}")
+        margin = min(len(self.possible(evidence, target, missing=place)) - 1 for place in evidence)
+        choices = self._domains[about["attr"]]
+        (value,) = values
+        return make_question(
+            kind, about, value, evidence, margin, hops=hops, choices=choices, form="value"
+        )
+
+    def possible(
+        self, chain: Iterable[int], target: Cell, missing: int | None = None
+    ) -> list[Value]:
+        """Return the values of ``target`` that the statements of a chain leave.
+
+        A chain of `constraints` is linked with the rest of the document by statements alone that
+        exclude nothing, and by those of what a value is not. ``missing``: a record read over.
+        """
+        read = [self.records[place] for place in chain if place != missing]
+        left: dict[Cell, list[Value]] = {}
+        for cell in (target, *(cell for record in read for cell in cells_of(record))):
+            excluded = {
+                self.records[place]["value"]
+                for place in self._neqs.get(cell, ())
+                if place != missing
+            }
+            left[cell] = [one for one in self._domains[cell[1]] if one not in excluded]
+        before = -1
+        while before != (before := sum(map(len, left.values()))):
+            for record in read:
+                first, *others = cells_of(record)
+                if record["type"] == "fact":
+                    left[first] = [record["value"]]
+                elif record["type"] == "impl" and left[first] == [record["if_value"]]:
+                    left[others[0]] = [record["then_value"]]
+                elif record["type"] in ("eq", "mut"):
+                    same = [one for one in left[first] if one in left[others[0]]]
+                    left[first] = left[others[0]] = same
+        return left[target]
+
+
+ATTRIBUTES = tuple(DOMAINS)
+PARTNER = {
+    one: other
+    for one in ATTRIBUTES
+    for other in ATTRIBUTES
+    if one != other and DOMAINS[one] == DOMAINS[other]
+}
+"""The attribute with the same domain."""
+_TRIES = 400
+
+
+def num_facts(parameters: Mapping[str, int]) -> int:
+    """Return the number of facts: of every fourth attribute of an entity there is one."""
+    every = parameters["num_entities"] * parameters["num_attributes"]
+    return parameters.get("num_facts", every // 4)
+
+
+def domains_of(parameters: Mapping[str, int]) -> Mapping[str, Sequence[Value]]:
+    """Return the attributes and their values.
+
+    Raises:
+        ValueError: there are not so many.
+    """
+    attributes, size = parameters["num_attributes"], parameters["attribute_domains"]
+    if not (2 <= attributes <= len(ATTRIBUTES) and 3 <= size <= len(DOMAINS[ATTRIBUTES[0]])):
+        raise ValueError(
+            f"{attributes} attributes with {size} values: write 2 to {len(ATTRIBUTES)} attributes, "
+            f"3 to {len(DOMAINS[ATTRIBUTES[0]])} values"
+        )
+    return {attr: DOMAINS[attr][:size] for attr in ATTRIBUTES[:attributes]}
+
+
+class World:
+    """A drawn assignment, and what is stated about it so far.
+
+    Attributes:
+        truth: the value of each cell; statements are true of it.
+        left: type of statement -> how many are still to be written.
+        closed: cells of which nothing more is stated but what a plan says.
+        counted: values of an attribute of which nothing more is stated directly.
+    """
+
+    def __init__(self, draws: Draws, parameters: Mapping[str, int]) -> None:
+        self.draws = draws
+        self.domains = domains_of(parameters)
+        self.attributes = tuple(self.domains)
+        self.entities = [f"E-{one:04d}" for one in range(parameters["num_entities"])]
+        self.truth: dict[Cell, Value] = {
+            (entity, attr): draws.pick(values)
+            for entity in self.entities
+            for attr, values in self.domains.items()
+        }
+        types = enumerate(("neq", "mut", "eq", "impl"))
+        self.left = {name: (parameters["num_constraints"] + part) // 4 for part, name in types}
+        self.left["fact"] = num_facts(parameters)
+        self.size = sum(self.left.values())
+        self.closed: set[Cell] = set()
+        self.counted: set[tuple[str, Value]] = set()
+        self._written: set[tuple[object, ...]] = set()
+
+    def draw_cell(self, attr: str | None = None, not_of: str | None = None) -> Cell:
+        """Return a cell that is not closed.
+
+        Raises:
+            RetryError: there is hardly one.
+        """
+        pick = self.draws.pick
+        for _ in range(_TRIES):
+            cell = (pick(self.entities), attr or pick(self.attributes))
+            if cell not in self.closed and cell[0] != not_of:
+                return cell
+        raise RetryError
+
+    def wrong(self, cell: Cell) -> Value:
+        """Return a value that ``cell`` does not have."""
+        values = self.domains[cell[1]]
+        return self.draws.pick([one for one in values if one != self.truth[cell]])
+
+    def write(self, name: str, **values: object) -> Record | None:
+        """Return a statement; None where it is written already, or none of its type is left."""
+        record = make_record("constraints", name, **values)
+        key = tuple(record.values())
+        if key in self._written or not self.left[name]:
+            return None
+        self._written.add(key)
+        self.left[name] -= 1
+        return record
+
+    def fact(self, cell: Cell) -> Record | None:
+        """Write the value of ``cell``."""
+        return self.write("fact", entity=cell[0], attr=cell[1], value=self.truth[cell])
+
+    def neq(self, cell: Cell, value: Value) -> Record | None:
+        """Write that ``cell`` has not this value."""
+        return self.write("neq", entity=cell[0], attr=cell[1], value=value)
+
+    def impl(self, cell: Cell, value: Value, then: Cell, then_value: Value) -> Record | None:
+        """Write that ``then`` has its value if ``cell`` has this one."""
+        if cell == then:
+            return None
+        return self.write(
+            "impl",
+            if_entity=cell[0],
+            if_attr=cell[1],
+            if_value=value,
+            then_entity=then[0],
+            then_attr=then[1],
+            then_value=then_value,
+        )
+
+    def pair(self, one: Cell, other: Cell) -> Record | None:
+        """Write that two cells have the same value: eq of one attribute, mut of two."""
+        if self.draws.below(2):
+            one, other = other, one
+        name = "eq" if one[1] == other[1] else "mut"
+        return self.write(name, e1=one[0], a1=one[1], e2=other[0], a2=other[1])
+
+
+def written(record: Record | None) -> Record:
+    """Return ``record``.
+
+    Raises:
+        RetryError: it is None.
+    """
+    if record is None:
+        raise RetryError
+    return record
+
+
+_NEQ_STARTS_FROM = 40
+"""So many inequalities left that a chain may begin with all that a value is not."""
+_MOST_DECOYS = 4
+
+
+class _Chain(NamedTuple):
+    target: Cell
+    hops: int
+    cells: list[Cell]
+    records: list[Record]
+
+
+def make_constraints(
+    draws: Draws, parameters: Mapping[str, int], evidence: Evidence, asked: Sequence[Asked]
+) -> Made:
+    """Draw an assignment, statements about it, and what is asked.
+
+    Raises:
+        RetryError: these draws came to a dead end.
+        ValueError: parameters outside of the benchmark's.
+    """
+    world = World(draws, parameters)
+    lengths = [one.hops for one in asked if one.kind == "chain"]
+    links = (world.left["eq"] + world.left["mut"] + world.left["impl"]) * 3 // 4
+    lengths = lengths[: min(links, max(1, world.left["fact"] // 3))]
+    counts = [one.luck for one in asked if one.kind == "aggregate"]
+    counts = counts[: max(1, world.left["fact"] - len(asked))]
+    lookups = len(asked) - len(lengths) - len(counts)
+    if len(asked) + len(counts) > world.left["fact"]:
+        raise RetryError
+    chains = []
+    for number, hops in enumerate(lengths):
+        hops = longest_chain(hops, 1 + links // (len(lengths) - number))
+        chains.append(_chain(world, hops, evidence))
+        links -= hops - 1
+    values: dict[tuple[str, Value], list[Record]] = {}
+    others: list[Record] = []
+    stated: set[Cell] = set()
+    for number, luck in enumerate(counts):
+        room = world.left["fact"] - lookups
+        most = room // (len(counts) - number)
+        needed = needed_records(world.size, evidence, parameters, most)
+        # Or else the answer, a count, would be known from the size alone.
+        needed = max(2, min(most, needed + round((luck - 0.5) * max(4, needed * 0.6))))
+        spare = (room - needed - 2 * (len(counts) - number - 1)) // 3
+        value, some, like = _count(world, chains, needed, spare, stated)
+        values[value] = some
+        others += like
+    looked_up = []
+    for _ in range(lookups):
+        cell = _draw_uncounted(world)
+        world.closed.add(cell)
+        looked_up.append((cell, written(world.fact(cell))))
+    world.closed -= stated
+    others += _decoys(world, chains)
+    others += _fill(world)
+    groups = [chain.records for chain in chains] + list(values.values())
+    groups += [[record] for _, record in looked_up]
+    records = _placed(draws, groups, others)
+    made = _questions(world, records, chains, list(values), looked_up)
+    require_not_last(records, {**made, "lookup": ()})
+    return Made(records, in_order(asked, made), {"assignment": _packed(world)})
+
+
+def _chain(world: World, hops: int, evidence: Evidence) -> _Chain:
+    """Write ``hops`` statements, each of which is needed to see what follows from the next."""
+    cell = world.draw_cell()
+    world.closed.add(cell)
+    negated = evidence == "growing" and world.left["neq"] >= _NEQ_STARTS_FROM
+    if negated and world.draws.below(4) == 0:
+        wrong = [one for one in world.domains[cell[1]] if one != world.truth[cell]]
+        records = [written(world.neq(cell, value)) for value in world.draws.shuffled(wrong)]
+    else:
+        records = [written(world.fact(cell))]
+    cells = [cell]
+    for _ in range(hops - 1):
+        types = [name for name in ("eq", "mut", "impl") if world.left[name]]
+        if PARTNER[cell[1]] not in world.domains and "mut" in types:
+            types.remove("mut")
+        name = world.draws.pick(types)
+        if name == "impl":
+            other = world.draw_cell()
+            record = world.impl(cell, world.truth[cell], other, world.truth[other])
+        else:
+            attr = cell[1] if name == "eq" else PARTNER[cell[1]]
+            other = world.draw_cell(attr, not_of=cell[0])
+            world.truth[other] = world.truth[cell]
+            record = world.pair(cell, other)
+        world.closed.add(other)
+        cells.append(other)
+        records.append(written(record))
+        cell = other
+    return _Chain(cell, hops, cells, records)
+
+
+def _count(
+    world: World, chains: Sequence[_Chain], needed: int, spare: int, stated: set[Cell]
+) -> tuple[tuple[str, Value], list[Record], list[Record]]:
+    """Write facts of one value of an attribute, and ``spare`` at most of each of two others."""
+    attr = world.draws.pick(world.attributes)
+    started = {(one.cells[0][1], world.truth[one.cells[0]]) for one in chains}
+    free = world.draws.shuffled(
+        [(entity, attr) for entity in world.entities if (entity, attr) not in world.closed]
+    )
+    values = [
+        value
+        for value in world.draws.shuffled(world.domains[attr])
+        if (attr, value) not in started | world.counted
+    ]
+    if not values:
+        raise RetryError
+    counts = [needed]
+    for _ in values[1:3]:
+        some = max(1, needed + world.draws.between(-needed // 3, needed // 3))
+        counts.append(some if some <= spare else 0)
+    found: list[list[Record]] = []
+    for value, count in zip(values, counts, strict=False):
+        if len(free) < count:
+            raise RetryError
+        cells, free = free[:count], free[count:]
+        world.truth.update(dict.fromkeys(cells, value))
+        world.closed.update(cells)
+        stated.update(cells)
+        found.append([written(world.fact(cell)) for cell in cells])
+    world.counted.add((attr, values[0]))
+    return (attr, values[0]), found[0], [record for some in found[1:] for record in some]
+
+
+def _draw_uncounted(world: World) -> Cell:
+    for _ in range(_TRIES):
+        cell = world.draw_cell()
+        if (cell[1], world.truth[cell]) not in world.counted:
+            return cell
+    raise RetryError
+
+
+def _decoys(world: World, chains: Sequence[_Chain]) -> list[Record]:
+    """Statements about the cells of chains that exclude nothing but single values of targets."""
+    found = []
+    for chain in chains:
+        for _ in range(min(_MOST_DECOYS, world.left["impl"] // (4 * len(chains)))):
+            other, near = world.draw_cell(), world.draws.pick(chain.cells)
+            if world.draws.below(2):  # leads on, elsewhere
+                found.append(world.impl(near, world.truth[near], other, world.truth[other]))
+            else:  # would lead here to another value; its condition is false
+                found.append(world.impl(other, world.wrong(other), near, world.wrong(near)))
+        if world.left["neq"] >= 4 * len(chains) and world.draws.below(2):
+            found.append(world.neq(chain.target, world.wrong(chain.target)))
+    return [record for record in found if record is not None]
+
+
+def _fill(world: World) -> list[Record]:
+    """Write true statements about open cells until the number of each type is met."""
+    found: list[Record] = []
+    same: dict[tuple[str, Value], list[Cell]] = defaultdict(list)
+    for cell, value in world.truth.items():
+        if cell not in world.closed:
+            same[cell[1], value].append(cell)
+    for name in ("fact", "neq", "eq", "mut", "impl"):
+        failed = 0
+        while world.left[name]:
+            record = _statement(world, name, same)
+            if record is not None:
+                found.append(record)
+            elif (failed := failed + 1) > _TRIES + len(found):
+                raise RetryError
+    return found
+
+
+def _statement(
+    world: World, name: str, same: Mapping[tuple[str, Value], Sequence[Cell]]
+) -> Record | None:
+    cell = world.draw_cell()
+    value = world.truth[cell]
+    if name == "fact":
+        return None if (cell[1], value) in world.counted else world.fact(cell)
+    if name == "neq":
+        return world.neq(cell, world.wrong(cell))
+    if name == "impl":
+        other = world.draw_cell()
+        if world.draws.below(2):
+            return world.impl(cell, value, other, world.truth[other])
+        return world.impl(cell, world.wrong(cell), other, world.draws.pick(world.domains[other[1]]))
+    cells = same.get((cell[1] if name == "eq" else PARTNER[cell[1]], value))
+    if not cells:
+        return None
+    other = world.draws.pick(cells)
+    return None if other[0] == cell[0] else world.pair(cell, other)
+
+
+def _placed(
+    draws: Draws, groups: Sequence[Sequence[Record]], others: Sequence[Record]
+) -> list[Record]:
+    """Return all statements: those of each group over the whole length, in any order."""
+    size = sum(map(len, groups)) + len(others)
+    taken: set[int] = set()
+    records: dict[int, Record] = {}
+    for group in sorted(groups, key=len, reverse=True):
+        places = draws.spread(len(group), 0, size, taken)
+        records.update(zip(places, draws.shuffled(group), strict=True))
+    rest = iter(draws.shuffled(others))
+    return [records[place] if place in records else next(rest) for place in range(size)]
+
+
+def _questions(
+    world: World,
+    records: Sequence[Record],
+    chains: Sequence[_Chain],
+    counted: Sequence[tuple[str, Value]],
+    looked_up: Sequence[tuple[Cell, Record]],
+) -> dict[str, list[Question]]:
+    statements = Statements(records, world.domains)
+    place = {id(record): number for number, record in enumerate(records)}
+    made: dict[str, list[Question]] = {"lookup": [], "aggregate": [], "chain": []}
+    for (entity, attr), record in looked_up:
+        about = {"ask": "value", "entity": entity, "attr": attr}
+        question = statements.value_question("lookup", about, [place[id(record)]], 1)
+        made["lookup"].append(question)
+    for attr, value in counted:
+        made["aggregate"].append(
+            statements.count_question({"ask": "facts", "attr": attr, "value": value})
+        )
+    for chain in chains:
+        about = {"ask": "value", "entity": chain.target[0], "attr": chain.target[1]}
+        evidence = [place[id(record)] for record in chain.records]
+        made["chain"].append(statements.value_question("chain", about, evidence, chain.hops))
+    return made
+
+
+def _packed(world: World) -> str:
+    """All values, entity by entity, each as the digit of its place in its domain."""
+    return "".join(
+        str(world.domains[attr].index(value)) for (_, attr), value in world.truth.items()
+    )
+
+
+_CORRUPTION_TRIES = 40
+
+
+def change_constraints(draws: Draws, data: Benchmark, count: int, recompute: bool) -> Made:
+    """Change ``count`` statements, as many as can be."""
+    world = _Changed(draws, data, recompute)
+    for unit in draws.shuffled(world.units):
+        if len(world.changed) == count:
+            break
+        world.revalue(unit, count)
+    for place in draws.shuffled(range(len(world.records))):
+        if len(world.changed) == count:
+            break
+        world.another_neq(place)
+    questions = list(data.questions)
+    if recompute:
+        statements = Statements(world.records, world.domains)
+        questions = [
+            statements.count_question(one.about)
+            if one.about["ask"] == "facts"
+            else statements.value_question(one.kind, one.about, one.evidence, one.hops)
+            for one in questions
+        ]
+    return Made(world.records, questions, {"assignment": world.packed()})
+
+
+class _Changed:
+    """The document while it is changed.
+
+    Attributes:
+        units: cells that get another value together: those of a chain that are said to be equal.
+        changed: places of records that are not what they were.
+    """
+
+    def __init__(self, draws: Draws, data: Benchmark, recompute: bool) -> None:
+        self._draws = draws
+        self.domains = domains_of(data.parameters)
+        self.records: list[Record] = list(data.records)
+        self.changed: set[int] = set()
+        cells = [
+            (f"E-{entity:04d}", attr)
+            for entity in range(data.parameters["num_entities"])
+            for attr in self.domains
+        ]
+        digits: str = data.notes["assignment"]
+        self.truth: dict[Cell, Value] = {
+            cell: self.domains[cell[1]][int(digit)]
+            for cell, digit in zip(cells, digits, strict=True)
+        }
+        self._of_cell: dict[Cell, set[int]] = defaultdict(set)
+        self._written = {tuple(record.values()) for record in self.records}
+        for place, record in enumerate(self.records):
+            for cell in cells_of(record):
+                self._of_cell[cell].add(place)
+        chains = [one for one in data.questions if one.about["ask"] == "value"]
+        self._needed = {place for one in chains for place in one.evidence}
+        self._closed = {cell for place in self._needed for cell in cells_of(self.records[place])}
+        self._counted = {
+            (one.about["attr"], one.about["value"])
+            for one in data.questions
+            if one.about["ask"] == "facts" and not recompute
+        }
+        self._equal: dict[tuple[str, Value], list[Cell]] = defaultdict(list)
+        for cell in self._of_cell:
+            if cell not in self._closed:
+                self._equal[cell[1], self.truth[cell]].append(cell)
+        self.units: list[tuple[Cell, ...]] = [
+            (cell,) for cell in sorted(self._of_cell) if cell not in self._closed
+        ]
+        if recompute:
+            for one in chains:
+                self.units += self._classes(one.evidence)
+
+    def _classes(self, evidence: Iterable[int]) -> list[tuple[Cell, ...]]:
+        """The cells of a chain, those of the same value in one class."""
+        records = [self.records[place] for place in evidence]
+        classes = {cell: {cell} for record in records for cell in cells_of(record)}
+        for record in records:
+            if record["type"] in ("eq", "mut"):
+                one, other = cells_of(record)
+                both = classes[one] | classes[other]
+                classes.update(dict.fromkeys(both, both))
+        return sorted({tuple(sorted(some)) for some in classes.values()})
+
+    def revalue(self, unit: Sequence[Cell], most: int) -> None:
+        """Give the cells another value, unless more than ``most`` records are then changed."""
+        before = self.truth[unit[0]]
+        options = [value for value in self.domains[unit[0][1]] if value != before]
+        value = self._draws.pick(options)
+        if any((cell[1], one) in self._counted for cell in unit for one in (value, before)):
+            return None
+        self.truth.update(dict.fromkeys(unit, value))
+        places = {place for cell in unit for place in self._of_cell[cell]}
+        changes: dict[int, Record] = {}
+        for place in sorted(places):
+            record = self._made_true(place, set(unit), before)
+            if record is None:
+                break
+            if record != self.records[place]:
+                changes[place] = record
+        else:
+            keys = {tuple(record.values()) for record in changes.values()}
+            if (
+                len(self.changed | changes.keys()) <= most
+                and len(keys) == len(changes)
+                and not keys & self._written
+            ):
+                return self._apply(changes, unit, before)
+        self.truth.update(dict.fromkeys(unit, before))
+        return None
+
+    def _apply(self, changes: dict[int, Record], unit: Sequence[Cell], before: Value) -> None:
+        for place, record in changes.items():
+            for cell in cells_of(self.records[place]):
+                self._of_cell[cell].discard(place)
+            for cell in cells_of(record):
+                self._of_cell[cell].add(place)
+            self.records[place] = record
+            self._written.add(tuple(record.values()))
+            self.changed.add(place)
+        for cell in unit:
+            if cell not in self._closed:
+                self._equal[cell[1], before].remove(cell)
+                self._equal[cell[1], self.truth[cell]].append(cell)
+
+    def _made_true(self, place: int, unit: set[Cell], before: Value) -> Record | None:
+        """A record of the same type that is true now; None where there is none."""
+        record = self.records[place]
+        first, *others = cells_of(record)
+        value = self.truth[first]
+        if record["type"] == "fact":
+            return {**record, "value": value}
+        if record["type"] == "neq":
+            if record["value"] != value:
+                return record
+            # Where all that a value is not is stated, only the one before is left to be stated.
+            return {**record, "value": before if place in self._needed else self._wrong(first)}
+        then = others[0]
+        if record["type"] != "impl":
+            return record if value == self.truth[then] else self._shared(record, first, then, unit)
+        if place in self._needed:
+            return {**record, "if_value": value, "then_value": self.truth[then]}
+        if record["if_value"] != value:
+            return record
+        if then in self._closed:  # it must not say anything about a value that is asked for
+            return {**record, "if_value": self._wrong(first)}
+        return {**record, "then_value": self.truth[then]}
+
+    def _shared(self, record: Record, one: Cell, other: Cell, unit: set[Cell]) -> Record | None:
+        """The same statement with another cell that has the value now."""
+        near, away = (one, other) if one in unit else (other, one)
+        cells = self._equal.get((away[1], self.truth[near]), [])
+        for _ in range(_CORRUPTION_TRIES if cells else 0):
+            cell = self._draws.pick(cells)
+            if cell[0] != near[0] and cell not in unit:
+                first, second = (cell, near) if away == one else (near, cell)
+                return {
+                    **record,
+                    "e1": first[0],
+                    "a1": first[1],
+                    "e2": second[0],
+                    "a2": second[1],
+                }
+        return None
+
+    def _wrong(self, cell: Cell) -> Value:
+        options = [one for one in self.domains[cell[1]] if one != self.truth[cell]]
+        return self._draws.pick(options)
+
+    def another_neq(self, place: int) -> None:
+        """Change an inequality to another one."""
+        record = self.records[place]
+        if record["type"] == "neq" and place not in self.changed:
+            (cell,) = cells_of(record)
+            other = {**record, "value": self._wrong(cell)}
+            if cell not in self._closed and tuple(other.values()) not in self._written:
+                self._apply({place: other}, (), record["value"])
+
+    def packed(self) -> str:
+        """As `Benchmark.notes` hold it."""
+        return "".join(
+            str(self.domains[attr].index(value)) for (_, attr), value in self.truth.items()
+        )

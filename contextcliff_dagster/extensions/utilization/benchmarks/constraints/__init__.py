@@ -1,1 +1,0 @@
-"""Distributed constraints: values that follow from scattered statements."""

@@ -1,1 +1,0 @@
-"""The network: paths and flows over connections whose weights change."""

@@ -1,1 +1,0 @@
-"""The ledger: stock of warehouses through a long sequence of transactions."""

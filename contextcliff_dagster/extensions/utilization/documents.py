@@ -1,0 +1,612 @@
+"""The documents of a study: of the length asked for, verified, and kept in the store."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from contextcliff_dagster.contracts import Example, StoreError, StudyError, conform
+from contextcliff_dagster.experiments.common.documents import (
+    KeptDocuments,
+    MadeDocuments,
+    opened_tokenizer,
+    read_list,
+    tokenizer_name,
+    tokenizer_of,
+    write_list,
+)
+from contextcliff_dagster.extensions.utilization.benchmarks.corruption import corrupt
+from contextcliff_dagster.extensions.utilization.benchmarks.data import (
+    DOMAINS,
+    Benchmark,
+    BenchmarkName,
+    Question,
+)
+from contextcliff_dagster.extensions.utilization.prompts import Arm, Cell, arms_of, asked
+from contextcliff_dagster.extensions.utilization.rendering.sentences import (
+    Format,
+    Order,
+    Rendering,
+    Verbosity,
+)
+from contextcliff_dagster.extensions.utilization.rendering.structured import render
+from contextcliff_dagster.extensions.utilization.scales import (
+    ScaleSolver,
+    Solved,
+    Wish,
+    scale_tokens,
+)
+from contextcliff_dagster.extensions.utilization.section import UtilizationSection
+from contextcliff_dagster.extensions.utilization.tables import UTILIZATION_DOCUMENTS
+from contextcliff_dagster.extensions.utilization.verification import Verifier, require_agreement
+from contextcliff_dagster.sampling.manifest import PlannedExample
+from contextcliff_dagster.step_progress import report_step
+from contextcliff_dagster.store import Store, atomic_path, read_table, slug
+
+if TYPE_CHECKING:
+    from contextcliff_dagster.extensions.utilization.section import Match
+    from contextcliff_dagster.studies import Study
+
+MAKING_VERSION = "3"
+"""Raise it when the same wish would give another document: those in stores are then made anew."""
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """The documents that are made together. ``arms``: without what is no part of a document.
+
+    ``fingerprint``: of the tokenizer that counts.
+    """
+
+    benchmark: BenchmarkName
+    scale: str
+    seed: int
+    formats: Sequence[Format]
+    arms: Sequence[Arm]
+    questions: int
+    match: Match
+    fingerprint: str
+
+    @property
+    def hash(self) -> str:
+        """SHA-256 (hex) of what decides the documents."""
+        decides = {
+            "version": MAKING_VERSION,
+            "benchmark": self.benchmark,
+            "tokens": scale_tokens(self.scale),
+            "seed": self.seed,
+            "formats": list(self.formats),
+            "arms": [arm_json(arm) for arm in self.arms],
+            "questions": self.questions,
+            "match": self.match,
+            "tokenizer": self.fingerprint,
+        }
+        return hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest()
+
+
+def arm_json(arm: Arm) -> str:
+    """Return what of an arm decides a document, as JSON text."""
+    return json.dumps(
+        {
+            "evidence": arm.evidence,
+            "verbosity": arm.verbosity,
+            "order": arm.order,
+            "corruption": arm.corruption.level,
+        }
+    )
+
+
+def make_batch(batch: Batch, solver: ScaleSolver) -> Iterator[dict[str, Any]]:
+    """Yield the rows of `UTILIZATION_DOCUMENTS` of a batch, each made when it is asked for: a text
+    may have millions of tokens.
+
+    Raises:
+        StudyError: the scale is out of reach, or a package that verifies is missing.
+        VerificationError: a text does not support its answers: a fault of ours.
+    """
+    solved: dict[tuple[str, Format], Solved] = {}
+    digest, verifier = batch.hash, Verifier(batch.benchmark)
+    for arm in batch.arms:
+        for format in batch.formats:
+            written: Format = format if batch.match == "tokens" else "jsonl"
+            key = (arm.evidence, written)
+            if key not in solved:
+                wish = Wish(
+                    batch.benchmark,
+                    scale_tokens(batch.scale),
+                    batch.seed,
+                    arm.evidence,
+                    batch.questions,
+                    written,
+                )
+                solved[key] = solver.solve(wish)
+            document = _document(batch, arm, format, solved[key], solver, verifier)
+            yield {**document, "made_by": digest}
+
+
+def _document(
+    batch: Batch,
+    arm: Arm,
+    format: Format,
+    solved: Solved,
+    solver: ScaleSolver,
+    verifier: Verifier,
+) -> dict[str, Any]:
+    data = solved.data
+    if arm.corruption.share:
+        try:
+            data = corrupt(data, arm.corruption.share, arm.corruption.of, batch.seed)
+        except ValueError as error:
+            raise StudyError(f"{error}.") from None
+    rendering = render(data, format, arm.verbosity, arm.order)
+    text = rendering.text
+    verdicts = verifier.verify(text, data.questions, format)
+    where = f"{batch.scale}, {format}"
+    require_agreement(verdicts, data.questions, batch.benchmark, batch.seed, where)
+    return {
+        "document_id": hashlib.sha256(text.encode()).hexdigest(),
+        "benchmark": batch.benchmark,
+        "scale": batch.scale,
+        "seed": batch.seed,
+        "format": format,
+        "arm": arm_json(arm),
+        "length_tokens": solved.tokens if text == solved.text else solver.count(text),
+        "records": len(data.records),
+        "corrupted": len(data.corrupted),
+        "questions": json.dumps([_question(q, data, rendering) for q in data.questions]),
+        "evidence": json.dumps([_starts(q, rendering) for q in data.questions]),
+        "verdicts": json.dumps([verdict._asdict() for verdict in verdicts]),
+        "text": text,
+    }
+
+
+def _question(question: Question, data: Benchmark, rendering: Rendering) -> dict[str, Any]:
+    """What is asked again and again; without the positions, which may be thousands."""
+    starts = _starts(question, rendering)
+    length = max(len(rendering.text), 1)
+    return {
+        "kind": question.kind,
+        "text": question.text,
+        "answer": question.answer,
+        "form": question.form,
+        "choices": list(_choices(question, data)),
+        "about": dict(question.about),
+        "margin": question.margin,
+        "hops": question.hops,
+        "needed": len(starts),
+        "evidence_position": sum(starts) / len(starts) / length if starts else None,
+    }
+
+
+def _choices(question: Question, data: Benchmark) -> Sequence[str]:
+    """Values that the question can have: of an attribute all of its domain."""
+    about: Mapping[str, Any] = question.about
+    if question.form == "value" and about.get("ask") == "value":
+        return [str(value) for value in DOMAINS[str(about["attr"])]]
+    if question.form == "value" and not question.choices:
+        kind = "warehouse" if about.get("ask") == "transfers" else ""
+        return sorted({str(record[kind]) for record in data.records if kind in record})
+    return question.choices
+
+
+def _starts(question: Question, rendering: Rendering) -> list[int]:
+    return sorted(rendering.starts[index] for index in question.evidence)
+
+
+LISTED = (
+    *("document_id", "benchmark", "scale", "seed", "format", "arm", "length_tokens", "records"),
+    *("corrupted", "questions"),
+)
+"""Columns of the documents that the list has, too: all that asking and scoring need."""
+
+
+def documents_dir(store: Store, study: str) -> Path:
+    """Folder of the documents and of their list, ``manifest.json``."""
+    return store.study_dir(study) / "utilization_documents"
+
+
+def batch_file(store: Store, study: str, batch: Batch) -> Path:
+    """The file of a batch."""
+    folder = documents_dir(store, study) / slug(f"{batch.benchmark}-{batch.scale}")
+    return folder / f"{seed_key(batch.seed)}.parquet"
+
+
+def seed_key(seed: int) -> str:
+    """Return a seed as partition key; keys sort as seeds do.
+
+    >>> seed_key(7)
+    's007'
+    """
+    return f"s{seed:03d}"
+
+
+def write_batch(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
+    """Write the documents of a batch, all or none, one text in memory at a time; each text can be
+    read alone.
+
+    Raises:
+        StoreError: the file cannot be written.
+    """
+    import pyarrow.parquet as pq
+
+    with (
+        atomic_path(path) as temporary,
+        pq.ParquetWriter(
+            temporary,
+            UTILIZATION_DOCUMENTS.arrow_schema(),
+            compression="zstd",
+            use_dictionary=False,
+            write_statistics=False,
+        ) as file,
+    ):
+        for row in rows:
+            file.write_table(conform([row], UTILIZATION_DOCUMENTS))
+
+
+def read_batch(path: Path, made_by: str) -> list[dict[str, Any]] | None:
+    """Return the `LISTED` columns of a batch; None where there is none, or none made by this."""
+    with suppress(StoreError):
+        table = read_table(path, UTILIZATION_DOCUMENTS, {"made_by", *LISTED})
+        rows: list[dict[str, Any]] = table.to_pylist()
+        if rows and {row.pop("made_by") for row in rows} == {made_by}:
+            return rows
+    return None
+
+
+def read_text(path: Path, document_id: str) -> str:
+    """Return the text of one document.
+
+    Raises:
+        StoreError: it is not there, or not the text that was made.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        with pq.ParquetFile(path) as file:
+            ids = file.read(["document_id"])["document_id"].to_pylist()
+            row = ids.index(document_id)
+            text = str(file.read_row_group(row, ["text"])["text"][0].as_py())
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise StoreError(
+            f"{path} has no document {document_id[:12]} ({error}); delete it and prepare the study "
+            "again."
+        ) from error
+    if hashlib.sha256(text.encode()).hexdigest() != document_id:
+        raise StoreError(
+            f"{path}: document {document_id[:12]} is not the text that was made; delete the file "
+            "and prepare the study again."
+        )
+    return text
+
+
+def read_rows(path: Path) -> Iterator[dict[str, Any]]:
+    """Yield the documents of a batch with all columns, one text in memory at a time.
+
+    Raises:
+        StoreError: the file cannot be read.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        with pq.ParquetFile(path) as file:
+            for rows in file.iter_batches(batch_size=1):
+                yield from rows.to_pylist()
+    except (pa.ArrowException, OSError) as error:
+        raise StoreError(
+            f"{path} cannot be read ({error}); delete it and prepare the study again."
+        ) from error
+
+
+def summary(documents: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return what to show of documents."""
+    tokens = [document["length_tokens"] for document in documents]
+    return {
+        "documents": len(documents),
+        "tokens": sum(tokens),
+        "shortest_tokens": min(tokens, default=0),
+        "longest_tokens": max(tokens, default=0),
+        "questions": sum(len(one) for one in _questions(documents)),
+    }
+
+
+def _questions(documents: Sequence[Mapping[str, Any]]) -> Iterator[Sequence[Any]]:
+    for document in documents:
+        yield json.loads(document["questions"])
+
+
+Row = Mapping[str, Any]
+
+
+class UtilizationSamples:
+    """A `SampleSource` over documents (`LISTED`) in cells that one recipe asks.
+
+    ``file_of``: document row -> its file in the store, where texts are read from.
+    """
+
+    def __init__(
+        self,
+        cells: Sequence[Cell],
+        documents: Iterable[Row],
+        match: Match,
+        files: Mapping[str, Path],
+    ) -> None:
+        self._cells = {cell.key: cell for cell in cells}
+        self._match: Match = match
+        self._files = files
+        self._planned: dict[str, list[PlannedExample]] = {}
+        self._documents: dict[tuple[str, str, str, str], list[Row]] = {}
+        for row in documents:
+            place = (row["benchmark"], row["format"], row["scale"], row["arm"])
+            self._documents.setdefault(place, []).append(row)
+
+    def planned(self, bin: str, n: int) -> Sequence[PlannedExample]:
+        """Return the first ``n`` examples of a cell: document by document, the lookup first."""
+        if (cell := self._cells.get(bin)) is None:
+            return []
+        if bin not in self._planned:
+            place = (cell.benchmark, cell.format, cell.scale, arm_json(cell.arm.of_document))
+            rows = sorted(self._documents.get(place, ()), key=lambda row: int(row["seed"]))
+            examples = [one for row in rows for one in self._examples(cell, row)]
+            self._planned[bin] = [
+                PlannedExample(example, tokens, bin, rank)
+                for rank, (example, tokens) in enumerate(examples)
+            ]
+        return self._planned[bin][:n]
+
+    def document_text(self, document_id: str) -> str:
+        """Return a document's text.
+
+        Raises:
+            StoreError: the store does not have it.
+        """
+        if document_id not in self._files:
+            raise StoreError(f"There is no document {document_id[:12]}; prepare the study again.")
+        return read_text(self._files[document_id], document_id)
+
+    def _examples(self, cell: Cell, row: Row) -> list[tuple[Example, int]]:
+        questions = json.loads(row["questions"])
+        # A stable sort: engines without a prefix cache of their own profit most from one order.
+        questions.sort(key=lambda question: question["kind"] != "lookup")
+        key = f"{cell.benchmark}/{cell.scale}/{row['seed']}"
+        if self._match == "tokens":
+            key += f"/{cell.format}"  # other records: nothing to pair it with
+        shared = {
+            "benchmark": cell.benchmark,
+            "format": cell.format,
+            "scale": cell.scale,
+            "scale_tokens": cell.tokens,
+            "seed": int(row["seed"]),
+            "arm": cell.arm_label,
+            "document_key": key,
+            "records": int(row["records"]),
+        }
+        return [
+            (
+                Example(
+                    f"{cell.key}-{seed_key(row['seed'])}-q{number}",
+                    row["document_id"],
+                    asked(question["text"], question["form"], cell.arm.thought),
+                    (question["answer"],),
+                    question["kind"],
+                    {
+                        **shared,
+                        "needed": question["needed"],
+                        "question_kind": question["kind"],
+                        "hops": question["hops"],
+                        "form": question["form"],
+                        "choices": tuple(question["choices"]),
+                        "evidence_position": question["evidence_position"],
+                    },
+                ),
+                int(row["length_tokens"]),
+            )
+            for number, question in enumerate(questions)
+        ]
+
+
+class UtilizationDocuments(KeptDocuments):
+    """Documents of the experiment: a partition is a benchmark and scale, and a seed."""
+
+    def keys(self, study: Study) -> Mapping[str, Sequence[str]]:
+        section = section_of(study)
+        data = [f"{b}-{scale}" for b in section.benchmarks for scale in section.scales]
+        return {"document": data, "seed": [f"s{seed:03d}" for seed in range(section.seeds)]}
+
+    def make(self, study: Study, store: Store, partition: Mapping[str, str]) -> MadeDocuments:
+        benchmark, _, scale = partition["document"].partition("-")
+        seed = int(partition["seed"].removeprefix("s"))
+        for batch in batches_of(study):
+            if (batch.benchmark, batch.scale, batch.seed) == (benchmark, scale, seed):
+                rows = ensure_batch(study, store, batch)
+                ids = json.dumps([row["document_id"] for row in rows])
+                return MadeDocuments(hashlib.sha256(ids.encode()).hexdigest(), summary(rows))
+        raise StudyError(
+            f"Study {study.name!r} asks for no documents {partition['document']}, "
+            f"{partition['seed']}; see `utilization` in its file."
+        )
+
+    def freeze(self, study: Study, store: Store) -> MadeDocuments:
+        folder, made_by = documents_dir(store, study.name), spec_hash(study)
+        if self.frozen(study, store) is None:
+            batches = batches_of(study)
+            documents = []
+            for done, batch in enumerate(batches):
+                report_step("documents", done, len(batches))
+                documents += ensure_batch(study, store, batch)
+            report_step("documents", len(batches), len(batches))
+            store.mark()
+            write_list(folder, made_by, documents)
+        made = self.frozen(study, store)
+        assert made is not None
+        return made
+
+    def frozen(self, study: Study, store: Store) -> MadeDocuments | None:
+        kept = read_list(documents_dir(store, study.name), spec_hash(study))
+        batches = batches_of(study)
+        there = all(batch_file(store, study.name, one).exists() for one in batches)
+        return MadeDocuments(kept.sha256, summary(kept.documents)) if kept and there else None
+
+    def depends_on(self, study: Study) -> Mapping[str, Any]:
+        section = section_of(study)
+        keys = {"benchmarks", "formats", "scales", "seeds", "questions", "match", *_OF_DOCUMENT}
+        asked = section.model_dump(mode="json", include=keys)
+        return {
+            **asked,
+            "factorial": section.factorial,
+            "tokenizer": tokenizer_name(study, "utilization"),
+        }
+
+
+DOCUMENTS = UtilizationDocuments()
+_OF_DOCUMENT = ("evidence", "verbosity", "order", "corruption")
+
+
+def section_of(study: Study) -> UtilizationSection:
+    """Return the study's key `utilization`."""
+    section: UtilizationSection = study.sections["utilization"]
+    return section
+
+
+@lru_cache(maxsize=2)
+def solver_of(tokenizer: str) -> ScaleSolver:
+    """Return the solver of a tokenizer, with what it knows of tokens per record."""
+    from contextcliff_dagster.extensions.utilization.scales import ScaleSolver
+
+    return ScaleSolver(opened_tokenizer(tokenizer).count)
+
+
+def batches_of(study: Study) -> list[Batch]:
+    """Return the batches of a study, those of the smallest scale first.
+
+    Raises:
+        StudyError: the tokenizer cannot be opened.
+    """
+
+    section, fingerprint = section_of(study), tokenizer_of(study, "utilization").fingerprint
+    arms = list(dict.fromkeys(arm.of_document for arm in arms_of(section)))
+    return [
+        Batch(
+            benchmark,
+            scale,
+            seed,
+            section.formats,
+            arms,
+            section.questions,
+            section.match,
+            fingerprint,
+        )
+        for scale in section.scales
+        for benchmark in section.benchmarks
+        for seed in range(section.seeds)
+    ]
+
+
+def spec_hash(study: Study) -> str:
+    """Return the SHA-256 (hex) of what decides all documents of a study."""
+    together = "".join(batch.hash for batch in batches_of(study))
+    return hashlib.sha256(together.encode()).hexdigest()
+
+
+def ensure_batch(study: Study, store: Store, batch: Batch) -> list[dict[str, Any]]:
+    """Return the documents of a batch (`LISTED`), made unless the store has them.
+
+    Raises:
+        StudyError, VerificationError: as `making.make_batch`.
+        StoreError: the file cannot be written.
+    """
+
+    path = batch_file(store, study.name, batch)
+    kept = read_batch(path, batch.hash)
+    if kept is None:
+        write_batch(path, make_batch(batch, solver_of(tokenizer_name(study, "utilization"))))
+        kept = read_batch(path, batch.hash)
+        assert kept is not None
+    return kept
+
+
+def listed(study: Study, store: Store) -> Iterator[dict[str, Any]]:
+    """Yield the documents of a study in the order of the list, made where they are missing."""
+    DOCUMENTS.freeze(study, store)
+    kept = read_list(documents_dir(store, study.name), spec_hash(study))
+    assert kept is not None
+    yield from kept.documents
+
+
+def whole_documents(study: Study, store: Store) -> Iterator[dict[str, Any]]:
+    """Yield the rows of `tables.UTILIZATION_DOCUMENTS` of a study, made where they are missing.
+
+    Raises:
+        StudyError, VerificationError, StoreError: as `ensure_batch`.
+    """
+    batches = batches_of(study)
+    for done, batch in enumerate(batches):
+        report_step("documents", done, len(batches))
+        ensure_batch(study, store, batch)
+        yield from read_rows(batch_file(store, study.name, batch))
+
+
+_SHORT_TOKENS = 4_000
+
+
+def expected_rows(batch: Batch, tokenizer: str) -> Iterator[dict[str, Any]]:
+    """Yield rows like those of `LISTED` for the documents of a batch: a length that is the
+    scale times the format's tokens in a short document, and questions of that one.
+
+    Raises:
+        StudyError: such a document, or one of a few thousand tokens, is out of reach.
+    """
+    target = scale_tokens(batch.scale)
+    for arm in batch.arms:
+        wish = Wish(batch.benchmark, min(target, _SHORT_TOKENS), 0, arm.evidence, batch.questions)
+        short = _short(wish, tokenizer)
+        for format in batch.formats:
+            ratio = _tokens(wish, format, arm.verbosity, arm.order, tokenizer) / short.tokens
+            if batch.match == "tokens":
+                plain = _tokens(wish, format, "standard", "chronological", tokenizer)
+                ratio *= short.tokens / plain
+            place = f"{batch.hash} {format} {arm_json(arm)}"
+            yield {
+                "document_id": hashlib.sha256(place.encode()).hexdigest(),
+                "benchmark": batch.benchmark,
+                "scale": batch.scale,
+                "seed": batch.seed,
+                "format": format,
+                "arm": arm_json(arm),
+                "length_tokens": round(target * ratio),
+                "records": round(len(short.data.records) * target / short.tokens),
+                "corrupted": 0,
+                "questions": json.dumps(
+                    [
+                        {
+                            "kind": question.kind,
+                            "text": question.text,
+                            "answer": question.answer,
+                            "form": question.form,
+                            "choices": [],
+                            "hops": question.hops,
+                            "needed": len(question.evidence),
+                            "evidence_position": None,
+                        }
+                        for question in short.data.questions
+                    ]
+                ),
+            }
+
+
+@lru_cache(maxsize=64)
+def _short(wish: Wish, tokenizer: str) -> Solved:
+    return solver_of(tokenizer).solve(wish)
+
+
+@lru_cache(maxsize=1024)
+def _tokens(wish: Wish, format: Format, verbosity: Verbosity, order: Order, tokenizer: str) -> int:
+    text = render(_short(wish, tokenizer).data, format, verbosity, order).text
+    return solver_of(tokenizer).count(text)

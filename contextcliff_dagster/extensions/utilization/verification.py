@@ -1,0 +1,681 @@
+"""Proof that the answers of a document follow from its text, by other means than made them."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache, cached_property
+from itertools import chain
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from contextcliff_dagster.contracts import StudyError, VerificationError
+from contextcliff_dagster.extensions.utilization.benchmarks.data import (
+    DOMAINS,
+    BenchmarkName,
+    Question,
+    Record,
+)
+from contextcliff_dagster.extensions.utilization.rendering.sentences import Format
+
+if TYPE_CHECKING:
+    import duckdb
+    import pyarrow as pa
+    from ortools.sat.python import cp_model
+    from scipy.sparse import csr_array
+
+Variable = tuple[str, str]
+"""An entity and one of its attributes."""
+
+_COUNTED = "count"
+_PROVED = "cp-sat"
+_SECONDS = 60.0
+
+
+class ConstraintsSolver:
+    """See `solution.Solver`."""
+
+    def __init__(self, records: Sequence[Record]) -> None:
+        self._records = records
+        self._of = [_variables(record) for record in records]
+        self._component: _Component | None = None
+
+    def faults(self) -> list[str]:
+        """Return why the records are no valid document: one phrase for each kind of fault."""
+        found = [next(self._outside_domains(), None), next(self._of_other_domains(), None)]
+        phrases = [phrase for phrase in found if phrase is not None]
+        if not phrases and _Model(self._records).values() is None:
+            phrases.append("its constraints contradict each other")
+        return phrases
+
+    def _outside_domains(self) -> Iterator[str]:
+        for record, variables in zip(self._records, self._of, strict=True):
+            for _, attribute in variables:
+                if attribute not in DOMAINS:
+                    yield f"there is no attribute {attribute!r}"
+            for attribute, value in _stated(record):
+                if value not in DOMAINS.get(attribute, ()):
+                    yield f"{value!r} is no value of the attribute {attribute!r}"
+
+    def _of_other_domains(self) -> Iterator[str]:
+        for record, variables in zip(self._records, self._of, strict=True):
+            if record["type"] in ("eq", "mut"):
+                one, other = (attribute for _, attribute in variables)
+                if DOMAINS.get(one) != DOMAINS.get(other):
+                    yield f"{one} and {other} are called equal, and have no value in common"
+
+    def solve(self, abouts: Sequence[About]) -> list[Solution]:
+        """Return the possible answers to each question, see `solution.Solver`."""
+        for about in abouts:
+            if about["ask"] not in ("value", "facts"):
+                raise unknown_ask("constraints", about)
+        wanted = {(a["entity"], a["attr"]) for a in abouts if a["ask"] == "value"}
+        values = self._values(wanted) if wanted else {}
+        return [
+            Solution((str(self._facts(about)),), _COUNTED)
+            if about["ask"] == "facts"
+            else Solution(values[about["entity"], about["attr"]], _PROVED)
+            for about in abouts
+        ]
+
+    def _facts(self, about: About) -> int:
+        named = (about["attr"], about["value"])
+        facts = (one for one in self._records if one["type"] == "fact")
+        return len({one["entity"] for one in facts if (one["attr"], one["value"]) == named})
+
+    def _values(self, wanted: set[Variable]) -> Mapping[Variable, tuple[str, ...]]:
+        """At most two possible values of each of the ``wanted`` variables."""
+        if self._component is None or not wanted <= self._component.known:
+            # Questions asked one by one are mostly about the same records.
+            near = self._connected(wanted)
+            made = _Model([self._records[number] for number in near])
+            known = {variable for of in near for variable in self._of[of]}
+            self._component = _Component(known, made, made.values())
+        known, model, first = self._component
+        if first is None:
+            return dict.fromkeys(wanted, ())
+        values: dict[Variable, tuple[str, ...]] = {
+            variable: (str(first[variable]),) if variable in known else () for variable in wanted
+        }
+        asked = sorted(wanted & known)
+        # All at once: where no solution differs in any of them, one proof is enough.
+        while asked and (other := model.other_values({one: first[one] for one in asked})):
+            for one in asked:
+                if other[one] != first[one]:
+                    values[one] = tuple(sorted((str(first[one]), str(other[one]))))
+            asked = [one for one in asked if other[one] == first[one]]
+        return values
+
+    def _connected(self, wanted: set[Variable]) -> list[int]:
+        """Numbers, ascending, of the records that a chain of records links with ``wanted``."""
+        of_variable: dict[Variable, list[int]] = defaultdict(list)
+        for number, variables in enumerate(self._of):
+            for variable in variables:
+                of_variable[variable].append(number)
+        near: set[int] = set()
+        seen, ahead = set(wanted), list(wanted)
+        while ahead:
+            for number in of_variable.get(ahead.pop(), ()):
+                if number not in near:
+                    near.add(number)
+                    more = set(self._of[number]) - seen
+                    seen |= more
+                    ahead += more
+        return sorted(near)
+
+
+class _Component(NamedTuple):
+    """Records that are linked: their variables, the model, and one solution of it."""
+
+    known: set[Variable]
+    model: _Model
+    first: Mapping[Variable, Any] | None
+
+
+class _Model:
+    """Records as a CP-SAT model; a value is its place in its attribute's domain."""
+
+    def __init__(self, records: Sequence[Record]) -> None:
+        try:
+            from ortools.sat.python import cp_model
+        except ImportError as error:
+            raise StudyError(
+                "The constraints benchmark is verified with OR-tools, which is not installed: "
+                "`pip install 'contextcliff-dagster[utilization]'`."
+            ) from error
+        self._cp = cp_model
+        self._model = cp_model.CpModel()
+        self._integers: dict[Variable, cp_model.IntVar] = {}
+        self._literals: dict[tuple[Variable, Any], cp_model.IntVar] = {}
+        for record in records:
+            self._add(record)
+
+    def values(self) -> Mapping[Variable, Any] | None:
+        """Return one assignment of values to all variables, None where there is none."""
+        return self._solve(self._model)
+
+    def other_values(self, known: Mapping[Variable, Any]) -> Mapping[Variable, Any] | None:
+        """Return an assignment that differs from ``known`` somewhere, None where none does."""
+        model = self._model.clone()
+        differ = []
+        for variable, value in known.items():
+            differs = model.new_bool_var("")
+            integer = model.get_int_var_from_proto_index(self._integers[variable].index)
+            model.add(integer != _place(variable, value)).only_enforce_if(differs)
+            differ.append(differs)
+        model.add_bool_or(differ)
+        return self._solve(model)
+
+    def _solve(self, model: cp_model.CpModel) -> Mapping[Variable, Any] | None:
+        solver = self._cp.CpSolver()
+        # One worker gives the same solution every time, and leaves the other cores to others.
+        solver.parameters.num_workers = 1
+        # It would put the system's own handler in Python's place: Ctrl-C would kill the process.
+        solver.parameters.catch_sigint_signal = False
+        solver.parameters.max_time_in_seconds = _SECONDS
+        status = solver.solve(model)
+        if status == self._cp.INFEASIBLE:
+            return None
+        if status not in (self._cp.OPTIMAL, self._cp.FEASIBLE):
+            raise VerificationError(
+                f"CP-SAT has not decided a document of the constraints benchmark in {_SECONDS:.0f} "
+                "s; try again on a machine that is less busy."
+            )
+        return {
+            variable: DOMAINS[variable[1]][solver.value(integer)]
+            for variable, integer in self._integers.items()
+        }
+
+    def _add(self, record: Record) -> None:
+        one, *other = _variables(record)
+        kind = record["type"]
+        if kind in ("eq", "mut"):
+            self._model.add(self._integer(one) == self._integer(other[0]))
+        elif kind == "fact":
+            self._model.add(self._integer(one) == _place(one, record["value"]))
+        elif kind == "neq":
+            self._model.add(self._integer(one) != _place(one, record["value"]))
+        else:
+            condition = self._literal(one, record["if_value"])
+            self._model.add_implication(condition, self._literal(other[0], record["then_value"]))
+
+    def _integer(self, variable: Variable) -> cp_model.IntVar:
+        if variable not in self._integers:
+            largest = len(DOMAINS[variable[1]]) - 1
+            self._integers[variable] = self._model.new_int_var(0, largest, "")
+        return self._integers[variable]
+
+    def _literal(self, variable: Variable, value: Any) -> cp_model.IntVar:
+        if (variable, value) not in self._literals:
+            integer, place = self._integer(variable), _place(variable, value)
+            literal = self._literals[variable, value] = self._model.new_bool_var("")
+            self._model.add(integer == place).only_enforce_if(literal)
+            self._model.add(integer != place).only_enforce_if(~literal)
+        return self._literals[variable, value]
+
+
+def _place(variable: Variable, value: Any) -> int:
+    return DOMAINS[variable[1]].index(value)
+
+
+def _variables(record: Record) -> tuple[Variable, ...]:
+    kind = record["type"]
+    if kind in ("fact", "neq"):
+        return ((record["entity"], record["attr"]),)
+    if kind == "impl":
+        condition = (record["if_entity"], record["if_attr"])
+        return condition, (record["then_entity"], record["then_attr"])
+    return (record["e1"], record["a1"]), (record["e2"], record["a2"])
+
+
+def _stated(record: Record) -> tuple[tuple[str, Any], ...]:
+    """Attributes with the values that the record names."""
+    if record["type"] in ("fact", "neq"):
+        return ((record["attr"], record["value"]),)
+    if record["type"] == "impl":
+        condition = (record["if_attr"], record["if_value"])
+        return condition, (record["then_attr"], record["then_value"])
+    return ()
+
+
+About = Mapping[str, Any]
+"""A question for programs: ``ask`` and its arguments, see `benchmarks.schema.ASKS`."""
+
+
+class Solution(NamedTuple):
+    """The answers that are possible.
+
+    ``values``: none where the document does not answer the question, one where it does, two where
+    more than one answer is possible (no more are looked for). ``method``: how they were found.
+    """
+
+    values: tuple[str, ...]
+    method: str
+
+
+class Solver(Protocol):
+    """The records of one document, ready for questions."""
+
+    def faults(self) -> list[str]:
+        """Return why the records are no valid document, a phrase each; empty for a valid one."""
+        ...
+
+    def solve(self, abouts: Sequence[About]) -> list[Solution]:
+        """Return the possible answers to each question.
+
+        Raises:
+            ValueError: a question asks for what the benchmark does not have.
+        """
+        ...
+
+
+def unknown_ask(benchmark: str, about: About) -> ValueError:
+    """The error for a question that a benchmark does not have."""
+    return ValueError(f"no question of the {benchmark} benchmark: {dict(about)!r}")
+
+
+def solver_for(records: Sequence[Record], benchmark: BenchmarkName) -> Solver:
+    """Return the solver of ``benchmark`` over ``records``.
+
+    Raises:
+        KeyError: a record lacks a field of its type.
+    """
+    if benchmark == "warehouse":
+        return WarehouseSolver(records)
+    if benchmark == "network":
+        return NetworkSolver(records)
+
+    return ConstraintsSolver(records)
+
+
+def solve(records: Sequence[Record], benchmark: BenchmarkName, about: About) -> str:
+    """Return the only possible answer to the question ``about``.
+
+    Raises:
+        ValueError: the records allow no answer, or more than one.
+        StudyError: OR-tools is not installed (constraints only).
+    """
+    ((values, _),) = solver_for(records, benchmark).solve([about])
+    if len(values) != 1:
+        raise ValueError(f"{len(values) or 'no'} possible answers to {dict(about)!r}: {values}")
+    return values[0]
+
+
+_METHOD = "sql"
+_TEXTS = ("ask", "action", "warehouse", "sku", "dest", "source")
+_INTEGERS = ("id", "ts", "qty", "at", "hops")
+_RECORD = ("ts", "warehouse", "sku", "action", "qty", "dest", "source")
+_ASKED = ("id", "ask", "warehouse", "sku", "action", "ts", "at", "hops")
+_ASKS = ("units", "stock", "transfers")
+
+_FAULTS: Mapping[str, str] = {
+    "{0} in {1} has no initial stock": """
+        SELECT DISTINCT sku, warehouse FROM records
+        ANTI JOIN (FROM records WHERE action = 'initial') USING (warehouse, sku)""",
+    "{0} in {1} has {2} initial stocks": """
+        SELECT sku, warehouse, count(*) FROM records WHERE action = 'initial'
+        GROUP BY sku, warehouse HAVING count(*) > 1""",
+    "the initial stock of {0} in {1} is dated after a transaction": """
+        SELECT sku, warehouse FROM records GROUP BY sku, warehouse
+        HAVING max(ts) FILTER (action = 'initial') > min(ts) FILTER (action <> 'initial')""",
+    "a {0} of {1} in {2} has the quantity {3}": """
+        SELECT action, sku, warehouse, qty FROM records
+        WHERE (action IN ('sale', 'transfer_out') AND qty >= 0)
+           OR (action IN ('restock', 'transfer_in') AND qty <= 0)""",
+    "the stock of {0} in {1} falls to {2} at {3}": """
+        SELECT sku, warehouse, stock, ts FROM (
+            SELECT sku, warehouse, ts, sum(sum(qty)) OVER (
+                PARTITION BY warehouse, sku ORDER BY ts) AS stock
+            FROM records GROUP BY warehouse, sku, ts)
+        WHERE stock < 0""",
+    "the two records of the transfer of {0} from {1} to {2} at {3} disagree": """
+        SELECT sku, giver, taker, ts FROM (
+            SELECT sku, warehouse AS giver, dest AS taker, ts, -qty AS moved, 1 AS side
+            FROM records WHERE action = 'transfer_out'
+            UNION ALL
+            SELECT sku, source, warehouse, ts, qty, -1 FROM records WHERE action = 'transfer_in')
+        GROUP BY sku, giver, taker, ts, moved HAVING sum(side) <> 0""",
+    "a transfer of {0} ends where it begins, in {1}": """
+        SELECT sku, warehouse FROM records WHERE warehouse IN (dest, source)""",
+    "{1} transactions have the time {0}": """
+        SELECT ts, count(*) FROM records WHERE action NOT IN ('initial', 'transfer_in')
+        GROUP BY ts HAVING count(*) > 1""",
+}
+"""What is wrong -> the rows of which it is true, their columns in the order of the places."""
+
+_ANSWERS = """
+    WITH RECURSIVE
+    outs AS MATERIALIZED (
+        SELECT row_number() OVER () AS id, warehouse, sku, dest, ts FROM records
+        WHERE action = 'transfer_out'),
+    later AS MATERIALIZED (
+        SELECT one.id, next.id AS next
+        FROM outs AS one ASOF JOIN outs AS next
+        ON one.sku = next.sku AND one.dest = next.warehouse AND one.ts < next.ts),
+    walk AS (
+        SELECT asked.id, outs.id AS out, asked.hops - 1 AS to_go
+        FROM asked JOIN outs USING (warehouse, sku) WHERE asked.ask = 'transfers'
+        QUALIFY rank() OVER (PARTITION BY asked.id ORDER BY outs.ts) = 1
+        UNION ALL
+        SELECT walk.id, later.next, walk.to_go - 1
+        FROM walk JOIN later ON later.id = walk.out WHERE walk.to_go > 0)
+    SELECT asked.id, CAST(sum(qty) AS VARCHAR) AS answer
+    FROM asked JOIN records USING (warehouse, sku)
+    WHERE asked.ask = 'stock' AND (asked.at IS NULL OR records.ts <= asked.at)
+    GROUP BY asked.id HAVING count_if(records.action = 'initial') > 0
+    UNION
+    SELECT asked.id, CAST(CASE asked.action WHEN 'adjustment' THEN qty ELSE abs(qty) END AS VARCHAR)
+    FROM asked JOIN records USING (warehouse, sku, action, ts) WHERE asked.ask = 'units'
+    UNION
+    SELECT walk.id, dest FROM walk JOIN outs ON outs.id = walk.out WHERE walk.to_go = 0
+    ORDER BY ALL
+"""
+
+
+class WarehouseSolver:
+    """See `solution.Solver`. Not for several threads at once."""
+
+    def __init__(self, records: Sequence[Record]) -> None:
+        self._sql = _database().cursor()
+        self._sql.register("given", _table(records, _RECORD))
+        self._sql.execute("CREATE TEMP TABLE records AS FROM given")
+
+    def faults(self) -> list[str]:
+        """Return why the records are no valid document: one phrase for each kind of fault."""
+        found = []
+        for phrase, query in _FAULTS.items():
+            row = self._sql.execute(f"{query} ORDER BY ALL LIMIT 1").fetchone()
+            if row is not None:
+                found.append(phrase.format(*row))
+        return found
+
+    def solve(self, abouts: Sequence[About]) -> list[Solution]:
+        """Return the possible answers to each question, see `solution.Solver`."""
+        for about in abouts:
+            if about["ask"] not in _ASKS:
+                raise unknown_ask("warehouse", about)
+        rows = [{"id": number, **about} for number, about in enumerate(abouts)]
+        self._sql.register("asked", _table(rows, _ASKED))
+        values: dict[int, list[str]] = defaultdict(list)
+        for number, answer in self._sql.execute(_ANSWERS).fetchall():
+            values[number].append(answer)
+        return [Solution(tuple(values[n][:2]), _METHOD) for n in range(len(abouts))]
+
+
+@cache
+def _database() -> duckdb.DuckDBPyConnection:
+    import duckdb
+
+    # One for all documents: each would start eight threads for reading files. One thread for
+    # queries, which take milliseconds: documents are verified next to each other.
+    return duckdb.connect(":memory:", config={"threads": 1})
+
+
+def _table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> pa.Table:
+    import pyarrow as pa
+
+    types = {**dict.fromkeys(_TEXTS, pa.string()), **dict.fromkeys(_INTEGERS, pa.int64())}
+    return pa.table(
+        {name: pa.array([row.get(name) for row in rows], types[name]) for name in columns}
+    )
+
+
+Edge = tuple[str, str]
+
+_MOST_CAPACITY = 2**31 - 1
+"""scipy's maximum flow counts in 32 bits, and is silently wrong beyond."""
+_MOST_LENGTH = 2**53
+"""Its path lengths are doubles, exact up to here."""
+
+
+class NetworkSolver:
+    """See `solution.Solver`."""
+
+    def __init__(self, records: Sequence[Record]) -> None:
+        by_type: dict[str, list[Record]] = {"node": [], "edge": [], "event": []}
+        for record in records:
+            by_type[record["type"]].append(record)
+        self._nodes = [record["id"] for record in by_type["node"]]
+        self._edges = by_type["edge"]
+        self._events = sorted(by_type["event"], key=itemgetter("ts"))
+        self._base = {(one["from"], one["to"]): int(one["weight"]) for one in self._edges}
+        self._weights_at: dict[int | None, dict[Edge, int]] = {}
+
+    def faults(self) -> list[str]:
+        """Return why the records are no valid document: one phrase for each kind of fault."""
+        kinds = (self._identifiers(), self._base_weights(), self._replay_faults())
+        return [phrase for found in kinds if (phrase := next(found, None)) is not None]
+
+    def _identifiers(self) -> Iterator[str]:
+        for name, times in Counter(self._nodes).items():
+            if times > 1:
+                yield f"node {name} is declared {times} times"
+        nodes = set(self._nodes)
+        for (one, other), times in Counter((e["from"], e["to"]) for e in self._edges).items():
+            if times > 1:
+                yield f"the connection from {one} to {other} is declared {times} times"
+            if one == other:
+                yield f"a connection of {one} leads to itself"
+            for name in (one, other):
+                if name not in nodes:
+                    yield f"the connection from {one} to {other} has the undeclared node {name}"
+        for event in self._events:
+            if (event["from"], event["to"]) not in self._base:
+                yield (
+                    f"an event at {event['ts']} changes the undeclared connection from "
+                    f"{event['from']} to {event['to']}"
+                )
+
+    def _base_weights(self) -> Iterator[str]:
+        for edge in self._edges:
+            if edge["weight"] != int(edge["weight"]) or edge["weight"] < 1:
+                yield f"the connection {_named(edge)} has the initial weight {edge['weight']}"
+
+    def _replay_faults(self) -> Iterator[str]:
+        weights, last = dict(self._base), dict.fromkeys(self._base, -1)
+        for event in self._events:
+            edge = (event["from"], event["to"])
+            if edge not in weights:
+                continue
+            if event["ts"] == last[edge]:
+                yield f"two events change the connection {_named(event)} at {event['ts']}"
+            last[edge] = event["ts"]
+            after = _after(weights[edge], event)
+            if after != int(after) or after < 1:
+                yield f"the weight from {edge[0]} to {edge[1]} becomes {after} at {event['ts']}"
+                after = max(1, int(after))
+            weights[edge] = int(after)
+
+    def solve(self, abouts: Sequence[About]) -> list[Solution]:
+        """Return the possible answers to each question, see `solution.Solver`."""
+        return [self._solve(about) for about in abouts]
+
+    def _solve(self, about: About) -> Solution:
+        edge = (about["from"], about["to"])
+        if about["ask"] == "initial_weight":
+            stated = {e["weight"] for e in self._edges if (e["from"], e["to"]) == edge}
+            return Solution(tuple(map(str, sorted(stated)))[:2], "record")
+        if about["ask"] == "weight":
+            weight = self._weights(about["at"]).get(edge)
+            return Solution(() if weight is None else (str(weight),), "replay")
+        if about["ask"] not in ("distance", "max_flow"):
+            raise unknown_ask("network", about)
+        if edge[0] == edge[1] or not set(edge) <= self._numbers.keys():
+            return Solution((), "replay")
+        source, target = (self._numbers[node] for node in edge)
+        if about["ask"] == "distance":
+            graph = self._graph(about["at"], _MOST_LENGTH)
+            return Solution(_distance(graph, source, target), "replay and shortest path")
+        graph = self._graph(about["at"], _MOST_CAPACITY)
+        return Solution(_max_flow(graph, source, target), "replay and maximum flow")
+
+    @cached_property
+    def _numbers(self) -> Mapping[str, int]:
+        names = [*self._nodes, *chain.from_iterable(self._base)]
+        return {name: number for number, name in enumerate(dict.fromkeys(names))}
+
+    def _weights(self, at: int | None) -> Mapping[Edge, int]:
+        if at not in self._weights_at:
+            weights = dict(self._base)
+            for event in self._events:
+                if at is not None and event["ts"] > at:
+                    break
+                edge = (event["from"], event["to"])
+                if edge in weights:
+                    weights[edge] = int(_after(weights[edge], event))
+            self._weights_at = {at: weights}  # questions of one time mostly follow each other
+        return self._weights_at[at]
+
+    def _graph(self, at: int | None, most: int) -> csr_array:
+        import numpy as np
+        from scipy.sparse import csr_array
+
+        weights = self._weights(at)
+        if (total := sum(weights.values())) > most:
+            raise ValueError(f"the weights add up to {total}, more than scipy counts exactly")
+        ends = [[self._numbers[edge[side]] for edge in weights] for side in (0, 1)]
+        lengths = np.fromiter(weights.values(), np.int64, len(weights))
+        count = len(self._numbers)
+        return csr_array((lengths, (ends[0], ends[1])), shape=(count, count))
+
+
+def _after(weight: int, event: Record) -> int | float:
+    value: int | float = event["value"]
+    if event["action"] == "set":
+        return value
+    return weight + value if event["action"] == "add" else weight * value
+
+
+def _named(record: Record) -> str:
+    return f"from {record['from']} to {record['to']}"
+
+
+def _distance(graph: csr_array, source: int, target: int) -> tuple[str, ...]:
+    from scipy.sparse.csgraph import dijkstra
+
+    length = float(dijkstra(graph, indices=[source])[0, target])
+    return (str(int(length)),) if length < float("inf") else ()
+
+
+def _max_flow(graph: csr_array, source: int, target: int) -> tuple[str, ...]:
+    """The value of the flow found and the capacity of the cut that it leaves: equal if maximal."""
+    import numpy as np
+    from scipy.sparse.csgraph import breadth_first_order, maximum_flow
+
+    capacity = graph.astype(np.int32)
+    found = maximum_flow(capacity, source, target)
+    left = (capacity - found.flow).tocsr()
+    left.eliminate_zeros()
+    reached = np.zeros(graph.shape[0], dtype=bool)
+    reached[breadth_first_order(left, source, return_predecessors=False)] = True
+    cut = graph[reached][:, ~reached].sum()
+    return tuple(map(str, sorted({int(found.flow_value), int(cut)})))
+
+
+class Verdict(NamedTuple):
+    """What the text says about one question.
+
+    Attributes:
+        answer: the answer that the text allows; None where it allows none or cannot be read.
+        unique: it allows no other.
+        agrees: it is unique, the answer of the question, and the document is valid.
+        method: how the answer was found.
+        fault: what is wrong where ``agrees`` is false, a phrase.
+    """
+
+    answer: str | None
+    unique: bool
+    agrees: bool
+    method: str
+    fault: str = ""
+
+
+def verify(
+    text: str,
+    benchmark: BenchmarkName,
+    questions: Sequence[Question],
+    format: Format | None = None,
+) -> list[Verdict]:
+    """Return the verdict on each question, from the rendered ``text`` alone.
+
+    Of a question `Question.about` is solved; `Question.answer` is compared with what comes out.
+    ``format`` None: it is detected.
+
+    Raises:
+        StudyError: OR-tools is not installed (constraints only).
+    """
+    return Verifier(benchmark).verify(text, questions, format)
+
+
+class Verifier:
+    """Verifies texts one after the other, such as the same records in several formats.
+
+    Each text is read in full; where its records and the questions are those of the text before,
+    in the same order, so are the verdicts, and nothing is solved again.
+    """
+
+    def __init__(self, benchmark: BenchmarkName) -> None:
+        self.benchmark = benchmark
+        self._before: tuple[list[Record], Sequence[Question], list[Verdict]] | None = None
+
+    def verify(
+        self, text: str, questions: Sequence[Question], format: Format | None = None
+    ) -> list[Verdict]:
+        """Return the verdict on each question; see `verify`."""
+        from contextcliff_dagster.extensions.utilization.rendering.structured import parse
+
+        try:
+            records = parse(text, self.benchmark, format)
+        except ValueError as error:
+            fault = f"it cannot be read: {error}"
+            return [Verdict(None, False, False, "parse", fault)] * len(questions)
+        if self._before is None or self._before[:2] != (records, questions):
+            verdicts = verify_records(records, self.benchmark, questions)
+            self._before = (records, questions, verdicts)
+        return self._before[2]
+
+
+def verify_records(
+    records: Sequence[Record], benchmark: BenchmarkName, questions: Sequence[Question]
+) -> list[Verdict]:
+    """Return the verdict on each question, from records that were read back; see `verify`."""
+    solver = solver_for(records, benchmark)
+    if faults := solver.faults() if records else ["it has no records"]:
+        fault = "; ".join(faults)
+        return [Verdict(None, False, False, "records", fault)] * len(questions)
+    solutions = solver.solve([question.about for question in questions])
+    return [_verdict(one, of) for one, of in zip(questions, solutions, strict=True)]
+
+
+def _verdict(question: Question, solution: Solution) -> Verdict:
+    values, method = solution
+    if not values:
+        return Verdict(None, False, False, method, "the text does not answer it")
+    if len(values) > 1:
+        shown = " and ".join(values)
+        answer = question.answer if question.answer in values else values[0]
+        return Verdict(answer, False, False, method, f"both {shown} are possible")
+    agrees = values[0] == question.answer
+    fault = "" if agrees else f"the answer is {values[0]}, not {question.answer}"
+    return Verdict(values[0], True, agrees, method, fault)
+
+
+def require_agreement(
+    verdicts: Sequence[Verdict],
+    questions: Sequence[Question],
+    benchmark: BenchmarkName,
+    seed: int,
+    where: str = "",
+) -> None:
+    """Raise VerificationError for the first question whose verdict disagrees.
+
+    ``where``: which rendering it is, such as "prose, 8k".
+    """
+    for question, verdict in zip(questions, verdicts, strict=True):
+        if not verdict.agrees:
+            of = f" ({where})" if where else ""
+            raise VerificationError(
+                f"The {benchmark} document of seed {seed}{of} fails its own verification by "
+                f"{verdict.method}: {verdict.fault} (question: {question.text!r}); this is a fault "
+                "of this program, please report it with this sentence."
+            )

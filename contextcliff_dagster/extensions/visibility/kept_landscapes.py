@@ -1,0 +1,426 @@
+"""The landscapes of a study in the store, and what else its runs rest on."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from contextcliff_dagster.archive.container import damaged, malformed
+from contextcliff_dagster.archive.results import KEPT_MEMBERS, KeptList
+from contextcliff_dagster.contracts import StoreError, StudyError
+from contextcliff_dagster.experiments.common.documents import (
+    DocumentList,
+    KeptDocuments,
+    MadeDocuments,
+    read_list,
+    write_list,
+)
+from contextcliff_dagster.extensions.visibility.landscape import (
+    POINTS,
+    SPLITS,
+    Landscape,
+    data_digest,
+    fingerprint,
+    tabulate,
+)
+from contextcliff_dagster.extensions.visibility.runs.tuning import Trainings
+from contextcliff_dagster.extensions.visibility.section import section_of
+from contextcliff_dagster.extensions.visibility.tasks.catalogue import task_named
+from contextcliff_dagster.step_progress import report_step
+from contextcliff_dagster.store import Store, slug, write_json
+
+if TYPE_CHECKING:
+    from contextcliff_dagster.studies import Study
+
+
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """What the runs on a benchmark rest on. ``data_sha256``: of the data that are trained on."""
+
+    landscape: Landscape
+    data_sha256: str
+
+
+def grounds_of(study: Study, store: Store) -> dict[str, Ground]:
+    """Return what the runs of a study rest on, by benchmark; made where it is missing.
+
+    A study that has begun keeps what it began with: no data are read.
+
+    Raises:
+        StudyError: scikit-learn is not installed, or a landscape is so flat that no search can be
+            told from another on it.
+        DataError: the data have not been prepared, or are too few.
+        StoreError: the store cannot be read or written.
+    """
+    if frozen_list(study, store) is None:
+        begun = _begun(study, store)
+        names = section_of(study).benchmarks
+        rows = [row_of(begun.get(name) or ground_named(name, store)) for name in names]
+        store.mark()
+        write_list(_folder(study, store), _asked(study), rows)
+    return _begun(study, store)
+
+
+def frozen_list(study: Study, store: Store) -> DocumentList | None:
+    """Return the list of the study's landscapes where it is whole; nothing is made."""
+    kept = read_list(_folder(study, store), _asked(study))
+    if kept is None or any(_listed(row, store) is None for row in kept.documents):
+        return None
+    return kept
+
+
+def write_grounds(study: Study, store: Store, grounds: Mapping[str, Ground]) -> None:
+    """Make ``grounds``, whose landscapes are in the store, those that the study began with.
+
+    Raises:
+        StoreError: the study has begun with others.
+    """
+    folder, rows = _folder(study, store), [row_of(one) for one in grounds.values()]
+    known = read_list(folder, _asked(study))
+    if known is not None and known.documents != rows:
+        raise StoreError(
+            f"Study {study.name!r} has begun with other landscapes in {folder}; use a store of its "
+            "own (--store DIR)."
+        )
+    write_list(folder, _asked(study), rows)
+
+
+def _begun(study: Study, store: Store) -> dict[str, Ground]:
+    """What the list of the study has, whichever benchmarks it was made for."""
+    kept = read_list(_folder(study, store))
+    grounds = {}
+    for row in kept.documents if kept else ():
+        landscape = _listed(row, store)
+        if landscape is not None:
+            grounds[row["benchmark"]] = Ground(landscape, row["data_sha256"])
+    return grounds
+
+
+def ground_named(name: str, store: Store) -> Ground:
+    """Return the landscape of a benchmark, tabulated unless the store has it, and its data.
+
+    Raises:
+        StudyError, DataError, StoreError: as `grounds_of`.
+    """
+    from contextcliff_dagster.extensions.visibility.tasks.catalogue import load_data, task_named
+
+    task = task_named(name)
+    data = load_data(task, store)
+    made_of = fingerprint(task, data, POINTS, range(SPLITS), 0)
+    known = read_landscape(store, name, made_of)
+    if known is None:
+        step = f"landscape of {name}"
+        known = tabulate(
+            task,
+            data,
+            points=POINTS,
+            splits=range(SPLITS),
+            on_progress=lambda done, of: report_step(step, done, of),
+        )
+        write_landscape(store, known)
+    if not (found := accept(known)).counts:
+        raise StudyError(
+            f"Benchmark {name!r} can tell no search from another: {' and '.join(found.refused)}; "
+            "take another one."
+        )
+    return Ground(known, data_digest(data))
+
+
+def _listed(row: Mapping[str, Any], store: Store) -> Landscape | None:
+    """The landscape of a row of the list; None where the store has lost it."""
+
+    return read_landscape(store, row["benchmark"], row["made_of"])
+
+
+def row_of(ground: Ground) -> dict[str, Any]:
+    """Return a landscape as the list has it."""
+    landscape = ground.landscape
+    found = accept(landscape)
+    return {
+        "benchmark": landscape.task,
+        "made_of": landscape.made_of,
+        "data_sha256": ground.data_sha256,
+        "sha256": hashlib.sha256(landscape.test.tobytes()).hexdigest(),
+        "configurations": len(landscape.configs),
+        "splits": len(landscape.splits),
+        "best": landscape.best,
+        "worst": landscape.worst,
+        "spread": found.spread,
+        "standard_error": found.standard_error,
+    }
+
+
+def _folder(study: Study, store: Store) -> Path:
+    return store.study_dir(study.name) / "visibility_documents"
+
+
+def _asked(study: Study) -> str:
+    asked = [list(section_of(study).benchmarks), POINTS, SPLITS]
+    return hashlib.sha256(json.dumps(asked).encode()).hexdigest()
+
+
+LEAST_SPREAD = 0.05
+
+
+LEAST_ERRORS = 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class Acceptance:
+    """Whether a landscape has anything to be found, and by what.
+
+    Flat ones cannot tell one search from another.
+
+    Attributes:
+        spread: how much better the best configuration is than the worst, in the score's unit.
+        standard_error: of the spread.
+        splits: how many it is the mean of.
+        failed: configurations that could not be trained on every split.
+        refused: why it does not count, one sentence each; empty where it does.
+    """
+
+    spread: float
+    standard_error: float
+    splits: int
+    failed: int
+    refused: tuple[str, ...]
+
+    @property
+    def counts(self) -> bool:
+        return not self.refused
+
+
+def accept(landscape: Landscape) -> Acceptance:
+    """Return whether a landscape's configuration means spread by >= .05 and >= 3 standard errors.
+
+    The best and the worst of many means differ by chance alone, by about five standard errors of
+    128. So both are chosen on every other split, and compared on the splits between; then the other
+    way round. The spread is the mean of these paired differences over all splits.
+
+    Raises:
+        ValueError: fewer than four splits.
+    """
+    splits = len(landscape.splits)
+    if splits < 4:
+        raise ValueError("a landscape is judged on four splits or more")
+    whole = np.isfinite(landscape.test).all(axis=1)
+    failed = int((~whole).sum())
+    if whole.sum() < 2:
+        reason = "fewer than two configurations could be trained"
+        return Acceptance(0.0, 0.0, splits, failed, (reason,))
+    scores = landscape.test[whole] / landscape.unit
+    if not landscape.higher_is_better:
+        scores = -scores
+    even = np.arange(splits) % 2 == 0
+    differences = np.concatenate(
+        [_compared(scores[:, chosen], scores[:, ~chosen]) for chosen in (even, ~even)]
+    )
+    spread = float(differences.mean())
+    error = float(differences.std(ddof=1) / math.sqrt(splits))
+    refused = []
+    if spread < LEAST_SPREAD:
+        refused.append(f"its scores spread by {spread:.3f}, less than {LEAST_SPREAD}")
+    if spread < LEAST_ERRORS * error:
+        refused.append(f"its spread is {spread / error:.1f} standard errors, fewer than 3")
+    return Acceptance(spread, error, splits, failed, tuple(refused))
+
+
+def _compared(chosen: NDArray[np.float64], scores: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Best less worst by the means of ``chosen``, on each split of ``scores``."""
+    means = chosen.mean(axis=1)
+    return np.asarray(scores[means.argmax()] - scores[means.argmin()])
+
+
+VERSION = 1
+
+
+def landscape_file(store: Store, task: str, made_of: str) -> Path:
+    """Return where the landscape of a task with this fingerprint lies."""
+    return store.root / "_visibility" / "landscapes" / f"{slug(task)}-{made_of[:16]}.json"
+
+
+def write_landscape(store: Store, landscape: Landscape) -> Path:
+    """Write a landscape with its SHA-256, and return the file.
+
+    Raises:
+        StoreError: the store cannot be written.
+    """
+    path = landscape_file(store, landscape.task, landscape.made_of)
+    write_json(path, as_json(landscape))
+    return path
+
+
+def as_json(landscape: Landscape) -> dict[str, Any]:
+    """Return a landscape as its file has it, with its SHA-256."""
+    content = {
+        "version": VERSION,
+        "task": landscape.task,
+        "made_of": landscape.made_of,
+        "higher_is_better": landscape.higher_is_better,
+        "unit": landscape.unit,
+        "splits": list(landscape.splits),
+        "configs": [dict(config) for config in landscape.configs],
+        "validation": _rows(landscape.validation),
+        "test": _rows(landscape.test),
+    }
+    return {**content, "sha256": _sha256(content)}
+
+
+def read_landscape(store: Store, task: str, made_of: str) -> Landscape | None:
+    """Return the landscape of a task with this fingerprint; None where there is none.
+
+    Raises:
+        StoreError: the file is damaged, or of another version.
+    """
+    path = landscape_file(store, task, made_of)
+    try:
+        landscape = from_json(path.read_bytes())
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise StoreError(f"{path} cannot be read: {error.strerror or error}.") from error
+    if landscape is None or (landscape.task, landscape.made_of) != (task, made_of):
+        raise StoreError(f"{path} is damaged or of another version; delete it to make it anew.")
+    return landscape
+
+
+def from_json(text: bytes) -> Landscape | None:
+    """Return the landscape of a file; None where it is damaged, or of another version."""
+    try:
+        content = json.loads(text)
+        digest = content.pop("sha256")
+        if content["version"] != VERSION or digest != _sha256(content):
+            return None
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None
+    return Landscape(
+        task=content["task"],
+        made_of=content["made_of"],
+        higher_is_better=content["higher_is_better"],
+        unit=content["unit"],
+        configs=tuple(content["configs"]),
+        splits=tuple(content["splits"]),
+        validation=np.array(content["validation"], dtype=np.float64),
+        test=np.array(content["test"], dtype=np.float64),
+    )
+
+
+def _rows(scores: Any) -> list[list[float | None]]:
+    """The scores with None, which JSON has, for nan, which it lacks."""
+    return [[None if np.isnan(score) else float(score) for score in row] for row in scores]
+
+
+def _sha256(content: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+_ONE = "landscape"
+
+
+class Landscapes(KeptDocuments):
+    """A partition is a benchmark: 128 configurations trained on 20 splits."""
+
+    description = (
+        "The scores of 128 configurations of a benchmark on 20 splits: the starts, and what regret "
+        "is measured by."
+    )
+
+    def keys(self, study: Study) -> Mapping[str, Sequence[str]]:
+        return {"benchmark": section_of(study).benchmarks, "table": [_ONE]}
+
+    def make(self, study: Study, store: Store, partition: Mapping[str, str]) -> MadeDocuments:
+        name = partition["benchmark"]
+        if name not in section_of(study).benchmarks:
+            raise StudyError(
+                f"Study {study.name!r} asks for no benchmark {name!r}; see `visibility` in its "
+                "file."
+            )
+        row = row_of(ground_named(name, store))
+        return MadeDocuments(row["sha256"], row)
+
+    def freeze(self, study: Study, store: Store) -> MadeDocuments:
+        grounds_of(study, store)
+        made = self.frozen(study, store)
+        assert made is not None
+        return made
+
+    def frozen(self, study: Study, store: Store) -> MadeDocuments | None:
+        kept = frozen_list(study, store)
+        spreads = {row["benchmark"]: row["spread"] for row in kept.documents} if kept else {}
+        return MadeDocuments(kept.sha256, spreads) if kept else None
+
+    def depends_on(self, study: Study) -> Mapping[str, Any]:
+        return {"benchmarks": list(section_of(study).benchmarks)}
+
+    def archived(self, study: Study, store: Store) -> KeptList | None:
+
+        return archived(study, store) if self.frozen(study, store) else None
+
+    def restore(self, study: Study, store: Store, kept: KeptList, file: Path) -> Callable[[], None]:
+
+        return restore(study, store, kept, file)
+
+
+LANDSCAPES = Landscapes()
+
+
+def archived(study: Study, store: Store) -> KeptList:
+    """Return the landscapes of a study that has begun, and the trainings on its splits.
+
+    Raises:
+        StoreError: they cannot be read.
+    """
+    section = section_of(study)
+    splits = range(section.first_seed, section.first_seed + section.seeds)
+    grounds, rows = grounds_of(study, store), []
+    for name, ground in grounds.items():
+        trained = Trainings(task_named(name), store, ground.data_sha256).of_splits(splits)
+        for kind, content in (("landscape", as_json(ground.landscape)), ("trainings", trained)):
+            text = json.dumps(content)
+            digest = hashlib.sha256(text.encode()).hexdigest()
+            rows.append({"document_id": digest, "benchmark": name, "kind": kind, "text": text})
+    data = {name: ground.data_sha256 for name, ground in grounds.items()}
+    return KeptList("landscapes", data, rows)
+
+
+def restore(study: Study, store: Store, kept: KeptList, file: Path) -> Callable[[], None]:
+    """As `KeptDocuments.restore`; scores that the store has already stay as they are."""
+    names = section_of(study).benchmarks
+    grounds: dict[str, Ground] = {}
+    trained: dict[str, list[Any]] = {}
+    with malformed(file, KEPT_MEMBERS[1]):
+        for row in kept.rows:
+            name, text = str(row["benchmark"]), str(row["text"])
+            if row["kind"] == "landscape":
+                landscape = from_json(text.encode())
+                if landscape is None or landscape.task != name:
+                    raise ValueError("landscape")
+                grounds[name] = Ground(landscape, str(kept.sources[name]))
+            else:
+                trained[name] = [_training(one) for one in json.loads(text)]
+    if set(grounds) != set(names) or set(trained) != set(names):
+        raise damaged(file, "its landscapes are not those of its study's benchmarks")
+
+    def write() -> None:
+        for name in names:
+            ground = grounds[name]
+            if read_landscape(store, name, ground.landscape.made_of) is None:
+                write_landscape(store, ground.landscape)
+            Trainings(task_named(name), store, ground.data_sha256).keep(trained[name])
+        write_grounds(study, store, {name: grounds[name] for name in names})
+
+    return write
+
+
+def _training(row: Any) -> tuple[int, str, float | None, float | None]:
+    split, config, validation, test = row
+    scores = (None if one is None else float(one) for one in (validation, test))
+    return (int(split), str(config), *scores)  # type: ignore[return-value]

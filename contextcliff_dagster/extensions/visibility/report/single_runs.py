@@ -1,0 +1,394 @@
+"""Single runs in words, step by step, and which runs a report describes.
+
+One step of a run in words: what the reply set, what became of it, what it scored.
+
+The records of one run as its start and steps.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from contextcliff_dagster.extensions.visibility.behaviour import (
+    Behaviour,
+    Step,
+    behaviour_of,
+    start_of,
+    step_of,
+)
+from contextcliff_dagster.extensions.visibility.report.names import (
+    change_words,
+    config_words,
+    joined,
+    score_words,
+    value_words,
+)
+from contextcliff_dagster.extensions.visibility.section import AXES
+from contextcliff_dagster.extensions.visibility.tasks.catalogue import task_named
+from contextcliff_dagster.extensions.visibility.tasks.task import (
+    Choice,
+    ClampEvent,
+    Config,
+    Parameter,
+    Reason,
+    Space,
+    Task,
+)
+from contextcliff_dagster.reporting.wording.number_format import count, score
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedStep:
+    """A step with its scores; the start is number 0. Scores are None where training failed.
+
+    Attributes:
+        failure: failure tag of the reply.
+        test: score of what would be reported after the step.
+        regret: normalised regret of that.
+    """
+
+    number: int
+    step: Step
+    validation: float | None
+    test: float | None
+    regret: float | None
+    failure: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedRun:
+    """One run, from its start to its last step."""
+
+    key: str
+    benchmark: str
+    planned_steps: int
+    steps: tuple[RecordedStep, ...]
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether every planned step is there."""
+        return [one.number for one in self.steps] == list(range(self.planned_steps + 1))
+
+    @property
+    def regret(self) -> float | None:
+        """Regret after the last step."""
+        return self.steps[-1].regret
+
+
+def recorded_run(rows: Iterable[Mapping[str, Any]]) -> RecordedRun:
+    """Return the run of these rows of `tables.VISIBILITY_RECORDS`, in any order.
+
+    Raises:
+        ValueError: there is no row.
+    """
+    ordered = sorted(rows, key=lambda row: int(row["step"]))
+    if not ordered:
+        raise ValueError("a run without a row has no steps")
+    first = ordered[0]
+    start = RecordedStep(
+        0,
+        start_of(first),
+        _known(first["start_validation"]),
+        _known(first["start_test"]),
+        _known(first["start_regret"]),
+    )
+    return RecordedRun(
+        key=str(first["run"]),
+        benchmark=str(first["benchmark"]),
+        planned_steps=int(first["steps"]),
+        steps=(start, *map(_recorded_step, ordered)),
+    )
+
+
+def _recorded_step(row: Mapping[str, Any]) -> RecordedStep:
+    failure = row["failure"]
+    return RecordedStep(
+        int(row["step"]),
+        step_of(row),
+        _known(row["validation"]),
+        _known(row["reported"]),
+        _known(row["regret"]),
+        failure if isinstance(failure, str) else None,
+    )
+
+
+def _known(value: Any) -> float | None:
+    """A score; pandas writes nan where there is none."""
+    return None if value is None or value != value else float(value)
+
+
+def step_sentence(before: Sequence[RecordedStep], one: RecordedStep, task: Task) -> str:
+    """Return a step, not the start, as a sentence. ``before``: the steps up to it, start first."""
+    what = _what(before, one, task.space)
+    return f"Step {one.number}: {what}; {_scored(before, one, task)}."
+
+
+def start_sentence(start: RecordedStep, task: Task) -> str:
+    """Return the start as a sentence."""
+    scored = f"validation {task.score.name} {score_words(start.validation, task.score)}"
+    better = "higher" if task.score.higher_is_better else "lower"
+    return f"Start: {config_words(start.step.config)}; {scored} ({better} is better)."
+
+
+def _what(before: Sequence[RecordedStep], one: RecordedStep, space: Space) -> str:
+    if one.step.source == "fallback":
+        return _unused(before, one)
+    base = one.step.base or before[-1].step.config
+    parts = [_return(before, one)]
+    if parts == [""] and base != before[-1].step.config:
+        parts.append(f"went on from {_place(before, base)}")
+    parts += _changes(space, base, one, named=not parts[0])
+    parts += [words for event in one.step.events if (words := _remark(event))]
+    there = [part for part in parts if part] or ["stayed with the same configuration"]
+    return "; ".join(there) if any(", " in part for part in there) else joined(there)
+
+
+def _unused(before: Sequence[RecordedStep], one: RecordedStep) -> str:
+    """A step that the model did not choose."""
+    if one.step.unparsable:
+        why = "the reply could not be read"
+    elif one.failure in ("context_overflow", "invalid_truncated", "content_filter"):
+        why = f"there is no answer ({one.failure.replace('_', ' ')})"
+    elif one.step.proposed is None:
+        why = "there is no reply"
+    else:
+        why = "the reply sets no parameter of the task"
+    same = _same(one.step.config, before[-1].step.config)
+    where = "the configuration stayed" if same else f"it was {_place(before, one.step.config)}"
+    return f"{why}, so {where}"
+
+
+def _return(before: Sequence[RecordedStep], one: RecordedStep) -> str:
+    """Words where the configuration is an earlier one; none for a new one."""
+    if _same(one.step.config, before[-1].step.config):
+        return "stayed with the same configuration"
+    earlier = [step for step in before if _same(step.step.config, one.step.config)]
+    return f"went back to {_named(earlier[0])}" if earlier else ""
+
+
+def _place(before: Sequence[RecordedStep], config: Config) -> str:
+    earlier = [step for step in before if _same(step.step.config, config)]
+    return _named(earlier[0]) if earlier else f"the configuration {config_words(config)}"
+
+
+def _named(step: RecordedStep) -> str:
+    return f"the configuration of {f'step {step.number}' if step.number else 'the start'}"
+
+
+def _same(a: Config, b: Config) -> bool:
+    """Whether two configurations are one: 1 and 1.0 are, true and 1 are not."""
+    return _key(a) == _key(b)
+
+
+def _key(config: Config) -> str:
+    values = {name: float(v) if type(v) is int else v for name, v in config.items()}
+    return json.dumps(values, sort_keys=True)
+
+
+def _changes(space: Space, base: Config, one: RecordedStep, *, named: bool) -> list[str]:
+    """Bounds that the proposal met; and what differs from the configuration that it was put on,
+    where that is to be ``named``, raised and lowered ones together."""
+    met = {event.parameter: event for event in one.step.events if event.out_of_bounds}
+    bounds: list[str] = []
+    by_verb: dict[str, list[str]] = {}
+    for parameter in space.parameters:
+        name, old, new = parameter.name, base[parameter.name], one.step.config[parameter.name]
+        if name in met:
+            bounds.append(_clamped(met[name], parameter, changed=old != new))
+        elif named and old != new:
+            first, second = change_words(old, new)
+            words = f"{name} from {first} to {second}{_edge(parameter, new)}"
+            by_verb.setdefault(_verb(old, new), []).append(words)
+    return [*bounds, *(f"{verb} {', '.join(words)}" for verb, words in by_verb.items())]
+
+
+def _verb(old: object, new: object) -> str:
+    numbers = isinstance(old, int | float) and isinstance(new, int | float)
+    if not numbers or isinstance(old, bool):
+        return "changed"
+    return "raised" if new > old else "lowered"  # type: ignore[operator]
+
+
+def _edge(parameter: Parameter, value: object) -> str:
+    """That a value is a bound, which nothing had to enforce."""
+    if isinstance(parameter, Choice):
+        return ""
+    if value == parameter.high:
+        return " (the upper bound)"
+    return " (the lower bound)" if value == parameter.low else ""
+
+
+def _clamped(event: ClampEvent, parameter: Parameter, *, changed: bool) -> str:
+    bound = "lower" if event.reason == Reason.BELOW else "upper"
+    verb = "got" if changed else "stayed at"
+    return (
+        f"asked for {parameter.name} {value_words(event.proposed)} ({verb} its {bound} bound, "
+        f"{value_words(event.executed)})"
+    )
+
+
+def _remark(event: ClampEvent) -> str:
+    """Other differences between what was proposed and what was executed."""
+    name, given = event.parameter, value_words(event.proposed, 8)
+    words = {
+        Reason.ROUNDED: f"{name} {given} was rounded",
+        Reason.NAN: f"{given} for {name} changes nothing",
+        Reason.NOT_A_NUMBER: f"{given} for {name} is no number",
+        Reason.NOT_A_CHOICE: f"{given} for {name} is none of its choices",
+        Reason.UNKNOWN: f"{value_words(name)} is no parameter of the task",
+    }
+    return words.get(event.reason, "")
+
+
+def _scored(before: Sequence[RecordedStep], one: RecordedStep, task: Task) -> str:
+    if one.validation is None:
+        return "it could not be trained"
+    words = f"validation {score_words(one.validation, task.score)}"
+    known = [step for step in before if step.validation is not None]
+    if not known:
+        return f"{words}, the first score"
+    sign = 1.0 if task.score.higher_is_better else -1.0
+    best = max(known, key=lambda step: sign * (step.validation or 0.0))
+    ahead = sign * (one.validation - (best.validation or 0.0))
+    if ahead > 0:
+        return f"{words}, the best so far"
+    at = f"step {best.number}" if best.number else "the start"
+    if ahead == 0:
+        return f"{words}, as good as the best so far"
+    return f"{words}, behind {score_words(best.validation, task.score)} of {at}"
+
+
+MOSTLY = 0.5
+"""Share of steps from which on a run is described by them."""
+SMALL_MOVES, LARGE_MOVES = 0.05, 0.3
+"""Churn below which a run moves little, and from which on it jumps."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trajectory:
+    """A run in words: ``why`` it was chosen, its start and steps, how it searched, its regret."""
+
+    model: str
+    why: str
+    run: RecordedRun
+    steps: Sequence[str]
+    summary: Sequence[str]
+
+
+def trajectories_of(records: pd.DataFrame) -> list[Trajectory]:
+    """Return two runs of each model: of the combination that shows most, median and worst regret.
+
+    That combination has the most axes shown, then the longest history, then the first signature.
+    Only whole runs count; of an even number the better of the middle two is the median. Models
+    without a whole run have none.
+    """
+    found = []
+    for model, rows in records.groupby("model", sort=False):
+        shown = _shows_most(rows)
+        whole = {
+            key: made
+            for key, of_run in shown.groupby("run")
+            if (made := recorded_run(_rows(of_run))).is_whole and made.regret is not None
+        }
+        ranked = sorted(whole.values(), key=lambda one: (one.regret, one.key))
+        if not ranked:
+            continue
+        median, worst = ranked[(len(ranked) - 1) // 2], ranked[-1]
+        of = f"of {count(len(ranked), 'run')} that {'shows' if len(ranked) == 1 else 'show'} most"
+        why = f"Median regret {of}" if len(ranked) > 1 else "The run"
+        found.append(trajectory_of(str(model), median, why))
+        if worst is not median:
+            found.append(trajectory_of(str(model), worst, f"Most regret {of}"))
+    return found
+
+
+def trajectory_of(model: str, run: RecordedRun, why: str) -> Trajectory:
+    """Return a run as sentences: its start, each step, how it searched, what it would report."""
+    task = task_named(run.benchmark)
+    start, *steps = run.steps
+    searched = behaviour_of(task.space, [one.step for one in run.steps])
+    return Trajectory(
+        model=model,
+        why=why,
+        run=run,
+        steps=[
+            start_sentence(start, task),
+            *(step_sentence(run.steps[: k + 1], one, task) for k, one in enumerate(steps)),
+        ],
+        summary=[_way(searched), _outcome(run, task)],
+    )
+
+
+def _rows(table: pd.DataFrame) -> list[dict[str, Any]]:
+    return [dict(zip(table.columns, row, strict=True)) for row in table.itertuples(index=False)]
+
+
+def _shows_most(rows: pd.DataFrame) -> pd.DataFrame:
+    columns = [f"axis_{name}" for name in AXES]
+    combinations = _rows(rows[columns].drop_duplicates())
+
+    def rank(levels: Mapping[str, Any]) -> tuple[int, int, str]:
+        shown = sum(value == "shown" for value in levels.values()) + (levels["axis_history"] > 0)
+        return -shown, -int(levels["axis_history"]), str([levels[name] for name in columns])
+
+    most = min(combinations, key=rank)
+    return rows[(rows[columns] == [most[name] for name in columns]).all(axis=1)]
+
+
+def _way(found: Behaviour) -> str:
+    """How it searched, the most telling first."""
+    if not found.model_steps or found.churn is None:
+        return "No reply set a parameter, so nothing was searched."
+    unused = ""
+    if left := found.steps - found.model_steps:
+        unused = f" {count(left, 'step')} of {found.steps:,} came to nothing."
+    return f"{_style(found)}: {_counts(found)}.{unused}{_bounds(found)}"
+
+
+def _style(found: Behaviour) -> str:
+    moved = [name for name, churn in found.churn_by_parameter.items() if churn > 0]
+    if (found.stagnation or 0.0) >= MOSTLY:
+        return "It mostly stayed where it was"
+    if (found.oscillation or 0.0) >= MOSTLY:
+        return "It mostly went back to configurations that it had left"
+    if len(moved) == 1 < len(found.churn_by_parameter):
+        return f"It changed {moved[0]} alone"
+    if (found.churn or 0.0) < SMALL_MOVES:
+        return "It moved in small steps"
+    return "It jumped" if (found.churn or 0.0) >= LARGE_MOVES else "Its moves were of medium size"
+
+
+def _counts(found: Behaviour) -> str:
+    n = found.model_steps
+    shares = (found.novelty, found.stagnation, found.oscillation)
+    new, same, back = (round((share or 0.0) * n) for share in shares)
+    parts = [f"{new:,} of {count(n, 'step')} of the model {'is' if new == 1 else 'are'} new"]
+    if same:
+        parts.append(f"{same:,} {'repeats' if same == 1 else 'repeat'} the one before")
+    if back:
+        parts.append(f"{back:,} {'goes' if back == 1 else 'go'} back to an earlier one")
+    moved = f"the mean move is {score(found.churn)} of a parameter's range"
+    return f"{joined(parts)}; {moved}"
+
+
+def _bounds(found: Behaviour) -> str:
+    if not found.clamped_changes:
+        return ""
+    return f" {100 * found.clamped_changes:.0f}% of the changes that it asked for met a bound."
+
+
+def _outcome(run: RecordedRun, task: Task) -> str:
+    start, last = run.steps[0], run.steps[-1]
+    missing = run.planned_steps - (len(run.steps) - 1)
+    short = f" {count(missing, 'step')} of the run {'has' if missing == 1 else 'have'} no answer."
+    return (
+        f"It would report {task.score.name} {score_words(last.test, task.score)} on the test rows: "
+        f"regret {score(last.regret)}, from {score(start.regret)} at the start."
+        f"{short if missing else ''}"
+    )
