@@ -35,7 +35,7 @@ from contextcliff_dagster.inference.engines.base import Decoding, Delta, PromptC
 from contextcliff_dagster.inference.execution.measure import measure
 from contextcliff_dagster.inference.ledger.ledger import Ledger
 from contextcliff_dagster.inference.ledger.verify import verify
-from contextcliff_dagster.inference.models.identity import Identity
+from contextcliff_dagster.inference.models.entry import Identity
 from contextcliff_dagster.inference.models.models_file import ModelEntry
 from contextcliff_dagster.inference.requests.call_plan import CallPlan
 from contextcliff_dagster.inference.requests.recipe import Prompt, Recipe

@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from contextcliff_dagster.inference.engines.base import TransportError as TransportError
     from contextcliff_dagster.inference.engines.base import Usage as Usage
     from contextcliff_dagster.inference.models.engine_table import EngineSpec as EngineSpec
-    from contextcliff_dagster.inference.models.identity import Identity as Identity
+    from contextcliff_dagster.inference.models.entry import Identity as Identity
     from contextcliff_dagster.inference.requests.call_plan import follow_up as follow_up
     from contextcliff_dagster.notebook.compare import ComparisonResult as ComparisonResult
     from contextcliff_dagster.notebook.profile import StudyResults as StudyResults

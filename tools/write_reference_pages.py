@@ -13,7 +13,7 @@ from pydantic.fields import FieldInfo
 
 from contextcliff_dagster.corpora.benchmarks.benchmark_table import BENCHMARKS
 from contextcliff_dagster.inference.models.entry import ModelEntry
-from contextcliff_dagster.inference.models.new_entry import PRESETS, Preset, as_yaml
+from contextcliff_dagster.inference.models.models_file import PRESETS, Preset, as_yaml
 from contextcliff_dagster.studies.experiment_table import experiment_names, load_experiment
 from contextcliff_dagster.studies.study import Study
 from tools.corpus_options import BENCHMARK, CORPUS_OPTIONS, Option

@@ -22,7 +22,7 @@ from contextcliff_dagster.inference.ledger.schema import (
     required_columns,
 )
 from contextcliff_dagster.inference.ledger.statements import insert, keep_imported
-from contextcliff_dagster.inference.models.identity import Identity
+from contextcliff_dagster.inference.models.entry import Identity
 from contextcliff_dagster.inference.requests.call_plan import call_key
 from contextcliff_dagster.inference.requests.recipe import Recipe
 

@@ -23,7 +23,7 @@ from contextcliff_dagster.archive.results import KEPT_MEMBERS, KeptList, pack, u
 from contextcliff_dagster.contracts import SCHEMA_VERSION, StoreError, StudyError
 from contextcliff_dagster.inference.ledger.schema import LEDGER_VERSION
 from contextcliff_dagster.store import Store, write_atomic
-from contextcliff_dagster.studies.study_paths import PROMPT_FILES
+from contextcliff_dagster.studies.study import PROMPT_FILES
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from contextcliff_dagster.cli.address_space import require_address_space
+from contextcliff_dagster.cli.shell import require_address_space
 from contextcliff_dagster.contracts import StoreError
 from contextcliff_dagster.defs.home import COMMAND_LINE as COMMAND_LINE
 from contextcliff_dagster.defs.home import dagster_home as dagster_home

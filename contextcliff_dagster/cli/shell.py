@@ -1,5 +1,7 @@
 """The command line and the shell it runs in: signals, the first sign of life, completion.
 
+The command line and the shell it runs in: signals, the first sign of life, completion.
+
 SIGTERM and a closed terminal (SIGHUP) end a command as Ctrl-C does, with an exit code that says
 which of them it was.
 
@@ -19,6 +21,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import resource
 import signal
 import sys
 import threading
@@ -30,8 +33,25 @@ from typing import Any, NoReturn, TextIO, cast
 import click
 from click.shell_completion import CompletionItem
 
+from contextcliff_dagster.contracts import StoreError
 from contextcliff_dagster.freed_memory import collect_garbage_rarely, lean_allocator
 from contextcliff_dagster.step_progress import listened
+
+_LEAST = 2_500_000_000
+
+
+def require_address_space() -> None:
+    """Refuse less than a run reserves: native libraries would end the process, or wait for ever.
+
+    Raises:
+        StoreError: ``ulimit -v`` leaves less.
+    """
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    if limit != resource.RLIM_INFINITY and limit < _LEAST:
+        raise StoreError(
+            f"This process may use {limit / 1e9:.1f} GB of address space, and a run reserves up to "
+            f"{_LEAST / 1e9:.1f} GB; raise the limit (ulimit -v)."
+        )
 
 
 def set_up_process() -> None:
@@ -319,7 +339,7 @@ def _data_sets() -> Iterable[str]:
 
 
 def _presets() -> Iterable[str]:
-    from contextcliff_dagster.inference.models.new_entry import PRESETS
+    from contextcliff_dagster.inference.models.models_file import PRESETS
 
     return PRESETS
 

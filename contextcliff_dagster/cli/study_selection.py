@@ -31,7 +31,7 @@ from contextcliff_dagster.cli.errors import say
 from contextcliff_dagster.cli.options import DEFAULT_STUDY, TASK_ALIASES, StudyOptions
 from contextcliff_dagster.contracts import CorpusError, StudyError
 from contextcliff_dagster.store import Store, write_atomic
-from contextcliff_dagster.studies.sections import require_length_profile
+from contextcliff_dagster.studies.study import require_length_profile
 from contextcliff_dagster.yaml_config import yaml_text
 
 if TYPE_CHECKING:
@@ -306,7 +306,7 @@ def agreed(study: Study, options: StudyOptions, *, frozen: bool = False) -> Stud
     Raises:
         StudyError: the user says no, or there is no terminal to ask on.
     """
-    from contextcliff_dagster.studies.study_paths import (
+    from contextcliff_dagster.studies.study import (
         described,
         leave_needed,
         refuse_without_leave,
@@ -379,7 +379,7 @@ def keep_definition(study: Study, store: Store) -> None:
         StoreError: the store cannot be written.
     """
     from contextcliff_dagster.studies import kept_in, load_studies
-    from contextcliff_dagster.studies.study_paths import imported_mark, leave_record
+    from contextcliff_dagster.studies.study import imported_mark, leave_record
 
     known = load_studies().get(study.name)
     if known is not None and known.model_dump() == study.model_dump():

@@ -144,7 +144,7 @@ def _lost_rows(
 def _identify(run: StudyRun, place: Place) -> bool:
     """Note the serving identity as the profile has it; False where it has another or none."""
     from contextcliff_dagster.inference.ledger.campaigns import record_identity, recorded_identity
-    from contextcliff_dagster.inference.models.identity import Identity
+    from contextcliff_dagster.inference.models.entry import Identity
 
     campaign, model, identity_hash = place
     study = run.study.name

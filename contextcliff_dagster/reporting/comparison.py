@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from contextcliff_dagster.contracts import Verdict
 from contextcliff_dagster.reporting.kv import kv_sections, kv_sentences
-from contextcliff_dagster.reporting.local_paths import for_readers
+from contextcliff_dagster.reporting.report_files import for_readers
 from contextcliff_dagster.reporting.sections import (
     Block,
     Bracketed,

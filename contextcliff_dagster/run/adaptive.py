@@ -13,8 +13,7 @@ from contextcliff_dagster.defs.resources import Watch
 from contextcliff_dagster.experiments.length_profile.experiment import LENGTH_PROFILE
 from contextcliff_dagster.experiments.lookup import judged_assets
 from contextcliff_dagster.inference.execution.measure import deadline_after
-from contextcliff_dagster.run.in_process import LocalRuns
-from contextcliff_dagster.run.study import Profiled, read_profiled
+from contextcliff_dagster.run.study import LocalRuns, Profiled, read_profiled
 
 if TYPE_CHECKING:
     from contextcliff_dagster.analysis.design.allocation import Round, Target

@@ -22,9 +22,9 @@ from contextcliff_dagster.contracts import StudyError
 from contextcliff_dagster.private_files import atomic_path
 from contextcliff_dagster.store import Store, store_root, write_atomic, write_json
 from contextcliff_dagster.studies.sections import NAME_CHARS, STUDY_NAME
-from contextcliff_dagster.studies.study import Study
-from contextcliff_dagster.studies.study_paths import (
+from contextcliff_dagster.studies.study import (
     Leave,
+    Study,
     home_of,
     imported_mark,
     leave_record,

@@ -11,11 +11,11 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 from pydantic.fields import FieldInfo
 
-from contextcliff_dagster.contracts import PrimaryScore, PromptMode, StudyError
+from contextcliff_dagster.contracts import PrimaryScore, PromptMode
 from contextcliff_dagster.inference.requests.recipe import NEUTRAL_WORDINGS
 
 if TYPE_CHECKING:
-    from contextcliff_dagster.studies.study import Study
+    pass
 
 
 MOST, MOST_TOKENS = 1_000_000, 1_000_000_000
@@ -43,39 +43,6 @@ def listed(value: Any) -> Any:
 def _is_number(field: FieldInfo) -> bool:
     kinds = set(get_args(field.annotation) or (field.annotation,))
     return bool(kinds & {int, float}) and bool not in kinds
-
-
-_LENGTH_PROFILE_KEYS = ("bins", "target", "targeted", "latency", "regression", "sentinel", "track")
-
-
-def require_length_profile(study: Study) -> None:
-    """Raise for a study whose experiments all make their own documents.
-
-    Raises:
-        StudyError: it has no corpus.
-    """
-    if not study.has_corpus:
-        raise StudyError(
-            f"Study {study.name!r} names no corpus, so it has no length profile, which this needs; "
-            f"`contextcliff report {study.name}` shows what it measures, and `corpus` and "
-            "`tokenizer` in its file add a length profile."
-        )
-
-
-def read_by_all(study: Study) -> Study:
-    """Return ``study`` unless it has keys that only a length profile reads, and has none.
-
-    Raises:
-        ValueError: one of them differs from its default.
-    """
-    fields = type(study).model_fields
-    given = [key for key in _LENGTH_PROFILE_KEYS if getattr(study, key) != fields[key].default]
-    if given and not study.has_corpus:
-        raise ValueError(
-            f"only a length profile reads {' and '.join(given)}, and a study without `corpus` has "
-            "none; leave that out"
-        )
-    return study
 
 
 _OWNER = re.compile(r"team:[A-Za-z0-9_]{1,60}|[^@\s]{1,60}@[^@\s]{1,60}\.[^@\s.]{1,20}")

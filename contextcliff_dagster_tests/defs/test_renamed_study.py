@@ -27,8 +27,14 @@ from contextcliff_dagster.sampling.manifest import stored_sha256
 from contextcliff_dagster.store import Store
 from contextcliff_dagster.studies import Study, find_study, kept_in, load_study
 from contextcliff_dagster.studies.files import renamed_text, retire, retired_studies
-from contextcliff_dagster.studies.study import renaming_note, study_alone, study_used
-from contextcliff_dagster.studies.study_paths import Leave, imported_mark, leave_record
+from contextcliff_dagster.studies.study import (
+    Leave,
+    imported_mark,
+    leave_record,
+    renaming_note,
+    study_alone,
+    study_used,
+)
 from contextcliff_dagster_tests.support.read_only import read_only
 from contextcliff_dagster_tests.support.renaming_process import renamed_until
 from contextcliff_dagster_tests.support.terminal import call

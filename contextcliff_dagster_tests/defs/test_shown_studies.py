@@ -15,7 +15,7 @@ from contextcliff_dagster.run.study import prepare_study
 from contextcliff_dagster.store import Store
 from contextcliff_dagster.studies import Study, load_study
 from contextcliff_dagster.studies.files import bring_back, retire
-from contextcliff_dagster.studies.study_paths import shipped_folders
+from contextcliff_dagster.studies.study import shipped_folders
 from contextcliff_dagster_tests.support.tiny_study import Run
 
 PREFIX = "CONTEXTCLIFF_ASSET_PREFIX"

@@ -24,7 +24,7 @@ from contextcliff_dagster.defs.studies import study_parts
 from contextcliff_dagster.experiments.lookup import all_experiments
 from contextcliff_dagster.store import Store
 from contextcliff_dagster.studies.files import retire
-from contextcliff_dagster.studies.study_paths import shipped_folders
+from contextcliff_dagster.studies.study import shipped_folders
 from contextcliff_dagster_tests.support.paths import CHECKOUT
 from contextcliff_dagster_tests.support.tiny_study import TINY
 

@@ -15,7 +15,7 @@ from contextcliff_dagster.defs.studies import study_assets, study_jobs
 from contextcliff_dagster.experiments.common.study_run import open_ledger
 from contextcliff_dagster.inference.ledger.campaigns import ensure_campaign
 from contextcliff_dagster.run.adaptive import profile_targeted
-from contextcliff_dagster.run.in_process import LocalRuns
+from contextcliff_dagster.run.study import LocalRuns
 from contextcliff_dagster.store import Store
 from contextcliff_dagster.studies import Study, load_study
 from contextcliff_dagster_tests.support.tiny_study import Run

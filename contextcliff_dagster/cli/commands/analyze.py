@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from contextcliff_dagster.cli.address_space import require_address_space
 from contextcliff_dagster.cli.display.output import print_json
 from contextcliff_dagster.cli.errors import USER_ERROR, say, sentence
 from contextcliff_dagster.cli.options import (
@@ -23,6 +22,7 @@ from contextcliff_dagster.cli.options import (
     together,
     ttft_limit_option,
 )
+from contextcliff_dagster.cli.shell import require_address_space
 from contextcliff_dagster.contracts import ContextCliffError
 
 if TYPE_CHECKING:

@@ -60,7 +60,7 @@ def import_(file: Path, name: str | None, adopt: bool, as_json: bool) -> None:
     from contextcliff_dagster.archive.study import import_study
     from contextcliff_dagster.experiments.restore import restore
     from contextcliff_dagster.studies import kept_in, load_studies, measures
-    from contextcliff_dagster.studies.study_paths import Leave
+    from contextcliff_dagster.studies.study import Leave
 
     store = Store.default()
     study, summary = import_study(store, file, name, restore, adopt=adopt)

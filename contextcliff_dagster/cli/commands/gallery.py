@@ -164,7 +164,6 @@ def card(model: str, study: str | None, campaign: str | None, out: Path, as_json
     cap they give the reason.
     """
     from contextcliff_dagster.contracts.results import Cliffs, from_json, to_json
-    from contextcliff_dagster.reporting.local_paths import for_readers
     from contextcliff_dagster.reporting.model_card import (
         BADGE,
         badge_svg,
@@ -173,6 +172,7 @@ def card(model: str, study: str | None, campaign: str | None, out: Path, as_json
         headline,
         json_ld_text,
     )
+    from contextcliff_dagster.reporting.report_files import for_readers
 
     store = Store.default()
     ref = _measured_as(model, store, study, campaign)

@@ -83,7 +83,7 @@ def models_diff(a: str, b: str, study: str | None, campaign: str | None, as_json
         require_campaign,
     )
     from contextcliff_dagster.inference.ledger.ledger import Ledger
-    from contextcliff_dagster.inference.models.identity import differences
+    from contextcliff_dagster.inference.models.entry import differences
     from contextcliff_dagster.inference.models.models_file import load_models
 
     store = Store.default()

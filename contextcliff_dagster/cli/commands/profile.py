@@ -175,8 +175,7 @@ def profile(
         require_engines(asked)
         asked = agreed(asked, options, frozen=find_frozen(asked, store) is not None)
         from contextcliff_dagster.defs.resources import Watch
-        from contextcliff_dagster.run.in_process import LocalRuns
-        from contextcliff_dagster.run.study import prepare_study, profile_study
+        from contextcliff_dagster.run.study import LocalRuns, prepare_study, profile_study
 
         if campaign is None:
             campaign = campaign_shared(chosen, options, store)

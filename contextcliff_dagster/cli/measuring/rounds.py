@@ -18,8 +18,7 @@ from contextcliff_dagster.studies import Study
 if TYPE_CHECKING:
     from contextcliff_dagster.analysis.design.allocation import Target
     from contextcliff_dagster.defs.resources import Watch
-    from contextcliff_dagster.run.in_process import LocalRuns
-    from contextcliff_dagster.run.study import Profiled
+    from contextcliff_dagster.run.study import LocalRuns, Profiled
 
 
 def watch_cap(

@@ -37,15 +37,13 @@ from contextcliff_dagster.contracts import ContextCliffError, CorpusError, Engin
 if TYPE_CHECKING:
     from contextcliff_dagster.corpora.corpus import Entry
     from contextcliff_dagster.inference.execution.single_request import Trial
-    from contextcliff_dagster.inference.models.models_file import ModelEntry
-    from contextcliff_dagster.inference.models.new_entry import NewEntry
+    from contextcliff_dagster.inference.models.models_file import ModelEntry, NewEntry
     from contextcliff_dagster.studies import Study
 
 if TYPE_CHECKING:
     from contextcliff_dagster.inference.engines.openai.local_servers import LocalServer
     from contextcliff_dagster.inference.execution.single_request import Trial
-    from contextcliff_dagster.inference.models.models_file import ModelEntry
-    from contextcliff_dagster.inference.models.new_entry import NewEntry, Preset
+    from contextcliff_dagster.inference.models.models_file import ModelEntry, NewEntry, Preset
 
 T = TypeVar("T")
 
@@ -111,7 +109,7 @@ def plain_address(url: str) -> str:
     Raises:
         StudyError: it is none, or holds a password or a key.
     """
-    from contextcliff_dagster.inference.models.identity import resolved
+    from contextcliff_dagster.inference.models.entry import resolved
     from contextcliff_dagster.redaction import written_url
 
     url = url.strip()
@@ -290,7 +288,7 @@ def new_entry(
         StudyError: the name is taken, or cannot be one.
         EngineError: the server cannot be asked, or refuses.
     """
-    from contextcliff_dagster.inference.models.new_entry import known_models, taken
+    from contextcliff_dagster.inference.models.models_file import known_models, taken
 
     known = known_models()
     model_id = str(options.model_id)
@@ -320,7 +318,7 @@ def _may_want_key(url: str, preset: Preset | None, options: EndpointOptions) -> 
 
 
 def _preset(options: EndpointOptions) -> Preset | None:
-    from contextcliff_dagster.inference.models.new_entry import PRESETS, get_preset
+    from contextcliff_dagster.inference.models.models_file import PRESETS, get_preset
 
     if options.preset is not None:
         return get_preset(options.preset)
@@ -330,7 +328,7 @@ def _preset(options: EndpointOptions) -> Preset | None:
 
 
 def _refused(options: EndpointOptions) -> EndpointOptions:
-    from contextcliff_dagster.inference.models.new_entry import PRESETS
+    from contextcliff_dagster.inference.models.models_file import PRESETS
 
     running = asyncio.run(_found())
     here = ", ".join(f"{server.title} ({_option_for(server)})" for server in running)
@@ -351,7 +349,7 @@ async def _found(ports: Sequence[int] | None = None) -> list[LocalServer]:
 
 
 def _asked_endpoint(options: EndpointOptions) -> EndpointOptions:
-    from contextcliff_dagster.inference.models.new_entry import PRESETS
+    from contextcliff_dagster.inference.models.models_file import PRESETS
 
     running = asyncio.run(_found())
     elsewhere = [preset for preset in PRESETS.values() if preset.local_port is None]
@@ -386,7 +384,7 @@ def chosen_model(options: EndpointOptions, *, asking: bool) -> EndpointOptions:
 
 def same_entry(options: EndpointOptions) -> ModelEntry | None:
     """The entry of models.yaml for this model at this address, if there is one."""
-    from contextcliff_dagster.inference.models.new_entry import NewEntry, known_models
+    from contextcliff_dagster.inference.models.models_file import NewEntry, known_models
 
     given = (options.base_url, options.model_id, options.api_key_env)
     for entry in known_models().values():
@@ -450,7 +448,7 @@ def _free_name(model_id: str, preset: str | None, known: dict[str, ModelEntry]) 
 
 
 def _asked_name(default: str | None, known: dict[str, ModelEntry]) -> str:
-    from contextcliff_dagster.inference.models.new_entry import NewEntry, taken
+    from contextcliff_dagster.inference.models.models_file import NewEntry, taken
 
     name = ask("Name of the model in models.yaml", default)
     if name in known:
@@ -461,7 +459,7 @@ def _asked_name(default: str | None, known: dict[str, ModelEntry]) -> str:
 
 def entry_of(options: EndpointOptions, name: str, model_id: str) -> NewEntry:
     """The entry for models.yaml, with what is known of a server at this address."""
-    from contextcliff_dagster.inference.models.new_entry import NewEntry
+    from contextcliff_dagster.inference.models.models_file import NewEntry
 
     preset = _preset(options)
     given: dict[str, Any] = {"engine": "openai", "model_id": model_id}

@@ -38,8 +38,7 @@ from contextcliff_dagster.contracts import CorpusError, StudyError
 
 if TYPE_CHECKING:
     from contextcliff_dagster.inference.execution.single_request import Trial
-    from contextcliff_dagster.inference.models.models_file import ModelEntry
-    from contextcliff_dagster.inference.models.new_entry import NewEntry
+    from contextcliff_dagster.inference.models.models_file import ModelEntry, NewEntry
     from contextcliff_dagster.studies import Study
 
 
@@ -322,7 +321,7 @@ def init(
             with written(study) as study_file:
                 models_file = None
         else:
-            from contextcliff_dagster.inference.models.new_entry import added
+            from contextcliff_dagster.inference.models.models_file import added
 
             with added(new) as models_file, written(study) as study_file:
                 pass
@@ -353,7 +352,7 @@ def add_model(endpoint: EndpointOptions, name: str | None, *, as_json: bool) -> 
     Raises:
         ContextCliffError: the endpoint cannot be used, or the name is taken; nothing is written.
     """
-    from contextcliff_dagster.inference.models.new_entry import added, known_models
+    from contextcliff_dagster.inference.models.models_file import added, known_models
 
     asking = can_ask()
     with nothing_written_on_interruption():
@@ -374,8 +373,7 @@ def _model(
     endpoint: EndpointOptions, name: str | None, *, asking: bool
 ) -> tuple[ModelEntry, NewEntry | None, Trial | None]:
     """The model, its entry where that is new, and what one call has shown."""
-    from contextcliff_dagster.inference.models.models_file import get_model
-    from contextcliff_dagster.inference.models.new_entry import known_models
+    from contextcliff_dagster.inference.models.models_file import get_model, known_models
 
     entry = None
     if name is not None and not endpoint.named and (name in known_models() or not asking):
@@ -397,7 +395,7 @@ def _model(
 def _next(path: Path, name: str) -> str:
     """The command that measures the study."""
     from contextcliff_dagster.studies import load_study
-    from contextcliff_dagster.studies.study_paths import leave_needed
+    from contextcliff_dagster.studies.study import leave_needed
 
     word = name if os.environ.get("CONTEXTCLIFF_STUDIES") else path.name
     # Its data lie elsewhere: that was just said, and need not be asked again.

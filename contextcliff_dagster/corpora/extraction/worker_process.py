@@ -13,7 +13,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import contextcliff_dagster
 from contextcliff_dagster.contracts import CorpusError
 from contextcliff_dagster.corpora.extraction.file_type import Extracted, Limits, Unusable
 from contextcliff_dagster.corpora.extraction.ipc_messages import GarbledError, MessageReader
@@ -177,7 +176,7 @@ def _started(limits: Limits) -> tuple[subprocess.Popen[bytes], int]:
     theirs, ours = os.pipe()
     settings = {"limits": asdict(limits), "limit_address_space": LIMITS_ADDRESS_SPACE}
     # An editable install may be found by a hook that -S leaves out: its folder is named outright.
-    own = str(Path(contextcliff_dagster.__file__).parents[1])
+    own = str(Path(__file__).parents[3])
     folders = [own, *(path for path in sys.path if path and path != own)]
     command = [sys.executable, "-I", "-S", "-c", _PROGRAM]
     try:

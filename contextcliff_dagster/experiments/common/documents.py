@@ -280,7 +280,7 @@ def tokenizer_of(study: Study, key: str) -> Tokenizer:
     Raises:
         StudyError: there is none of that name, or it cannot be opened.
     """
-    from contextcliff_dagster.studies.study_paths import refuse_without_leave
+    from contextcliff_dagster.studies.study import refuse_without_leave
 
     refuse_without_leave(study, "tokenizer")
     return opened_tokenizer(tokenizer_name(study, key))

@@ -38,8 +38,7 @@ from contextcliff_dagster.sampling.manifest import (
 )
 from contextcliff_dagster.store import Store, write_json
 from contextcliff_dagster.studies import Study
-from contextcliff_dagster.studies.sections import require_length_profile
-from contextcliff_dagster.studies.study_paths import refuse_without_leave
+from contextcliff_dagster.studies.study import refuse_without_leave, require_length_profile
 
 if TYPE_CHECKING:
     import pyarrow as pa

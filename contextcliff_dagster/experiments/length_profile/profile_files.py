@@ -23,7 +23,7 @@ from contextcliff_dagster.experiments.common.study_run import StudyRun, in_order
 from contextcliff_dagster.scoring import SCORER_VERSION
 from contextcliff_dagster.store import Store, read_result
 from contextcliff_dagster.studies import Study
-from contextcliff_dagster.studies.study_paths import refuse_without_leave
+from contextcliff_dagster.studies.study import refuse_without_leave
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -21,7 +21,7 @@ from contextcliff_dagster.experiments.common.study_run import in_order
 from contextcliff_dagster.experiments.length_profile.profile_files import read_cliffs
 from contextcliff_dagster.store import Store, write_atomic, write_json
 from contextcliff_dagster.studies import Study
-from contextcliff_dagster.studies.sections import require_length_profile
+from contextcliff_dagster.studies.study import require_length_profile
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -24,7 +24,7 @@ from contextcliff_dagster.contracts import SCHEMA_VERSION, ContextCliffError, St
 from contextcliff_dagster.experiments.length_profile.profile_files import version_of
 from contextcliff_dagster.store import PACKAGE, Store, write_json
 from contextcliff_dagster.studies import Study
-from contextcliff_dagster.studies.sections import require_length_profile
+from contextcliff_dagster.studies.study import require_length_profile
 
 if TYPE_CHECKING:
     import pandas as pd

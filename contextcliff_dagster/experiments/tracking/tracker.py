@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, Any
 
 from contextcliff_dagster.contracts import ContextCliffError
 from contextcliff_dagster.redaction import redact, secrets_of, without_secrets
-from contextcliff_dagster.reporting.local_paths import for_readers
+from contextcliff_dagster.reporting.report_files import for_readers
 from contextcliff_dagster.store import PACKAGE, Store, slug, write_json
-from contextcliff_dagster.studies.study_paths import described, leave_needed
+from contextcliff_dagster.studies.study import described, leave_needed
 
 if TYPE_CHECKING:
     from contextcliff_dagster.contracts.results import Cliffs

@@ -123,7 +123,7 @@ def source_digests(
 
 def _file_of(study: Study, number: int) -> tuple[Path, _Changed]:
     """A text's file, and what an edit changes of it."""
-    from contextcliff_dagster.studies.study_paths import absolute, refuse_without_leave
+    from contextcliff_dagster.studies.study import absolute, refuse_without_leave
 
     refuse_without_leave(study, "continuation.texts")
     file = Path(absolute(study.folder, section_of(study).texts[number]))

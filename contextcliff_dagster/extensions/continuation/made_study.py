@@ -42,8 +42,7 @@ if TYPE_CHECKING:
 if TYPE_CHECKING:
     from contextcliff_dagster.extensions.continuation.compat.runs import RunName
     from contextcliff_dagster.inference.execution.single_request import Served
-    from contextcliff_dagster.inference.models.models_file import ModelEntry
-    from contextcliff_dagster.inference.models.new_entry import NewEntry
+    from contextcliff_dagster.inference.models.models_file import ModelEntry, NewEntry
     from contextcliff_dagster.studies import Study
 
 KEY_VARIABLES = ("API_KEY", "API_PASSWORD", "OPENAI_API_KEY", "NVIDIA_API_KEY", "NVAPI_KEY")
@@ -182,7 +181,7 @@ def _entry(
 ) -> tuple[NewEntry, bool]:
     """The entry, and whether the server counts tokens."""
     from contextcliff_dagster.cli.setup.endpoint import entry_of, plain_address
-    from contextcliff_dagster.inference.models.new_entry import NewEntry
+    from contextcliff_dagster.inference.models.models_file import NewEntry
 
     url = plain_address(str(options.api_url))
     given = EndpointOptions(base_url=url, api_key_env=variable, set_keys=options.set_keys)

@@ -41,7 +41,7 @@ from contextcliff_dagster.extensions.continuation.tables import (
 )
 from contextcliff_dagster.scoring.parse import parse_answer
 from contextcliff_dagster.store import read_table
-from contextcliff_dagster.studies.study_paths import refuse_without_leave
+from contextcliff_dagster.studies.study import refuse_without_leave
 
 if TYPE_CHECKING:
     import pandas as pd

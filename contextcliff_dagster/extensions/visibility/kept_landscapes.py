@@ -31,7 +31,7 @@ from contextcliff_dagster.extensions.visibility.landscape import (
     fingerprint,
     tabulate,
 )
-from contextcliff_dagster.extensions.visibility.runs.tuning import Trainings
+from contextcliff_dagster.extensions.visibility.runs.trainings import Trainings
 from contextcliff_dagster.extensions.visibility.section import section_of
 from contextcliff_dagster.extensions.visibility.tasks.catalogue import task_named
 from contextcliff_dagster.step_progress import report_step

@@ -31,7 +31,7 @@ from contextcliff_dagster.inference.engines.base import (
 )
 from contextcliff_dagster.inference.engines.openai.engine import OpenAIEngine
 from contextcliff_dagster.inference.engines.openai.server_detection import Dialect
-from contextcliff_dagster.inference.models.identity import Identity
+from contextcliff_dagster.inference.models.entry import Identity
 from contextcliff_dagster.inference.models.models_file import ModelEntry, Quirks
 from contextcliff_dagster.inference.requests.recipe import Prompt
 from contextcliff_dagster.inference.weights import (

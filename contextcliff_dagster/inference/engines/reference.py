@@ -41,7 +41,7 @@ from contextcliff_dagster.inference.engines.base import (
     stream_from,
     text_pieces,
 )
-from contextcliff_dagster.inference.models.identity import Identity
+from contextcliff_dagster.inference.models.entry import Identity
 from contextcliff_dagster.inference.models.models_file import ModelEntry
 from contextcliff_dagster.inference.requests.recipe import Prompt
 from contextcliff_dagster.inference.weights import file_sha256

@@ -19,7 +19,7 @@ from contextcliff_dagster.inference.engines.base import (
     Usage,
     stream_from,
 )
-from contextcliff_dagster.inference.models.identity import Identity
+from contextcliff_dagster.inference.models.entry import Identity
 
 if TYPE_CHECKING:
     from contextcliff_dagster.inference.models.models_file import ModelEntry

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 from contextcliff_dagster.contracts import EngineError
 from contextcliff_dagster.inference.engines.base import Engine
 from contextcliff_dagster.inference.models.engine_table import engine_spec
-from contextcliff_dagster.inference.models.identity import Identity
+from contextcliff_dagster.inference.models.entry import Identity
 from contextcliff_dagster.inference.models.models_file import ModelEntry
 
 

@@ -17,7 +17,7 @@ from contextcliff_dagster.inference.engines.session import declared_identity
 from contextcliff_dagster.inference.execution.checks import MOST_TIMES
 from contextcliff_dagster.inference.ledger.campaigns import recorded_identity
 from contextcliff_dagster.inference.ledger.ledger import Ledger
-from contextcliff_dagster.inference.models.identity import Identity
+from contextcliff_dagster.inference.models.entry import Identity
 from contextcliff_dagster.inference.models.models_file import ModelEntry
 from contextcliff_dagster.inference.requests.call_plan import CallPlan, PlannedCall
 from contextcliff_dagster.inference.requests.recipe import Prompt

@@ -48,7 +48,7 @@ from contextcliff_dagster.inference.ledger.campaigns import (
 )
 from contextcliff_dagster.inference.ledger.ledger import Ledger, Scope
 from contextcliff_dagster.inference.models.engine_table import engine_spec
-from contextcliff_dagster.inference.models.identity import Identity
+from contextcliff_dagster.inference.models.entry import Identity
 from contextcliff_dagster.inference.models.models_file import ModelEntry
 from contextcliff_dagster.inference.requests.call_plan import CallPlan, PlannedCall, in_blocks
 from contextcliff_dagster.inference.requests.outcome import Outcome

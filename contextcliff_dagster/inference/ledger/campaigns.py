@@ -27,7 +27,7 @@ from contextcliff_dagster.inference.ledger.ledger import Ledger
 from contextcliff_dagster.inference.ledger.owners import _close_in_child
 from contextcliff_dagster.inference.ledger.schema import ANSWERED, joined
 from contextcliff_dagster.inference.ledger.statements import begin
-from contextcliff_dagster.inference.models.identity import Identity
+from contextcliff_dagster.inference.models.entry import Identity
 from contextcliff_dagster.inference.requests.outcome import utc_now
 
 os.register_at_fork(after_in_child=_close_in_child)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
     from contextcliff_dagster.inference.engines.base import Engine
-    from contextcliff_dagster.inference.models.models_file import ModelEntry
+    from contextcliff_dagster.inference.models.entry import ModelEntry
 
 ENTRY_POINT_GROUP = "contextcliff.engines"
 """Other packages' engines: entry points of this group, each an `EngineSpec`."""

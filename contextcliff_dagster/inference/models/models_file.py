@@ -1,4 +1,6 @@
-"""The registry of models: which serving configuration has a name, and where it is kept.
+"""The registry of models: which serving configuration has a name, and adding one.
+
+The registry of models: which serving configuration has a name, and where it is kept.
 
 The registry of models: which serving configuration has a name.
 
@@ -6,16 +8,27 @@ The registry of models: which serving configuration has a name.
 that real endpoints have. The shipped file is overlaid, name by name, by the store's
 (`kept_models`), and both by the file that ``CONTEXTCLIFF_MODELS`` names, or else by ``models.yaml``
 in the working folder.
+
+Adding an entry to the user's models.yaml, by what is known of servers that many people have.
+
+Servers that many people have: address, key variable, quirks, and where their window is known.
+
+What `contextcliff init` and `contextcliff models add` write into models.yaml. Each row is from the
+server's own documentation (``source``); docs/models.md shows the table, and which of them this
+project has called.
 """
 
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
+from urllib.parse import urlsplit
 
 import pydantic
 
@@ -26,12 +39,13 @@ from contextcliff_dagster.inference.models.entry import Name, Strict
 from contextcliff_dagster.inference.models.entry import Price as Price
 from contextcliff_dagster.inference.models.entry import Quirks as Quirks
 from contextcliff_dagster.inference.models.kv_variants import Models, kv_policy, parse_kv_variant
-from contextcliff_dagster.private_files import folder_lock
+from contextcliff_dagster.private_files import atomic_path, folder_lock
 from contextcliff_dagster.store import PACKAGE, store_root, write_atomic
-from contextcliff_dagster.yaml_config import load_validated
+from contextcliff_dagster.user_files import read_file
+from contextcliff_dagster.yaml_config import load_validated, yaml_text
 
 if TYPE_CHECKING:
-    from contextcliff_dagster.inference.models.new_entry import NewEntry
+    import yaml
 
 SHIPPED_MODELS = PACKAGE / "models.yaml"
 
@@ -182,3 +196,359 @@ def _change(name: str, entry: Mapping[str, Any] | None) -> None:
     if not kept:
         with suppress(OSError):  # a store that was not there is not there again
             file.parent.rmdir()
+
+
+Window = Literal["server", "written", "yours"]
+"""Who gives the context window: the server, at each start; the server once, when the entry is
+written; or the user, from the model's documentation."""
+
+
+@dataclass(frozen=True, slots=True)
+class Preset:
+    """One kind of server.
+
+    Parameters:
+        title: its name as its makers write it.
+        base_url: where it usually is; servers of this machine by their default port.
+        source: the page that says so.
+        window: see `Window`.
+        tried: what this project has called of it; empty: never the real service.
+        api_key_env: variable that its own documentation takes the key from; None for no key.
+        quirks: the entry's `quirks`, as far as they differ from the defaults.
+        note: what one has to know before measuring, as a comment of the entry.
+        concurrency: calls at a time; None for the default.
+    """
+
+    name: str
+    title: str
+    base_url: str
+    source: str
+    window: Window
+    tried: str = ""
+    api_key_env: str | None = None
+    quirks: Mapping[str, str] = field(default_factory=dict)
+    note: str = ""
+    concurrency: int | None = None
+
+    @property
+    def local_port(self) -> int | None:
+        """Its usual port on this machine; None for a service elsewhere."""
+        parts = urlsplit(self.base_url)
+        return parts.port if parts.hostname == "127.0.0.1" else None
+
+
+_KNOWN = {"probes": "omit"}
+"""It is known what this is: no questions about vLLM, llama.cpp and others."""
+
+PRESETS: Mapping[str, Preset] = {
+    preset.name: preset
+    for preset in (
+        Preset(
+            "openai",
+            "OpenAI",
+            "https://api.openai.com/v1",
+            "https://platform.openai.com/docs/api-reference/chat/create",
+            "yours",
+            api_key_env="OPENAI_API_KEY",
+            # `max_tokens` is deprecated there, and refused by reasoning models.
+            quirks={"max_tokens_parameter": "max_completion_tokens", **_KNOWN},
+            note="Name a dated model: the model behind an alias changes without notice.",
+        ),
+        Preset(
+            "anthropic",
+            "Anthropic",
+            "https://api.anthropic.com/v1",
+            "https://platform.claude.com/docs/en/api/openai-sdk",
+            "yours",
+            api_key_env="ANTHROPIC_API_KEY",
+            # Its list of models takes another header than the key of this interface.
+            quirks={"model_list": "omit", **_KNOWN},
+            note="Its OpenAI-compatible interface is meant for testing and comparing models.",
+        ),
+        Preset(
+            "gemini",
+            "Gemini",
+            "https://generativelanguage.googleapis.com/v1beta/openai",
+            "https://ai.google.dev/gemini-api/docs/openai",
+            "yours",
+            api_key_env="GEMINI_API_KEY",
+            quirks=_KNOWN,
+            note="Thinking counts against the output limit: raise `max_output_tokens` of the study "
+            "where answers are empty.",
+        ),
+        Preset(
+            "openrouter",
+            "OpenRouter",
+            "https://openrouter.ai/api/v1",
+            "https://openrouter.ai/docs/api-reference/overview",
+            "written",
+            api_key_env="OPENROUTER_API_KEY",
+            quirks=_KNOWN,
+            note="It passes calls on to several providers, whose windows and weights differ: fix "
+            "one in your account's settings before you compare.",
+        ),
+        Preset(
+            "nvidia",
+            "NVIDIA's hosted NIM",
+            "https://integrate.api.nvidia.com/v1",
+            "https://docs.api.nvidia.com/nim/reference/llm-apis",
+            "yours",
+            api_key_env="NVIDIA_API_KEY",
+            quirks=_KNOWN,
+        ),
+        Preset(
+            "ollama",
+            "Ollama",
+            "http://127.0.0.1:11434/v1",
+            "https://docs.ollama.com/api/openai-compatibility",
+            "written",
+            note="Ollama cuts a longer prompt without an error. Set OLLAMA_CONTEXT_LENGTH there, "
+            "and the same number here.",
+            concurrency=1,
+        ),
+        Preset(
+            "lmstudio",
+            "LM Studio",
+            "http://127.0.0.1:1234/v1",
+            "https://lmstudio.ai/docs/developer/openai-compat",
+            "written",
+            note="The window is the one that the model is loaded with in LM Studio.",
+            concurrency=1,
+        ),
+        Preset(
+            "vllm",
+            "vLLM",
+            "http://127.0.0.1:8000/v1",
+            "https://docs.vllm.ai/en/latest/serving/openai_compatible_server.html",
+            "server",
+            tried="version 0.32, on a CPU",
+        ),
+        Preset(
+            "llamacpp",
+            "llama.cpp",
+            "http://127.0.0.1:8080/v1",
+            "https://github.com/ggml-org/llama.cpp/blob/master/tools/server/README.md",
+            "server",
+            tried="its server inside xllamacpp 2026.10, on a CPU",
+            note="Start llama-server with --no-context-shift; -c divided by -np is the window.",
+            concurrency=1,
+        ),
+        Preset(
+            "koboldcpp",
+            "KoboldCpp",
+            "http://127.0.0.1:5001/v1",
+            "https://github.com/LostRuins/koboldcpp/wiki",
+            "server",
+            concurrency=1,
+        ),
+        Preset(
+            "nim",
+            "NVIDIA NIM",
+            "http://127.0.0.1:8000/v1",
+            "https://docs.nvidia.com/nim/large-language-models/latest/reference/api-reference.html",
+            "server",
+        ),
+    )
+}
+
+
+def get_preset(name: str) -> Preset:
+    """The preset called ``name``; without one, a StudyError that lists those that there are."""
+    if name not in PRESETS:
+        raise StudyError(f"There is no preset {name!r}; there are {', '.join(PRESETS)}.")
+    return PRESETS[name]
+
+
+_FILE_HEAD = """\
+# Your models; every key is explained in docs/models.md. Keys and passwords stay in environment
+# variables: only the names of these are here.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class NewEntry:
+    """``fields`` of a model called ``name``, as models.yaml has them.
+
+    ``comments``: field -> what follows it on its line. ``notes``: lines of comment above the
+    entry. ``hints``: lines below, commented out.
+    """
+
+    name: str
+    fields: Mapping[str, Any]
+    comments: Mapping[str, str] = field(default_factory=dict)
+    notes: Sequence[str] = ()
+    hints: Sequence[str] = ()
+
+    def checked(self) -> ModelEntry:
+        """The entry that this will be.
+
+        Raises:
+            StudyError: a field is not what its key takes; values of keys and tokens are not shown.
+        """
+        try:
+            return ModelEntry.model_validate({"name": self.name, **self.fields})
+        except pydantic.ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            if first["loc"] == ("name",):
+                raise StudyError(
+                    f"{self.name[:120]!r} cannot be the name of a model: letters, digits and "
+                    "._/:@+-, at most 120, beginning with a letter or a digit."
+                ) from None
+            key = ".".join(map(str, first["loc"])) or "entry"
+            what = str(first["msg"]).removeprefix("Value error, ")
+            raise StudyError(f"Model {self.name!r}: {key}: {what}; correct that.") from None
+
+    def lines(self, indent: int, newline: str = "\n") -> str:
+        """The entry as text, its name after ``indent`` blanks."""
+        pad = " " * indent
+        rows = [f"{pad}# {note}" for note in self.notes]
+        rows.append(f"{pad}{as_yaml(self.name)}:")
+        for key, value in self.fields.items():
+            comment = f"   # {self.comments[key]}" if key in self.comments else ""
+            rows.append(f"{pad}{pad or '  '}{key}: {as_yaml(value)}{comment}")
+        rows += [f"{pad}{pad or '  '}# {hint}" for hint in self.hints]
+        return "".join(f"{row}{newline}" for row in rows)
+
+
+def as_yaml(value: Any) -> str:
+    """``value`` as YAML on one line."""
+    return yaml_text(value, one_line=True).removesuffix("...\n").strip()
+
+
+def own_models_file() -> Path:
+    """The file that the user's entries are in, or will be."""
+    return Path(os.environ.get("CONTEXTCLIFF_MODELS") or "models.yaml").expanduser().absolute()
+
+
+def known_models() -> dict[str, ModelEntry]:
+    """The entries that are written, also where the user's file is still to be made."""
+    own = own_models_file()
+    return dict(load_models([SHIPPED_MODELS, *([own] if own.exists() else [])]))
+
+
+@contextmanager
+def added(new: NewEntry) -> Iterator[Path]:
+    """Write ``new`` into the user's models.yaml; taken back if the block raises.
+
+    An entry of the same fields that is there already is left as it is. Other commands wait
+    meanwhile.
+
+    Raises:
+        StudyError: the name is taken, the file is malformed or not writable; nothing is changed.
+    """
+    path = own_models_file()
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with folder_lock(path.parent):
+            before = read_file(path) if path.exists() else None
+            entry = new.checked()
+            known = known_models().get(new.name)
+            if known is not None and known != entry:
+                raise StudyError(taken(new.name))
+            if known is None:
+                _write(path, with_entry(before, new, path))
+            try:
+                yield path
+            except BaseException:
+                if known is None:
+                    _restore(path, before)
+                raise
+    except StoreError as error:
+        cause = error.__cause__
+        reason = getattr(cause, "strerror", None) or str(cause or error)
+        raise StudyError(_not_writable(path, reason)) from error
+    except OSError as error:
+        raise StudyError(_not_writable(path, error.strerror or str(error))) from error
+
+
+def taken(name: str) -> str:
+    """The sentence that there is a model of this name."""
+    return (
+        f"There is a model {name!r} already, and it stays as it is; choose another name, or edit "
+        "its entry in models.yaml."
+    )
+
+
+def with_entry(before: bytes | None, new: NewEntry, path: Path) -> bytes:
+    """The file with the entry after its last one; all that was there stays, byte for byte.
+
+    Raises:
+        StudyError: the file is written in a way that this cannot be done in.
+    """
+    import yaml
+
+    if before is None:
+        return f"{_HEAD}\nmodels:\n{new.lines(2)}".encode()
+    text = before.decode("utf-8")
+    newline = "\r\n" if "\r\n" in text else "\n"
+    by_hand = StudyError(
+        f"{path} has its `models` in a form that cannot be added to without changing it; add this "
+        f"entry by hand: {as_yaml({new.name: dict(new.fields)})}"
+    )
+    root = yaml.compose(text, Loader=yaml.SafeLoader)
+    models = _value_of(root, "models")
+    if not isinstance(models, yaml.MappingNode) or models.flow_style or not models.value:
+        raise by_hand
+    indent = models.value[0][0].start_mark.column
+    lines = text.splitlines(keepends=True)
+    place = _end_of(models, lines, indent)
+    if lines and place == len(lines) and not lines[-1].endswith(("\n", "\r")):
+        lines[-1] += newline
+    lines.insert(place, new.lines(indent, newline))
+    after = "".join(lines)
+    old, wanted = yaml.safe_load(text), yaml.safe_load(after)
+    expected = {**old, "models": {**old["models"], new.name: dict(new.fields)}}
+    if wanted != expected:  # an anchor, a tab, a document end: whatever it was
+        raise by_hand
+    return after.encode("utf-8")
+
+
+def _value_of(root: yaml.Node | None, key: str) -> yaml.Node | None:
+    pairs = root.value if root is not None and isinstance(root.value, list) else []
+    return next((value for name, value in pairs if name.value == key), None)
+
+
+def _end_of(models: yaml.Node, lines: Sequence[str], indent: int) -> int:
+    """Number of lines up to the end of the last entry, the comments inside it included."""
+    ends: list[tuple[int, int]] = []
+    todo: list[Any] = [models]
+    while todo:
+        node = todo.pop()
+        if isinstance(node.value, list) and node.value and not node.flow_style:
+            parts = [
+                part for one in node.value for part in (one if isinstance(one, tuple) else [one])
+            ]
+            todo += parts
+        else:
+            ends.append((node.end_mark.line, node.end_mark.column))
+    line, column = max(ends)
+    place = line + (column > 0)
+    for number in range(place, len(lines)):
+        stripped = lines[number].lstrip(" ")
+        if not stripped.startswith("#") or len(lines[number]) - len(stripped) <= indent:
+            break
+        place = number + 1
+    return place
+
+
+def _write(path: Path, data: bytes) -> None:
+    real = path.resolve()  # a link stays one
+    mode = stat.S_IMODE(real.stat().st_mode) if real.exists() else None
+    with atomic_path(real, private=False) as temporary:
+        temporary.write_bytes(data)
+        if mode is not None:
+            temporary.chmod(mode)
+
+
+def _restore(path: Path, before: bytes | None) -> None:
+    if before is None:
+        path.unlink(missing_ok=True)
+    else:
+        _write(path, before)
+
+
+def _not_writable(path: Path, reason: str) -> str:
+    return (
+        f"{path} cannot be written ({reason}); run the command in a folder that you may write to, "
+        "or name another file in CONTEXTCLIFF_MODELS."
+    )

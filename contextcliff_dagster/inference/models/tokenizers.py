@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 from contextcliff_dagster.contracts import EngineError, StudyError
-from contextcliff_dagster.inference.models.identity import request_headers
+from contextcliff_dagster.inference.models.entry import request_headers
 from contextcliff_dagster.inference.models.models_file import ModelEntry, load_models, model_files
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ import unicodedata
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from contextcliff_dagster import contracts
+from contextcliff_dagster.contracts import level as written_level
 
 if TYPE_CHECKING:
     from contextcliff_dagster.contracts.results.comparison import LossShift
@@ -106,7 +106,7 @@ def percent(value: Any, missing: str = NOT_MEASURED) -> str:
 def level(value: Any, missing: str = "unstated") -> str:
     """A chosen share as `contracts.level` writes it."""
     finite = number(value)
-    return missing if finite is None else contracts.level(finite)
+    return missing if finite is None else written_level(finite)
 
 
 def milliseconds(value: Any, missing: str = NOT_MEASURED) -> str:

@@ -41,7 +41,7 @@ from contextcliff_dagster.inference.ledger.campaigns import (
     record_identity,
     recorded_identity,
 )
-from contextcliff_dagster.inference.models.identity import Identity
+from contextcliff_dagster.inference.models.entry import Identity
 from contextcliff_dagster.run.study import profile_study
 from contextcliff_dagster.store import Store, read_table, write_table
 from contextcliff_dagster.studies import Study, load_study

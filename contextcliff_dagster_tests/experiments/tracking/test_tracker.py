@@ -18,7 +18,7 @@ from contextcliff_dagster.experiments.tracking import tracker
 from contextcliff_dagster.experiments.tracking.tracker import PYTHON, run_contents, tracked_lines
 from contextcliff_dagster.store import Store
 from contextcliff_dagster.studies import Study
-from contextcliff_dagster.studies.study_paths import Leave
+from contextcliff_dagster.studies.study import Leave
 from contextcliff_dagster_tests.support.terminal import call
 
 MODELS = ["reference-short", "reference-long"]

@@ -18,7 +18,7 @@ from contextcliff_dagster.extensions.continuation.results import ContinuationRes
 from contextcliff_dagster.run.study import profile_study, rebuild_report
 from contextcliff_dagster.store import Store
 from contextcliff_dagster.studies import Study
-from contextcliff_dagster.studies.study_paths import Leave, leave_needed
+from contextcliff_dagster.studies.study import Leave, leave_needed
 from contextcliff_dagster_tests.extensions.continuation.test_experiment import small
 from contextcliff_dagster_tests.support.servers.embedding_server import (
     EmbeddingServer,

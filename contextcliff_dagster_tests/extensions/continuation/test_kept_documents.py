@@ -20,7 +20,7 @@ from contextcliff_dagster.extensions.continuation.documents import DOCUMENTS
 from contextcliff_dagster.run.study import profile_study, rebuild_report
 from contextcliff_dagster.store import Store
 from contextcliff_dagster.studies import load_studies
-from contextcliff_dagster.studies.study_paths import Leave
+from contextcliff_dagster.studies.study import Leave
 from contextcliff_dagster_tests.extensions.continuation.test_experiment import (
     novel,
     records_of,

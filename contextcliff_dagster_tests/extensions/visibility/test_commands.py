@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from contextcliff_dagster.extensions.visibility.runs.tuning import trainings_file
+from contextcliff_dagster.extensions.visibility.runs.trainings import trainings_file
 from contextcliff_dagster.store import Store
 from contextcliff_dagster.studies import load_studies
 from contextcliff_dagster_tests.extensions.visibility.measured_store import (

@@ -18,7 +18,7 @@ from contextcliff_dagster.inference.ledger.campaigns import (
     recorded_identity,
 )
 from contextcliff_dagster.inference.ledger.ledger import Ledger
-from contextcliff_dagster.inference.models.identity import Identity
+from contextcliff_dagster.inference.models.entry import Identity
 from contextcliff_dagster.inference.spending import Budget
 from contextcliff_dagster.reference.card import weights_path
 from contextcliff_dagster_tests.support.records.calls import (

@@ -12,8 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contextcliff_dagster.contracts import StudyError
-from contextcliff_dagster.inference.models.models_file import load_models
-from contextcliff_dagster.inference.models.new_entry import NewEntry, added, with_entry
+from contextcliff_dagster.inference.models.models_file import (
+    NewEntry,
+    added,
+    load_models,
+    with_entry,
+)
 
 FIELDS = {"engine": "openai", "model_id": "a/b", "base_url": "http://127.0.0.1:8000/v1"}
 NEW = NewEntry("new", FIELDS, {"base_url": "here"}, ["A note."], ["window_tokens: 1"])

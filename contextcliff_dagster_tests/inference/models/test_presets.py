@@ -7,8 +7,12 @@ from urllib.parse import urlsplit
 import pytest
 
 from contextcliff_dagster.contracts import StudyError
-from contextcliff_dagster.inference.models.models_file import ModelEntry
-from contextcliff_dagster.inference.models.new_entry import PRESETS, Preset, get_preset
+from contextcliff_dagster.inference.models.models_file import (
+    PRESETS,
+    ModelEntry,
+    Preset,
+    get_preset,
+)
 
 
 @pytest.mark.parametrize("preset", PRESETS.values(), ids=list(PRESETS))

@@ -97,7 +97,7 @@ def embedding_of(entry: ModelEntry | None) -> Embedding:
 
 
 def _of_server(entry: ModelEntry) -> EndpointEmbedder | None:
-    from contextcliff_dagster.inference.models.identity import request_headers
+    from contextcliff_dagster.inference.models.entry import request_headers
 
     try:
         headers = request_headers(entry, f"Model {entry.name!r}", EngineError)
@@ -239,7 +239,7 @@ def familiar_of(study: Study) -> frozenset[str] | None:
     Raises:
         StudyError: it cannot be read.
     """
-    from contextcliff_dagster.studies.study_paths import absolute, refuse_without_leave
+    from contextcliff_dagster.studies.study import absolute, refuse_without_leave
 
     file = section_of(study).word_list
     if not file:

@@ -328,7 +328,7 @@ def write_run_page(runs: Sequence[Run], folder: Path) -> Path:
         metric_chart_interactive,
     )
     from contextcliff_dagster.reporting.html.render import blocks_html, html_page
-    from contextcliff_dagster.reporting.local_paths import for_readers
+    from contextcliff_dagster.reporting.report_files import for_readers
 
     redact = for_readers()
     chart = map_texts(run_chart(runs), redact)

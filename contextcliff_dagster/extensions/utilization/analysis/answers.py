@@ -18,11 +18,15 @@ from contextcliff_dagster.analysis.cliff import (
 )
 from contextcliff_dagster.analysis.records import clean_records
 from contextcliff_dagster.analysis.statistics.falling_curve import curve_points
-from contextcliff_dagster.analysis.statistics.intervals import band_quantile, score_correlation
+from contextcliff_dagster.analysis.statistics.intervals import (
+    band_quantile,
+    design_effect,
+    score_correlation,
+    wilson_limits,
+)
 from contextcliff_dagster.contracts import UNSCORED_TAGS, ContextCliffError
 from contextcliff_dagster.contracts.results.json_form import MeanScore, Missing
 from contextcliff_dagster.contracts.values import Verdict
-from contextcliff_dagster.extensions.utilization.analysis.comparison import mean_limits
 from contextcliff_dagster.extensions.utilization.benchmarks.data import BENCHMARKS, BenchmarkName
 from contextcliff_dagster.extensions.utilization.rendering.sentences import FORMATS, Format
 from contextcliff_dagster.extensions.utilization.results import (
@@ -33,6 +37,10 @@ from contextcliff_dagster.extensions.utilization.results import (
     FormatCurve,
     ScaleScore,
 )
+
+if TYPE_CHECKING:
+    from contextcliff_dagster.analysis.records import AnalysisSettings
+    from contextcliff_dagster.contracts.arrays import Floats, Ints
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -421,3 +429,18 @@ def _profile(rows: pd.DataFrame, axis: Axis, settings: AnalysisSettings) -> Axis
         drop_at_high=None if at is None else at[2],
         curve=[AxisPoint(p.tokens, p.mean, p.ci_low, p.ci_high) for p in points],
     )
+
+
+def mean_limits(score: Floats, n: Ints, correlation: float, z: float) -> tuple[float, float]:
+    """Limits of a mean score: Wilson's (1927), of the effective number of questions.
+
+    Args:
+        score: of each question (N), at least one.
+        n: questions of each document (D).
+
+    >>> low, high = mean_limits(np.ones(40), np.full(10, 4), 0.2, 1.96)
+    >>> round(low, 2), round(high, 2)
+    (0.87, 1.0)
+    """
+    low, high = wilson_limits(float(score.mean()), len(score) / design_effect(n, correlation), z)
+    return max(low, 0.0), min(high, 1.0)

@@ -18,7 +18,6 @@ from contextcliff_dagster.analysis.statistics.intervals import (
     newcombe_limits,
     score_correlation,
     shrunk_correlation,
-    wilson_limits,
 )
 from contextcliff_dagster.analysis.statistics.rank_tests import holm, sign_flip_p_value
 from contextcliff_dagster.contracts.results.json_form import nulls
@@ -75,21 +74,6 @@ def likeness_of(matched: Matched) -> Likeness:
     else:
         pooled = max(a[0], b[0]), a[1] or b[1]
     return Likeness(pooled[0], a[0], b[0], assumed=pooled[1])
-
-
-def mean_limits(score: Floats, n: Ints, correlation: float, z: float) -> tuple[float, float]:
-    """Limits of a mean score: Wilson's (1927), of the effective number of questions.
-
-    Args:
-        score: of each question (N), at least one.
-        n: questions of each document (D).
-
-    >>> low, high = mean_limits(np.ones(40), np.full(10, 4), 0.2, 1.96)
-    >>> round(low, 2), round(high, 2)
-    (0.87, 1.0)
-    """
-    low, high = wilson_limits(float(score.mean()), len(score) / design_effect(n, correlation), z)
-    return max(low, 0.0), min(high, 1.0)
 
 
 def difference_limits(matched: Matched, likeness: Likeness, z: float) -> tuple[float, float]:

@@ -6,10 +6,12 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from contextcliff_dagster.analysis.records import AnalysisSettings
 from contextcliff_dagster.analysis.statistics.rank_tests import holm
 from contextcliff_dagster.extensions.visibility.results import (
     OUTCOMES,
@@ -17,14 +19,81 @@ from contextcliff_dagster.extensions.visibility.results import (
     BenchmarkEffect,
     Contrast,
     EffectVerdict,
+    MissingRun,
     OutcomeName,
 )
-from contextcliff_dagster.extensions.visibility.section import AXES, Level
+from contextcliff_dagster.extensions.visibility.section import AXES, Level, PlannedRun
 
 if TYPE_CHECKING:
     from contextcliff_dagster.analysis.records import AnalysisSettings
     from contextcliff_dagster.contracts.arrays import Floats, Ints
-    from contextcliff_dagster.extensions.visibility.analysis.model import Runs
+    from contextcliff_dagster.extensions.visibility.results import (
+        AxisEffect,
+        OutcomeName,
+    )
+if TYPE_CHECKING:
+    from contextcliff_dagster.analysis.records import AnalysisSettings
+    from contextcliff_dagster.contracts.arrays import Floats, Ints
+    from contextcliff_dagster.extensions.visibility.results import (
+        AxisEffect,
+        OutcomeName,
+    )
+
+if TYPE_CHECKING:
+    from contextcliff_dagster.analysis.records import AnalysisSettings
+    from contextcliff_dagster.contracts.arrays import Floats, Ints
+
+
+@dataclass(frozen=True, eq=False)
+class Runs:
+    """Whole runs, in the order of the plan.
+
+    Attributes:
+        planned: benchmark, seed and axes of each run (N).
+        outcomes: `results.OUTCOMES` of each run (N, O), nan where it has none.
+        curves: regret after each step, the start first (N, 1 + steps).
+        paths: the configurations of each run as text, for telling equal ones (N).
+        missing: planned runs of which a step has no answer.
+        unplanned: runs with records that the section does not ask for.
+    """
+
+    planned: tuple[PlannedRun, ...]
+    outcomes: Floats
+    curves: Floats
+    paths: tuple[str, ...]
+    missing: tuple[MissingRun, ...]
+    unplanned: int
+
+    @cached_property
+    def levels(self) -> Mapping[str, np.ndarray]:
+        """Level of each run as text (N), by axis."""
+        return {
+            axis: np.array([str(getattr(run.axes, axis)) for run in self.planned], dtype=str)
+            for axis in AXES
+        }
+
+    @cached_property
+    def benchmark(self) -> np.ndarray:
+        """Benchmark of each run (N)."""
+        return np.array([run.benchmark for run in self.planned], dtype=str)
+
+    @cached_property
+    def cluster(self) -> Ints:
+        """Number of each run's benchmark-seed (N), in the order of the plan."""
+        return _numbered([(run.benchmark, run.seed) for run in self.planned])
+
+    @cached_property
+    def benchmark_of_cluster(self) -> Ints:
+        """Number of each benchmark-seed's benchmark (C)."""
+        number = _numbered([run.benchmark for run in self.planned])
+        of_cluster = np.zeros(self.cluster.max(initial=-1) + 1, np.int64)
+        of_cluster[self.cluster] = number
+        return of_cluster
+
+    def outcome(self, name: OutcomeName) -> Floats:
+        """One outcome of each run (N)."""
+        column: Floats = self.outcomes[:, OUTCOMES.index(name)]
+        return column
 
 
 AGREE = 1e-9
@@ -463,3 +532,8 @@ def _verdict(effect: AxisEffect, margin: float, alpha: float) -> EffectVerdict:
     if performance and roomy and effect.excluded is not None and effect.excluded < margin:
         return "no_benefit"
     return "undecided"
+
+
+def _numbered(keys: Sequence[Any]) -> Ints:
+    places = {key: place for place, key in enumerate(dict.fromkeys(keys))}
+    return np.array([places[key] for key in keys], np.int64)

@@ -9,7 +9,6 @@ import math
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from itertools import combinations
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -27,6 +26,7 @@ from contextcliff_dagster.extensions.visibility.analysis.effects import (
     Changes,
     ClusterMeans,
     Comparison,
+    Runs,
     changes_of,
     comparisons_of,
     effects_of,
@@ -57,7 +57,7 @@ from contextcliff_dagster.extensions.visibility.results import (
     VisibilityResult,
     VisibilityVerdict,
 )
-from contextcliff_dagster.extensions.visibility.section import AXES, PlannedRun, runs_of
+from contextcliff_dagster.extensions.visibility.section import PlannedRun, runs_of
 from contextcliff_dagster.extensions.visibility.tasks.catalogue import task_named
 from contextcliff_dagster.reporting.wording.number_format import difference, score
 
@@ -76,58 +76,6 @@ if TYPE_CHECKING:
     )
     from contextcliff_dagster.extensions.visibility.section import VisibilitySection
     from contextcliff_dagster.extensions.visibility.tasks.task import Space
-
-
-@dataclass(frozen=True, eq=False)
-class Runs:
-    """Whole runs, in the order of the plan.
-
-    Attributes:
-        planned: benchmark, seed and axes of each run (N).
-        outcomes: `results.OUTCOMES` of each run (N, O), nan where it has none.
-        curves: regret after each step, the start first (N, 1 + steps).
-        paths: the configurations of each run as text, for telling equal ones (N).
-        missing: planned runs of which a step has no answer.
-        unplanned: runs with records that the section does not ask for.
-    """
-
-    planned: tuple[PlannedRun, ...]
-    outcomes: Floats
-    curves: Floats
-    paths: tuple[str, ...]
-    missing: tuple[MissingRun, ...]
-    unplanned: int
-
-    @cached_property
-    def levels(self) -> Mapping[str, np.ndarray]:
-        """Level of each run as text (N), by axis."""
-        return {
-            axis: np.array([str(getattr(run.axes, axis)) for run in self.planned], dtype=str)
-            for axis in AXES
-        }
-
-    @cached_property
-    def benchmark(self) -> np.ndarray:
-        """Benchmark of each run (N)."""
-        return np.array([run.benchmark for run in self.planned], dtype=str)
-
-    @cached_property
-    def cluster(self) -> Ints:
-        """Number of each run's benchmark-seed (N), in the order of the plan."""
-        return _numbered([(run.benchmark, run.seed) for run in self.planned])
-
-    @cached_property
-    def benchmark_of_cluster(self) -> Ints:
-        """Number of each benchmark-seed's benchmark (C)."""
-        number = _numbered([run.benchmark for run in self.planned])
-        of_cluster = np.zeros(self.cluster.max(initial=-1) + 1, np.int64)
-        of_cluster[self.cluster] = number
-        return of_cluster
-
-    def outcome(self, name: OutcomeName) -> Floats:
-        """One outcome of each run (N)."""
-        column: Floats = self.outcomes[:, OUTCOMES.index(name)]
-        return column
 
 
 def runs_of_records(records: pd.DataFrame, section: VisibilitySection) -> Runs:
@@ -194,11 +142,6 @@ def _behaviour(
     steps = [start_of(rows[0]), *map(step_of, rows)]
     measured = behaviour_of(spaces[run.benchmark], steps)
     return [getattr(measured, name) for name in OUTCOMES[2:]]
-
-
-def _numbered(keys: Sequence[Any]) -> Ints:
-    places = {key: place for place, key in enumerate(dict.fromkeys(keys))}
-    return np.array([places[key] for key in keys], np.int64)
 
 
 BaselineCurves: TypeAlias = "Mapping[str, Mapping[tuple[str, int], ArrayLike]]"

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
-import os
-import sqlite3
-import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 
-from contextcliff_dagster.contracts import DataError, StoreError, StudyError
+from contextcliff_dagster.contracts import StudyError
 from contextcliff_dagster.experiments.common.documents import (
     DEFAULT_TOKENIZER,
     GeneratedSamples,
@@ -43,180 +37,29 @@ from contextcliff_dagster.extensions.visibility.baselines import (
 )
 from contextcliff_dagster.extensions.visibility.behaviour import Step
 from contextcliff_dagster.extensions.visibility.landscape import start_of
+from contextcliff_dagster.extensions.visibility.runs.trainings import Trainings
 from contextcliff_dagster.extensions.visibility.section import PlannedRun, runs_of, section_of
 from contextcliff_dagster.extensions.visibility.tasks.catalogue import task_named
 from contextcliff_dagster.extensions.visibility.tasks.task import Evaluation, clamp
 from contextcliff_dagster.inference.requests.call_plan import PlannedCall, follow_up
 from contextcliff_dagster.inference.requests.recipe import Sampling
-from contextcliff_dagster.private_files import make_folder
 from contextcliff_dagster.scoring.parse import parse_answer
 from contextcliff_dagster.step_progress import report_step
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from contextcliff_dagster.extensions.visibility.kept_landscapes import Ground
     from contextcliff_dagster.extensions.visibility.landscape import Landscape
     from contextcliff_dagster.extensions.visibility.section import PlannedRun
     from contextcliff_dagster.extensions.visibility.tasks.task import (
         Config,
-        Data,
         Evaluation,
         Floats,
-        Split,
         Task,
     )
     from contextcliff_dagster.inference.requests.outcome import Outcome
     from contextcliff_dagster.inference.requests.recipe import Recipe
     from contextcliff_dagster.store import Store
     from contextcliff_dagster.studies import Study
-
-
-_BUSY_S = 60.0
-_ADVICE = {
-    sqlite3.SQLITE_FULL: "make room on the disk, and run the same command again",
-    sqlite3.SQLITE_BUSY: "another process holds it: end that, and run the same command again",
-    sqlite3.SQLITE_READONLY: "let it be written, and run the same command again",
-    sqlite3.SQLITE_CANTOPEN: "let its folder be written, and run the same command again",
-}
-_TABLE = """
-CREATE TABLE IF NOT EXISTS trainings (
-    data TEXT, split INTEGER, config TEXT, validation REAL, test REAL,
-    PRIMARY KEY (data, split, config)
-) WITHOUT ROWID
-"""
-
-
-def trainings_file(store: Store) -> Path:
-    """Return where trainings are remembered; deleted, they are made again."""
-    return store.root / "_visibility" / "trainings.db"
-
-
-@dataclass(frozen=True)
-class Trainings:
-    """The trainings of one task on the same data, in the store.
-
-    Attributes:
-        task: what is trained.
-        store: where data and trainings lie.
-        data_sha256: of the data that the runs of a study began with.
-    """
-
-    task: Task
-    store: Store
-    data_sha256: str
-    _known: dict[tuple[int, str], Evaluation] = field(default_factory=dict, repr=False)
-    _splits: dict[int, Split] = field(default_factory=dict, repr=False)
-    _lock: threading.RLock = field(default_factory=threading.RLock, repr=False, compare=False)
-
-    def evaluation(self, config: Config, split: int) -> Evaluation:
-        """Return the scores of a configuration on the split of a seed, nan where training failed.
-
-        Raises:
-            DataError: it is to be trained, and the data have not been prepared, are too few, or are
-                not those that the study began with.
-            StoreError: the file cannot be read or written.
-        """
-        key = split, json.dumps(dict(config), sort_keys=True)
-        with self._lock:  # another thread may be training the same one
-            if key not in self._known:
-                kept = self._kept(*key)
-                if kept is None:
-                    kept = self._trained(config, split)
-                    self.keep([(*key, *kept)])
-                self._known[key] = kept
-            return self._known[key]
-
-    def of_splits(self, splits: Sequence[int]) -> list[tuple[int, str, float | None, float | None]]:
-        """Return what is remembered of these splits: split, configuration as JSON, both scores.
-
-        Raises:
-            StoreError: the file cannot be read.
-        """
-        marks = ", ".join("?" * len(splits))
-        with self._database() as db:
-            return db.execute(
-                "SELECT split, config, validation, test FROM trainings WHERE data = ? AND split IN "
-                f"({marks}) ORDER BY split, config",
-                (self._made_of, *splits),
-            ).fetchall()
-
-    def keep(self, trained: Iterable[tuple[int, str, float | None, float | None]]) -> None:
-        """Remember trainings, as `of_splits` gives them; one that is known stays as it is.
-
-        Raises:
-            StoreError: the file cannot be written.
-        """
-        with self._database() as db, db:
-            db.executemany(
-                "INSERT OR IGNORE INTO trainings VALUES (?, ?, ?, ?, ?)",
-                [(self._made_of, *one) for one in trained],
-            )
-
-    @cached_property
-    def _data(self) -> Data:
-        """The data, loaded when something is to be trained."""
-        from contextcliff_dagster.extensions.visibility.landscape import data_digest
-        from contextcliff_dagster.extensions.visibility.tasks.catalogue import load_data
-
-        data = load_data(self.task, self.store)
-        if data_digest(data) != self.data_sha256:
-            raise DataError(
-                f"The data of benchmark {self.task.name!r} are not those that this study began "
-                "with, so a score of today would not compare; prepare the same file again, or "
-                "measure under another study name."
-            )
-        return data
-
-    @cached_property
-    def _made_of(self) -> str:
-        parts = [self.task.name, repr(self.task.space.parameters), self.task.score.name]
-        return hashlib.sha256(json.dumps([*parts, self.data_sha256]).encode()).hexdigest()
-
-    def _trained(self, config: Config, split: int) -> Evaluation:
-        if split not in self._splits:
-            self._splits[split] = self.task.split(self._data, split)
-        try:
-            return self.task.evaluate(self._data, self._splits[split], config, split)
-        except (ValueError, ArithmeticError):  # scikit-learn's for what cannot be trained
-            return Evaluation(float("nan"), float("nan"))
-
-    def _kept(self, split: int, config: str) -> Evaluation | None:
-        with self._database() as db:
-            row = db.execute(
-                "SELECT validation, test FROM trainings WHERE data = ? AND split = ? AND "
-                "config = ?",
-                (self._made_of, split, config),
-            ).fetchone()
-        # SQLite keeps NaN as NULL.
-        return row and Evaluation(*(float("nan") if one is None else one for one in row))
-
-    @contextmanager
-    def _database(self) -> Iterator[sqlite3.Connection]:
-        path = trainings_file(self.store)
-        try:
-            yield self._connection
-        except sqlite3.Error as error:
-            advice = _ADVICE.get(
-                getattr(error, "sqlite_errorcode", 0) & 0xFF,
-                "delete it, and what it holds is trained again",
-            )
-            raise StoreError(f"{path} cannot be used ({error}); {advice}.") from error
-
-    @cached_property
-    def _connection(self) -> sqlite3.Connection:
-        path = trainings_file(self.store)
-        if path.exists() and not os.access(path.parent, os.W_OK):
-            uri = f"{path.absolute().as_uri()}?mode=ro"
-            return sqlite3.connect(uri, uri=True, check_same_thread=False)
-        make_folder(path.parent)
-        db = sqlite3.connect(path, timeout=_BUSY_S, check_same_thread=False)
-        # No write-ahead log: processes that begin one at once are refused, and it cannot be read
-        # where nothing can be written.
-        # Lost in a power failure at worst, and then trained again.
-        db.execute("PRAGMA synchronous = OFF")
-        db.execute(_TABLE)
-        return db
 
 
 @dataclass(frozen=True, slots=True)
@@ -535,7 +378,7 @@ def recipe_of(
 
 def _counter(study: Study) -> Any:
     from contextcliff_dagster.inference.models.tokenizers import open_any_tokenizer
-    from contextcliff_dagster.studies.study_paths import refuse_without_leave
+    from contextcliff_dagster.studies.study import refuse_without_leave
 
     refuse_without_leave(study, "tokenizer")
     return open_any_tokenizer(study.tokenizer_name or DEFAULT_TOKENIZER).count

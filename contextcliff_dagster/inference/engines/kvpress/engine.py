@@ -26,8 +26,7 @@ from contextcliff_dagster.inference.engines.base import (
 )
 from contextcliff_dagster.inference.engines.kvpress.worker_process import WorkerProcess, kv_versions
 from contextcliff_dagster.inference.engines.transformers import dtype_of, model_path, window_of
-from contextcliff_dagster.inference.models.entry import KvOptions
-from contextcliff_dagster.inference.models.identity import Identity
+from contextcliff_dagster.inference.models.entry import Identity, KvOptions
 from contextcliff_dagster.inference.models.models_file import ModelEntry
 from contextcliff_dagster.inference.requests.recipe import MARK, Prompt
 from contextcliff_dagster.inference.weights import file_sha256, folder_hashes

@@ -43,7 +43,7 @@ from contextcliff_dagster.inference.engines.openai.wire_format import (
     read_json,
     request,
 )
-from contextcliff_dagster.inference.models.identity import Identity, request_headers
+from contextcliff_dagster.inference.models.entry import Identity, request_headers
 from contextcliff_dagster.inference.models.models_file import ModelEntry
 from contextcliff_dagster.inference.requests.recipe import MARK, Prompt
 from contextcliff_dagster.redaction import hide, public_url, redact, url_secrets

@@ -20,9 +20,8 @@ from contextcliff_dagster.inference.engines.openai.http_client import (
     Reply,
 )
 from contextcliff_dagster.inference.engines.openai.server_detection import Probes, detect
-from contextcliff_dagster.inference.models.identity import request_headers
-from contextcliff_dagster.inference.models.models_file import ModelEntry
-from contextcliff_dagster.inference.models.new_entry import PRESETS
+from contextcliff_dagster.inference.models.entry import request_headers
+from contextcliff_dagster.inference.models.models_file import PRESETS, ModelEntry
 from contextcliff_dagster.redaction import public_url, redact
 
 _SECONDS = 5.0

@@ -47,7 +47,7 @@ from contextcliff_dagster.inference.engines.vllm.engine_args import (
     refused_cache_type,
     vllm_version,
 )
-from contextcliff_dagster.inference.models.identity import Identity
+from contextcliff_dagster.inference.models.entry import Identity
 from contextcliff_dagster.inference.models.models_file import ModelEntry
 from contextcliff_dagster.inference.requests.recipe import Prompt
 from contextcliff_dagster.redaction import redact

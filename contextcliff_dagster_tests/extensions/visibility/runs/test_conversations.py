@@ -16,12 +16,8 @@ from contextcliff_dagster.contracts import BudgetError, DataError, conform
 from contextcliff_dagster.extensions.visibility.experiment import VISIBILITY
 from contextcliff_dagster.extensions.visibility.kept_landscapes import LANDSCAPES, grounds_of
 from contextcliff_dagster.extensions.visibility.runs.traces import SCORING_VERSION
-from contextcliff_dagster.extensions.visibility.runs.tuning import (
-    Bench,
-    Benches,
-    Trainings,
-    trainings_file,
-)
+from contextcliff_dagster.extensions.visibility.runs.trainings import Trainings, trainings_file
+from contextcliff_dagster.extensions.visibility.runs.tuning import Bench, Benches
 from contextcliff_dagster.extensions.visibility.section import runs_of, section_of
 from contextcliff_dagster.extensions.visibility.tasks.catalogue import task_named
 from contextcliff_dagster.extensions.visibility.tasks.task import Task

@@ -19,7 +19,7 @@ import pytest
 
 from contextcliff_dagster.contracts import StoreError
 from contextcliff_dagster.extensions.visibility.landscape import data_digest
-from contextcliff_dagster.extensions.visibility.runs.tuning import Trainings, trainings_file
+from contextcliff_dagster.extensions.visibility.runs.trainings import Trainings, trainings_file
 from contextcliff_dagster.extensions.visibility.tasks.catalogue import load_data, task_named
 from contextcliff_dagster.extensions.visibility.tasks.task import Evaluation, Task
 from contextcliff_dagster.store import Store

@@ -20,7 +20,7 @@ from contextcliff_dagster.inference.execution.measure import RunControl, measure
 from contextcliff_dagster.inference.execution.prediction_rows import prediction_rows
 from contextcliff_dagster.inference.execution.single_request import ask
 from contextcliff_dagster.inference.ledger.ledger import Ledger
-from contextcliff_dagster.inference.models.identity import Identity
+from contextcliff_dagster.inference.models.entry import Identity
 from contextcliff_dagster.inference.models.models_file import ModelEntry
 from contextcliff_dagster.inference.requests.recipe import Recipe, SharedText
 from contextcliff_dagster.sampling.tokenizers.tokenizers import open_tokenizer

@@ -16,7 +16,7 @@ from contextcliff_dagster.inference.engines.openai import wire_format
 from contextcliff_dagster.inference.execution.cost_estimate import estimate
 from contextcliff_dagster.inference.execution.measure import RunControl, measure
 from contextcliff_dagster.inference.ledger.ledger import Ledger
-from contextcliff_dagster.inference.models.identity import Identity
+from contextcliff_dagster.inference.models.entry import Identity
 from contextcliff_dagster.inference.requests.recipe import Prompt
 from contextcliff_dagster.inference.spending import Budget
 from contextcliff_dagster_tests.support.records.calls import (

@@ -16,7 +16,7 @@ from contextcliff_dagster.inference.engines.base import Decoding, Timing
 from contextcliff_dagster.inference.engines.openai.engine import declared_openai_identity
 from contextcliff_dagster.inference.engines.openai.http_client import EventReader
 from contextcliff_dagster.inference.engines.openai.wire_format import read_delta, request
-from contextcliff_dagster.inference.models.identity import request_headers
+from contextcliff_dagster.inference.models.entry import request_headers
 from contextcliff_dagster.inference.requests.recipe import MARK, Recipe, SharedText, shared_text
 from contextcliff_dagster_tests.support.records.calls import openai_entry
 
