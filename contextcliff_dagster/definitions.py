@@ -14,7 +14,7 @@ from contextcliff_dagster.defs.alerts.failed_runs import failed_runs_sensor
 from contextcliff_dagster.defs.automation import lost_runs_sensor
 from contextcliff_dagster.defs.campaign_runs.report_sensor import report_job, report_sensor
 from contextcliff_dagster.defs.database import database_asset
-from contextcliff_dagster.defs.executors.celery_workers import chosen_executor
+from contextcliff_dagster.defs.executors.gpu import chosen_executor
 from contextcliff_dagster.defs.home import warn_without_home
 from contextcliff_dagster.defs.resources import default_resources
 from contextcliff_dagster.defs.studies import (

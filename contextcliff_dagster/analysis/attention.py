@@ -1,32 +1,29 @@
 """Attention of the last prompt token over length, and whether it foretells a wrong answer.
+
 Verdict and cap never use it. How attention is measured is in `inference`.
 
-A threshold of entropy for the degraded region: is an answer wrong where entropy crosses it?
+Entropy threshold of the degraded region (`fit_threshold`). The region is one of lengths, so a
+threshold that only marks long documents would be right about it and say nothing new. It is
+therefore judged on answers: fitted on half of the documents, its balanced error (the mean of the
+share of wrong answers missed and of right answers flagged) is measured on the other half and
+compared with that of a length fitted on the same half. A threshold is supported if its error is
+below that of chance, .5, by its upper limit, and below that of length by the lower limit of the
+difference.
 
-The region is one of lengths, so a threshold that only marks long documents would be right about it
-and say nothing new. It is therefore judged on answers: fitted on half of the documents, its
-balanced error (the mean of the share of wrong answers missed and of right answers flagged) is
-measured on the other half and compared with that of a length fitted on the same half. Supported is
-a threshold whose error is below that of chance, .5, by its upper limit, and below that of length by
-the lower limit of the difference.
+Entropy change (`find_entropy_change`): where entropy departs from its trend with length, and
+whether the score drops there too. Entropy drifts smoothly with length in any model. The trend is a
+parabola in the logarithm of the length; a change is a jump and a bend added to it at one length.
+The statistic is the largest share of the residual variance that a change at any length explains;
+its p-value comes from residuals permuted over the documents (Freedman and Lane 1983, Journal of
+Business & Economic Statistics 1, 292-298), and the maximum over lengths makes it one test. The
+interval has the lengths whose deviance n log(SSE / least SSE) is within 7.35 of the best, as for
+the score's change points.
 
-Where entropy departs from its trend with length, and whether the score drops there too.
-
-Entropy drifts smoothly with length in any model. The trend is a parabola in the logarithm of the
-length; a change is a jump and a bend added to it at one length. The statistic is the largest share
-of the residual variance that a change at any length explains; its p-value comes from residuals
-permuted over the documents (Freedman and Lane 1983, Journal of Business & Economic Statistics 1,
-292-298), and the maximum over lengths makes it one test. The interval has the lengths whose
-deviance n log(SSE / least SSE) is within 7.35 of the best, as for the score's change points.
-
-What attention says of one model: the result with its sentences.
-
-Does entropy, or the share on the evidence, foretell a wrong answer at equal length?
-
-Both change with length, and so do answers: over all lengths anything that grows with length would
-foretell wrong answers. Pairs of a wrong and a right answer therefore lie in one length bin, and
-within each bin the predictor is less its least-squares line on the logarithm of the length. What is
-left is judged by the area under the ROC curve (`statistics.stratified_auc`).
+Wrong answers foretold at equal length (`foretell_wrong_answers`), by entropy or by the share on the
+evidence. Both change with length, and so do answers: over all lengths anything that grows with
+length would foretell wrong answers. Pairs of a wrong and a right answer therefore lie in one length
+bin, and within each bin the predictor is less its least-squares line on the logarithm of the
+length. The rest is judged by the area under the ROC curve (`rank_tests.stratified_auc`).
 """
 
 from __future__ import annotations
@@ -161,8 +158,8 @@ def match_attention(attention: AttentionSample, sample: Sample) -> MatchedAttent
     known = rows.notna().to_numpy()
     if not known.any():
         return None
-    own = rows[known].to_numpy(np.int64)
-    measures = {name: getattr(attention, name)[own] for name in ("entropy", "sinks", "evidence")}
+    index = rows[known].to_numpy(np.int64)
+    measures = {name: getattr(attention, name)[index] for name in ("entropy", "sinks", "evidence")}
     examples = sample.examples[known].assign(
         **{name: _mean_known(values, (1, 2)) for name, values in measures.items()}
     )
@@ -170,7 +167,7 @@ def match_attention(attention: AttentionSample, sample: Sample) -> MatchedAttent
     entropy, evidence = (
         _mean_known(measures[name][:, attends], (2,)) for name in ("entropy", "evidence")
     )
-    return MatchedAttention(examples, entropy, evidence, attention.tokens[own])
+    return MatchedAttention(examples, entropy, evidence, attention.tokens[index])
 
 
 def _mean_known(values: Floats, axes: tuple[int, ...]) -> Floats:
@@ -192,15 +189,15 @@ def attention_by_bin(
         mine = index == i
         if not mine.any():
             continue
-        own, document = matched.examples[mine], matched.document[mine]
+        examples, document = matched.examples[mine], matched.document[mine]
         entropy, sinks, evidence = (
-            _mean(own[name].to_numpy(np.float64), document, settings.confidence)
+            _mean(examples[name].to_numpy(np.float64), document, settings.confidence)
             for name in ("entropy", "sinks", "evidence")
         )
         rows.append(
             AttentionBin(
                 bin=length_bin.bin,
-                tokens=int(own["length_tokens"].median()),
+                tokens=int(examples["length_tokens"].median()),
                 entropy=entropy,
                 sinks=sinks,
                 evidence=evidence,
@@ -226,8 +223,8 @@ def _mean(values: Floats, document: Ints, confidence: float) -> MeanScore:
     if not len(values):
         return MeanScore(0, None, None, None)
     mean = float(values.mean())
-    _, own = np.unique(document, return_inverse=True)
-    parts = np.bincount(own, weights=values - mean) / len(values)
+    _, unit = np.unique(document, return_inverse=True)
+    parts = np.bincount(unit, weights=values - mean) / len(values)
     count = len(parts)
     if count < 2:
         return MeanScore(len(values), mean, None, None)
@@ -314,9 +311,9 @@ def best_cut(values: Floats, wrong: Bools) -> Cut:
 
 
 def balanced_error(lost: Bools, wrong: Bools, document: Ints, confidence: float) -> BalancedError:
-    """Of judgements ``lost`` (N); its interval squares and adds those of both shares, Wilson's.
+    """Balanced error of judgements ``lost`` (N); its interval combines Wilson's of both shares.
 
-    Questions on one document count as fewer, by the design effect (`statistics.proportions`); the
+    Questions on one document count as fewer, by the design effect (`intervals.design_effect`); the
     sum of limits is that of Newcombe (1998, Statistics in Medicine 17, 873-890).
     """
     z = band_quantile(confidence, 1)
@@ -347,8 +344,8 @@ def _gain(
     for kind, mean in means.items():
         mine = wrong == kind
         parts[mine] = 0.5 * (saved[mine] - mean) / mine.sum()
-    _, own = np.unique(document, return_inverse=True)
-    sums = np.bincount(own, weights=parts)
+    _, unit = np.unique(document, return_inverse=True)
+    sums = np.bincount(unit, weights=parts)
     error = math.sqrt(float(sums @ sums) * len(sums) / max(len(sums) - 1, 1))
     half = float(stdtrit(max(len(sums) - 1, 1), 0.5 + 0.5 * confidence)) * error
     value = 0.5 * (means[True] + means[False])
@@ -439,7 +436,7 @@ def predict_rope_failure(
     if finding.verdict is Verdict.DIP or not _agree(drop, change):
         return None
     slope, constant = np.polyfit(matched.length_tokens, matched.prompt_tokens, 1)
-    place, low, high = (float(constant + slope * one) for one in drop.location.tokens)
+    place, low, high = (float(constant + slope * tokens) for tokens in drop.location.tokens)
     if slope <= 0 or high < APPROACHED * trained_tokens:
         return None
     return RopeFailure(
@@ -457,10 +454,10 @@ def _agree(drop: Drop, change: EntropyChange) -> bool:
 
 def _units(matched: MatchedAttention) -> tuple[Floats, Floats]:
     """Length and mean entropy of each document, shortest first; neighbours merged above 400."""
-    _, first, own, count = np.unique(
+    _, first, unit, count = np.unique(
         matched.document, return_index=True, return_inverse=True, return_counts=True
     )
-    entropy = np.bincount(own, weights=matched.examples["entropy"].to_numpy(np.float64)) / count
+    entropy = np.bincount(unit, weights=matched.examples["entropy"].to_numpy(np.float64)) / count
     lengths = matched.length_tokens[first].astype(np.float64)
     order = np.argsort(lengths, kind="stable")
     lengths, entropy = lengths[order], entropy[order]
@@ -494,11 +491,11 @@ _SIGN: dict[Predictor, float] = {"entropy": 1.0, "evidence": -1.0}
 def foretell_wrong_answers(
     matched: MatchedAttention, bins: Sequence[LengthBin], settings: AnalysisSettings
 ) -> list[WrongAnswers]:
-    """One result for each predictor; p-values are Holm's over those that could be judged."""
+    """Judge each predictor; p-values are Holm's over the predictors that could be judged."""
     results = [_judge(matched, name, bins, settings) for name in _SIGN]
-    adjusted = holm([one.p_value for one in results])
+    adjusted = holm([result.p_value for result in results])
     level = 1.0 - settings.confidence
-    return [_called(one, p, level) for one, p in zip(results, adjusted, strict=True)]
+    return [_called(result, p, level) for result, p in zip(results, adjusted, strict=True)]
 
 
 def _called(one: WrongAnswers, p_value: float | None, level: float) -> WrongAnswers:
@@ -539,7 +536,7 @@ def _judge(
     if not mixed:
         return replace(empty, refused_because="no length bin has right and wrong answers")
     document = matched.document
-    classes = [len(np.unique(document[used & (wrong == one)])) for one in (True, False)]
+    classes = [len(np.unique(document[used & (wrong == is_wrong)])) for is_wrong in (True, False)]
     if min(classes) < LEAST_OF_A_CLASS:
         return replace(
             empty,
@@ -556,18 +553,18 @@ def _judge(
 
 def without_trend(values: Floats, x: Floats, stratum: Ints) -> Floats:
     """``values`` less their least-squares line on ``x`` within each stratum (N)."""
-    _, own = np.unique(stratum, return_inverse=True)
-    count = np.bincount(own)
+    _, group = np.unique(stratum, return_inverse=True)
+    count = np.bincount(group)
 
     def centred(of: Floats) -> Floats:
-        out: Floats = of - (np.bincount(own, weights=of) / count)[own]
+        out: Floats = of - (np.bincount(group, weights=of) / count)[group]
         return out
 
     x, values = centred(x), centred(values)
-    spread = np.bincount(own, weights=x**2)
-    slope = np.bincount(own, weights=x * values) / np.maximum(spread, 1e-300)
-    # What is left of a straight line is rounding alone, and would be ranked.
-    rest = values - slope[own] * x
+    spread = np.bincount(group, weights=x**2)
+    slope = np.bincount(group, weights=x * values) / np.maximum(spread, 1e-300)
+    # The residue of a straight line is rounding alone, and would be ranked.
+    rest = values - slope[group] * x
     least = 1e-9 * max(float(np.abs(values).max(initial=0.0)), 1e-12)
     return np.where(np.abs(rest) < least, 0.0, rest)
 
@@ -617,12 +614,12 @@ _SIDES: dict[Predictor, tuple[str, str]] = {
     "entropy": ("higher entropy", "lower entropy"),
     "evidence": ("less attention on the evidence", "more attention on the evidence"),
 }
-"""What wrong answers have with an AUC above .5, and below it."""
+"""Property of wrong answers with an AUC above .5, and below it."""
 
 
 def sentences(result: AttentionResult) -> AttentionResult:
-    """``result`` with its sentences: what foretells a wrong answer, and the threshold."""
-    says = [_foretelling(one) for one in result.wrong_answers]
+    """Return ``result`` with sentences on the predictors of wrong answers and on the threshold."""
+    says = [_foretelling(predictor) for predictor in result.wrong_answers]
     says.append(_threshold(result.threshold))
     if lacking := result.layers_without:
         of = result.layers + lacking

@@ -1,4 +1,4 @@
-"""The scores of each length bin with their intervals, and what to know before one reads them."""
+"""Scores of each length bin with their intervals, and warnings about the data behind them."""
 
 from __future__ import annotations
 
@@ -75,13 +75,13 @@ class ProfileContext:
 
     @property
     def names(self) -> dict[str, Any]:
-        """What every result says of where it comes from."""
+        """Names of the result's origin: study, campaign, task and the like."""
         return {name: getattr(self, name) for name in ("created_at", "study", "campaign", "model")}
 
 
 @dataclass(frozen=True, slots=True)
 class ModelProfile:
-    """The analysis of one model: what is written as ``metrics.json`` and ``cliffs.json``."""
+    """The analysis of one model, written as ``metrics.json`` and ``cliffs.json``."""
 
     metrics: Metrics
     cliffs: Cliffs
@@ -103,7 +103,7 @@ def bin_statistics(
     """The ``bins`` of ``cliffs.json``: every bin, empty ones with nulls.
 
     ``n`` counts examples with an answer (replicates averaged), ``missing`` calls without one.
-    ``variance`` and ``sd`` are those of the example scores (population form, so that a 0/1 score
+    ``variance`` and ``sd`` are of the example scores (population form, so that a 0/1 score
     has variance mean (1 - mean) and no SD exceeds 0.5); null below two examples. Intervals resample
     documents.
     """
@@ -164,7 +164,7 @@ def _delivered(sample: Sample) -> dict[int, float]:
 
 
 def latency_excess(sample: Sample, canaries: Mapping[str, Canary], index: int) -> ExcessByKind:
-    """What the times of bin ``index`` exceed their length's by: per kind, see `spread_of`."""
+    """Excess of the times of bin ``index`` over their length's, per kind; see `spread_of`."""
     mine = (sample.calls["bin_index"] == index).to_numpy()
     return ExcessByKind(
         **{
@@ -184,14 +184,14 @@ def totals_of(calls: pd.DataFrame) -> Totals:
 
 
 def bin_metrics(row: BinResult, excess: ExcessByKind, index: int, sample: Sample) -> BinMetrics:
-    """A bin's row with the means of all three scores and what its calls cost."""
+    """Add the means of all three scores and the cost of the calls to a bin's row."""
     calls = sample.calls.loc[sample.calls["bin_index"] == index, [*_SUMMED]]
     examples = sample.examples.loc[sample.examples["bin_index"] == index, [*_SCORES]]
     added: dict[str, Any] = {name: _known(examples[name], "mean") for name in _SCORES}
     added |= asdict(totals_of(calls))
     del added["duration_ms"]
     return BinMetrics(
-        **{one.name: getattr(row, one.name) for one in fields(BinResult)},
+        **{column.name: getattr(row, column.name) for column in fields(BinResult)},
         **added,
         calls=len(calls),
         latency_excess=excess,
@@ -359,7 +359,7 @@ def _fifths(examples: pd.DataFrame, column: str) -> str:
 
 
 def early_drop(curve: FallingCurve) -> float:
-    """What the fitted curve loses from its first cell to the end of the baseline region, 0..1."""
+    """Loss of the fitted curve from its first cell to the end of the baseline region, 0..1."""
     fitted = curve.mean(0.5)[: curve.cells.baseline_cells]
     guessing = curve.documents.chance
     return float(1.0 - (fitted[-1] - guessing) / (fitted[0] - guessing))

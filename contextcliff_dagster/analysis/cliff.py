@@ -1,39 +1,32 @@
 """The verdict, the safe context cap, the baseline and the zones of one model.
 Decisions drawn from fitted curves; the fits are in `analysis.statistics`.
 
-The verdict on the scores over length, and what it rests on.
+The verdict judges the scores over length and keeps what it rests on. `drop_window` gives both sides
+of a loss; `judge_adjusted_drop` decides whether the rest of it, all else equal, is still a loss.
 
-Both sides of a loss, and whether what remains of it, all else equal, is still one.
+The safe context cap is the longest length before the tolerance may be lost. A fitted curve only
+falls: where a model may fail over a stretch of lengths and recover beyond it, only the scores of
+that very stretch can rule such a dip out.
 
-The safe context cap: the longest length before the tolerance may be lost.
+`conclude` gives verdict and certified cap of documents of known length and score. It is the one
+door to both, for the profile of a model, for simulations of a design, and for anything else that
+asks the same question of other data.
 
-Drops that recover: which of them the scores exclude.
+The baseline is the region everything else is compared with.
 
-A fitted curve only falls. Where a model may fail over a stretch of lengths and recover beyond it,
-nothing but the scores of that very stretch excludes it.
+Cap of more data, where caps of fewer were read before: a cap errs rarely, the longest of several
+that were read one after another errs more often. Of 5, 10, 20 and 50 examples a bin .09 of the
+longest were unsafe, and .02 of the last. So a length beyond every earlier cap takes a chance of
+loss of a quarter only; up to them the usual one counts. The rates are in benchmarks/looks.py, the
+chance in `chance_allowed`.
 
-What documents of known length and score allow to conclude: the verdict and the certified cap.
+Calls without an answer end a cap like wrong answers if they become more with length. Scores are
+means over the calls that were answered: where long documents time out or overflow the window, those
+means say nothing of what a user gets. So the scan that looks for a drop of scores tests whether the
+share of calls without an answer rises with length; if it does, the cap is no longer than that of
+the scores with 0 for every missing answer.
 
-The one door to both, for the profile of a model, for simulations of a design, and for anything else
-that asks the same question of other data.
-
-The region everything else is compared with.
-
-The cap of more data, where caps of fewer were read before.
-
-A cap errs rarely, the longest of several that were read one after another errs more often: of 5,
-10, 20 and 50 examples a bin .09 of the longest were unsafe, and .02 of the last. So what goes
-beyond every earlier cap takes a chance of loss of a quarter only; up to them the usual one counts.
-benchmarks/looks.py has the rates, cliff/cap.py what the chance is of.
-
-Calls without an answer that become more with length: they end a cap like wrong answers would.
-
-Scores are means over the calls that were answered. Where long documents time out or overflow the
-window, those means say nothing of what a user gets. So the scan that looks for a drop of scores
-tests whether the share of calls without an answer rises with length; if it does, the cap is no
-longer than that of the scores with 0 for every missing answer.
-
-The length axis cut into stable, transition and degraded regions.
+Zones cut the length axis into stable, transition and degraded regions.
 """
 
 from __future__ import annotations
@@ -121,7 +114,7 @@ class Finding:
         note: a sentence that qualifies the verdict; or empty.
         cliff: the drop, for the verdicts that have one.
         degraded: first length of the degraded region and the first after it, tokens.
-        scan, curve: what the scores say; ``None`` where the data support nothing.
+        scan, curve: fits to the scores; ``None`` where the data support none.
         visible: the scan found a drop, alarm or not.
     """
 
@@ -149,7 +142,7 @@ def find_verdict(documents: Documents, settings: AnalysisSettings, baseline: Bas
     """Decide, in this order:
 
     1. ``insufficient_data``: fewer than 30 examples or 20 documents, or no place to split them;
-    2. ``floor``: the baseline's mean is below .10, or its interval reaches what guessing scores;
+    2. ``floor``: the baseline's mean is below .10, or its interval reaches the score of guessing;
     3. ``dip``: the scan's window has p <= .1 alpha and a large drop, and explains the scores better
        than the best step (quasi-deviance by more than 3.84);
     4. ``cliff``, ``gradual_decline`` or ``decline``: the scan's step has p <= .9 alpha, and the
@@ -157,7 +150,7 @@ def find_verdict(documents: Documents, settings: AnalysisSettings, baseline: Bas
        the three `kind_of_drop` says, however deep the drop is;
     5. ``stable``.
 
-    Large is a drop of at least 5/6 of the tolerance and of what the choice of its place may feign
+    A large drop is at least 5/6 of the tolerance, and more than the choice of its place may feign
     (`CHOSEN_EXCESS`).
     """
     examples, count = int(documents.n.sum()), len(documents.n)
@@ -299,7 +292,7 @@ def step_over_slope(curve: FallingCurve) -> float:
     """Twice the log evidence of a step over that of a slope over all lengths.
 
     Each shape has the mean before and the mean after it free, and is fitted by weighted least
-    squares, which leaves for each what it explains. A step may lie anywhere beyond the baseline
+    squares; its evidence is the part that it explains. A step may lie anywhere beyond the baseline
     region, a slope be straight in the logarithm of length, in the rank of length, or in length. The
     evidence of either kind is the mean of exp(explained / 2) over its shapes, so that many places
     to choose from are no advantage.
@@ -373,7 +366,7 @@ class AdjustedDrop:
     """The drop all else equal, and as measured.
 
     ``strength``: how many times its interval's reach ``drop`` lies above 0. ``other``: the cause of
-    the drop if it is not length; ``hidden``: what would hide one.
+    the drop if it is not length; ``hidden``: a cause that would hide one.
     """
 
     drop: Estimate
@@ -550,7 +543,7 @@ def certified_cap(
 
 @dataclass(frozen=True, slots=True)
 class Conclusion:
-    """``finding`` is the verdict and what led to it, ``cap`` the certified cap."""
+    """Verdict with its grounds (``finding``), and certified cap (``cap``)."""
 
     finding: Finding
     cap: Cap
@@ -560,14 +553,14 @@ def conclude(documents: Documents, settings: AnalysisSettings, baseline: Baselin
     """Verdict and certified cap of ``documents``, at the tolerance and confidence of ``settings``.
 
     Args:
-        baseline: of these documents (`baseline.baseline_of`).
+        baseline: of these documents (`baseline_of`).
     """
     finding = find_verdict(documents, settings, baseline)
     return Conclusion(finding, cap_of(finding, settings))
 
 
 def conclude_again(conclusion: Conclusion, settings: AnalysisSettings) -> Conclusion:
-    """The conclusion from the same documents at another tolerance, without a new fit."""
+    """Conclude from the same documents at another tolerance, without a new fit."""
     finding = conclusion.finding
     if finding.scan and finding.curve and finding.verdict is not Verdict.FLOOR:
         finding = judge(finding.scan, finding.curve, settings)
@@ -592,7 +585,7 @@ def cap_of(finding: Finding, settings: AnalysisSettings, share: float = 1.0) -> 
 
 
 def drops_that_recover(conclusion: Conclusion, settings: AnalysisSettings) -> Recovery | None:
-    """What the cap assumes of them, and what holds without; ``None`` where no fit bears a cap."""
+    """The cap's assumption on recovering drops, and the cap without it; ``None`` without a fit."""
     finding, tokens = conclusion.finding, conclusion.cap.tokens
     if finding.curve is None or finding.verdict is Verdict.FLOOR:
         return None
@@ -623,11 +616,11 @@ def baseline_of(documents: Documents, settings: AnalysisSettings) -> Baseline:
 
 
 LOOK_SHARE = 0.25
-"""Of the usual chance, for what goes beyond every earlier cap."""
+"""Share of the usual chance, for caps beyond every earlier one."""
 
 
 def cap_after_looks(finding: Finding, settings: AnalysisSettings, looks: Sequence[Look]) -> Cap:
-    """The cap at the tolerance of ``settings``; ``looks``: the earlier ones, at fewer examples."""
+    """The cap at the tolerance of ``settings``; ``looks``: earlier caps, at fewer examples."""
     cap = cap_of(finding, settings)
     if not looks or cap.tokens is None or finding.curve is None:
         return cap
@@ -660,15 +653,15 @@ def caps_at(
     looks: Sequence[Look],
 ) -> Iterator[tuple[float, Cap]]:
     """The caps of the same fit at other tolerances, the larger the longer."""
-    own = cap_after_looks(finding, settings, looks)
+    usual = cap_after_looks(finding, settings, looks)
     for tolerance in tolerances:
         other = replace(settings, tolerance=tolerance)
         if abs(tolerance - settings.tolerance) < 1e-9:
-            yield tolerance, own
+            yield tolerance, usual
             continue
         cap = cap_of(finding, other, LOOK_SHARE if looks else 1.0)
-        longer = tolerance > settings.tolerance and (own.tokens or 0) > (cap.tokens or 0)
-        yield tolerance, own if longer else cap
+        longer = tolerance > settings.tolerance and (usual.tokens or 0) > (cap.tokens or 0)
+        yield tolerance, usual if longer else cap
 
 
 _ENDS = 0.15
@@ -678,7 +671,7 @@ _ENDS = 0.15
 def missing_by_length(sample: Sample, settings: AnalysisSettings) -> MissingByLength | None:
     """Where calls begin to lack an answer, and the cap that counts them; ``None``: nowhere."""
     calls = sample.calls
-    # A cap never exceeds the longest answered length: what is missing beyond it limits nothing.
+    # A cap never exceeds the longest answered length: missing answers beyond it limit nothing.
     reach = calls.loc[calls["answered"], "length_tokens"].max()
     calls = calls[calls["length_tokens"] <= reach]
     answered = calls["answered"].to_numpy()
@@ -738,7 +731,7 @@ def _documents(sample: Sample, calls: pd.DataFrame) -> Documents:
 
 def zones_of(finding: Finding, cap: int | None, sample: Sample) -> list[Zone]:
     """The ``zones`` of ``cliffs.json``: half-open, gap-free from the shortest scored length to the
-    longest + 1: nothing is said of lengths that were not measured.
+    longest + 1: unmeasured lengths are in no zone.
 
     Stable up to the cap. With a loss: degraded from where 90% of the fall has happened and its half
     lies behind with confidence (a dip: inside its window), transition between. What else lies

@@ -1,11 +1,7 @@
 """Two measurements compared: what differs, at which lengths, and how far the loss moved.
 
-Two measurements against each other: what differs, at which lengths, and how far the loss moved.
-
 B minus A throughout: a negative difference means that B is worse, a ratio below 1 that B loses
-earlier.
-
-How far a length moved from one measurement to another: ratios B / A with their intervals.
+earlier. Shifts of a length are ratios B / A with their intervals.
 """
 
 from __future__ import annotations
@@ -65,7 +61,7 @@ LOSS_RESAMPLES = 300
 def loss_shift(
     pairs: Pairs, settings: AnalysisSettings, weights: tuple[Floats, Floats]
 ) -> LossShift:
-    """How far the length moved at which the score has lost the tolerance: ratio B / A.
+    """Ratio B / A of the lengths at which the score has lost the tolerance.
 
     Percentile bootstrap over documents, the same documents on both sides where paired. A side that
     loses less within the measured lengths bounds the ratio on one end only.
@@ -86,9 +82,9 @@ def midpoint_shift(
     weights: tuple[Floats, Floats],
     midpoints: tuple[int, int],
 ) -> LossShift:
-    """How far the midpoint of the drop moved; ``midpoints``: those of A and B (tokens).
+    """Ratio B / A of the midpoint of the drop; ``midpoints``: of A and B (tokens).
 
-    The interval is that of `loss_shift`, of half the drop, and holds the ratio.
+    The interval is `loss_shift`'s for half the drop, and holds the ratio.
     """
     shift = _shift(
         pairs,
@@ -168,11 +164,11 @@ def compare(
     notes: Sequence[str] = (),
     created_at: str | None = None,
 ) -> Comparison:
-    """The comparison, as ``comparison.json`` has it.
+    """Compare two measurements; the result has the form of ``comparison.json``.
 
     Args:
         bins: of A's manifest; empty takes deciles of A's lengths.
-        notes: sentences about what is compared, put before the comparison's own warnings.
+        notes: sentences about the two sides, put before the comparison's own warnings.
 
     Raises:
         ContextCliffError: one side has no scored example, or records cannot be analysed.
@@ -232,14 +228,14 @@ def compare(
 
 
 def whole_cache_first(a: Measured, b: Measured) -> bool:
-    """Whether A and B are to change places: a KV policy is B, compared with the whole cache."""
+    """Whether A and B should change places: the whole cache is A, a KV policy is B."""
     if a.kv is None or b.kv is None or a.kv.base != b.kv.base:
         return False
     return _keeps_all(b.kv) and not _keeps_all(a.kv)
 
 
 def _keeps_all(kv: KvPolicy) -> bool:
-    """``f16`` is what llama.cpp has where nothing is said."""
+    """``f16`` is the default of llama.cpp."""
     return kv.keeps_all or kv.policy == "f16"
 
 
@@ -260,7 +256,7 @@ def _midpoint_shift(
     settings: AnalysisSettings,
     weights: tuple[Floats, Floats],
 ) -> LossShift | None:
-    """Of a drop that is established on both sides: half of none is nowhere."""
+    """Requires a drop that is established on both sides."""
     drops = [side.cliffs.cliff if side.cliffs else None for side in (a, b)]
     if drops[0] is None or drops[1] is None:
         return None
@@ -317,7 +313,7 @@ def _differing(
         sides, drawn = at_same_lengths(sides, drawn, places)
     one, other = sides
     mean_a, mean_b = (float(side[1].sum() / side[0].sum()) for side in sides)
-    found = not np.isnan(p_value) and p_value <= 1.0 - settings.confidence
+    differs = not np.isnan(p_value) and p_value <= 1.0 - settings.confidence
     low, high = difference_interval(one, other, (drawn[0], drawn[1]), settings.confidence)
     return Differing(
         n_a=n_a,
@@ -326,8 +322,8 @@ def _differing(
         mean_b=mean_b,
         difference=mean_b - mean_a,
         # An interval beside a test that finds nothing holds 0.
-        ci_low=min(low, mean_b - mean_a, *([] if found else [0.0])),
-        ci_high=max(high, mean_b - mean_a, *([] if found else [0.0])),
+        ci_low=min(low, mean_b - mean_a, *([] if differs else [0.0])),
+        ci_high=max(high, mean_b - mean_a, *([] if differs else [0.0])),
         p_value=None if np.isnan(p_value) else float(p_value),
     )
 
@@ -391,8 +387,8 @@ def sentence(result: Comparison) -> str:
         for side, at in ((result.a, shift.a_tokens), (result.b, shift.b_tokens))
         if (at is not None if side.verdict is None else side.verdict in DROPS)
     ]
-    own = " from its own baseline" if result.kv is not None else ""
-    drop = f"a drop of {result.tolerance:.0%}{own}"
+    baseline = " from its own baseline" if result.kv is not None else ""
+    drop = f"a drop of {result.tolerance:.0%}{baseline}"
     floor = [side.name for side in (result.a, result.b) if side.verdict == Verdict.FLOOR.value]
     if floor:
         sentence += f"; no shift of the drop is measured, since {' and '.join(floor)} "

@@ -1,20 +1,17 @@
 """Whether length itself explains a drop: question mix, evidence position, time, levels.
 
-Is it length at all? What the known categories of the questions explain of a loss.
+Question mix (`audit_confounds`). Where long documents come with harder questions a curve over
+length falls though length does nothing. The records may name a question's task, kind, level,
+domain, source and evidence position. For each of these the examples before and beyond the loss are
+compared at the same mix (`standardise`): the overall mix of the categories that both sides have.
+This says nothing of properties that no record names, such as how hard a question is within its
+category.
 
-Where long documents come with harder questions a curve over length falls though length does
-nothing. Known of a question may be its task, kind, level, domain, source and evidence position. For
-each of these the examples before and beyond the loss are compared at the same mix (`standardise`):
-the overall mix of the categories that both sides have. Of what no record names, such as how hard a
-question is within its category, this says nothing.
-
-Do the position of the evidence and the distance between two pieces of it matter?
-
-A model may use facts at the start or the end of a text and miss those between (Liu
-et al. 2024, Lost in the Middle, TACL 12, 157-173). Two curves show it: the score against the place
-of the evidence, in fifths of the text, and, for questions that need two pieces, against their
-distance in tokens, in groups of equal size. Places and distances may go with length, so that each
-group's mean is given at the same mix of length bins as well (`standardise`).
+Evidence position (`evidence_curve`). A model may use facts at the start or the end of a text and
+miss those between (Liu et al. 2024, Lost in the Middle, TACL 12, 157-173). Two curves show it: the
+score against the place of the evidence, in fifths of the text, and, for questions that need two
+pieces, against their distance in tokens, in groups of equal size. Places and distances may go with
+length, so that each group's mean is given at the same mix of length bins as well (`standardise`).
 
 Whether the curve differs from a flat one is tested at equal length. With r_i the score of example i
 less the mean of its length bin, and T_g the sum of r_i over group g,
@@ -25,16 +22,14 @@ mean, deviation and the chance of a larger z taken over exchanges of places: a d
 examples' places to another document of its length bin with as many questions (`exchanges`;
 single-step maximum, Westfall and Young 1993).
 
-Whether time passes for length: the order of the answers, bins measured apart, and drift.
+Time (`time_warnings`). A server's load, a deployment or a bad spell changes scores and times. Where
+answers come in order of length that looks like an effect of length, and no test of the scores alone
+can tell the two apart; so three things are examined: the order itself, bins measured apart, and
+drift of the scores over time at equal length.
 
-A server's load, a deployment or a bad spell changes scores and times. Where answers come in order
-of length that looks like an effect of length, and no test of the scores alone can tell the two
-apart; so the order itself is looked at, and what changed over time at equal length.
-
-Levels side by side: questions that need one place, and those that need several.
-
-A model may lose the second kind long before the first: a simple and a complex cliff. Each kind is
-concluded by itself, as if the others had not been asked, at the settings of the whole.
+Levels (`compare_levels`): questions that need one place, and those that need several. A model may
+lose the second kind long before the first: a simple and a complex cliff. Each kind is concluded by
+itself, as if the others had not been asked, at the settings of the whole.
 """
 
 from __future__ import annotations
@@ -111,10 +106,10 @@ def audit_confounds(
     by the controls.
 
     ``no``: of some category, (a) less than half of the examples on a side are of values that both
-    sides have (5 documents each); (b) at an equal mix less than half of the loss found remains, or
-    too little to be sure of any (`CHOSEN`); or (c) none was found, and at an equal mix the drop is
-    another by 5/6 of the tolerance. ``yes`` else.
-    ``not_assessed``: no category has two values, or nothing is known of length at all.
+    sides have (5 documents each); (b) at an equal mix less than half of the loss remains, or too
+    little to be sure of any (`CHOSEN`); or (c) no loss is shown, and at an equal mix the drop
+    differs by 5/6 of the tolerance. ``yes`` else.
+    ``not_assessed``: no category has two values, or length itself was not judged.
     """
     examples = sample.examples
     rows: list[CategoryMix] = []
@@ -322,8 +317,8 @@ def _groups(
         if equal.covered[g] >= LEAST_COVERED:
             mean, half = float(equal.mean[g]), z * float(np.sqrt(equal.variance[g]))
             at_equal = mean, max(mean - half, 0.0), min(mean + half, 1.0)
-        own = float(score[inside].mean())
-        rows.append(EvidenceGroup(low, high, n, of_documents, own, *limits, *at_equal))
+        raw_mean = float(score[inside].mean())
+        rows.append(EvidenceGroup(low, high, n, of_documents, raw_mean, *limits, *at_equal))
     return tuple(rows)
 
 
@@ -384,7 +379,7 @@ def _drawn(document: Ints, rng: np.random.Generator) -> Ints:
 
 
 def evidence_sentence(curve: EvidenceCurve | None, confidence: float) -> str | None:
-    """What a curve that is not flat says; ``None`` where none was found."""
+    """A sentence on a curve that is not flat; ``None`` if it is flat."""
     if curve is None or curve.p_value is None or curve.group is None or curve.difference is None:
         return None
     if curve.p_value > 1.0 - confidence + 1e-9:
@@ -406,9 +401,9 @@ def evidence_sentence(curve: EvidenceCurve | None, confidence: float) -> str | N
 
 LEAST_ANSWERS = 20
 IN_ORDER = 0.5
-"""Rank correlation of length and time from which on they cannot be told apart."""
+"""Rank correlation from which on length and time are indistinguishable."""
 APART = 5
-"""Least answers of a bin that is said to have been measured apart."""
+"""Least answers of a bin that counts as measured apart."""
 DRIFT_ALPHA = 0.01
 _MOST_UNITS, _PERMUTATIONS, _LEAST_SIDE = 1_000, 199, 6
 

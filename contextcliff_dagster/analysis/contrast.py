@@ -1,13 +1,11 @@
-"""The examples that two measurements share, and tests of the difference between them.
+"""Examples that two measurements share, and tests of the difference between them.
 
-Tests and intervals of the difference between two measurements, documents as units.
-
-Paired: under the hypothesis that nothing changed, a document's difference is as likely to have the
-other sign, so signs are flipped per document (Fisher 1935, The Design of Experiments). Unpaired:
-documents change sides within their length bin. All statistics (overall and per bin) see the same
-flips, and a p-value is the share of flips whose largest statistic reaches the observed one: so all
-of them together are wrong with at most the stated probability (single-step max-T, Westfall and
-Young 1993, Resampling-Based Multiple Testing).
+Tests and intervals take documents as units. Paired: under the hypothesis that nothing changed, a
+document's difference is as likely to have the other sign, so signs are flipped per document (Fisher
+1935, The Design of Experiments). Unpaired: documents change sides within their length bin. All
+statistics (overall and per bin) see the same flips, and a p-value is the share of flips whose
+largest statistic reaches the observed one: so all of them together are wrong with at most the
+stated probability (single-step max-T, Westfall and Young 1993, Resampling-Based Multiple Testing).
 """
 
 from __future__ import annotations
@@ -47,7 +45,7 @@ class Pairs:
 
     Attributes:
         paired: both answered the same examples; then ``a`` and ``b`` are aligned, document by
-            document, and hold only what both answered.
+            document, and hold only the examples that both answered.
         bins: in order of length.
         examples_a, examples_b: scores per example, aligned (E), where paired.
         example_document: row of its document (E), where paired.
@@ -70,12 +68,12 @@ class Pairs:
 def pair_records(a: pd.DataFrame, b: pd.DataFrame, bins: Sequence[LengthBin]) -> Pairs:
     """Pair eval records of two measurements by example; lengths and bins are those of ``a``.
 
-    Where a side names no examples, and both name documents, a document's answers are taken as those
+    Where a side names no examples, and both name documents, a document's answers count as answers
     to one example. Where a side names no documents, examples are paired by their own names, if
     those are unique. Without a shared example the two are compared unpaired.
 
     Raises:
-        ContextCliffError: records that cannot be analysed (see `records.samples.clean_records`).
+        ContextCliffError: records that cannot be analysed (see `records.clean_records`).
     """
     import pandas as pd
 
@@ -242,8 +240,8 @@ def at_same_lengths(
     each = [np.bincount(p, of[0], bins) for of, p in zip(sums, places, strict=True)]
     counts = each[0] * each[1] / np.maximum(each[0] + each[1], 1e-9)
     mixed, resampled = [], []
-    for of, weights, place, own in zip(sums, drawn, places, each, strict=True):
-        even = of * (counts / np.maximum(own, 1e-9))[place]
+    for of, weights, place, count in zip(sums, drawn, places, each, strict=True):
+        even = of * (counts / np.maximum(count, 1e-9))[place]
         weights = weights.copy()
         for bin in np.unique(place):
             rows = place == bin
@@ -262,7 +260,7 @@ def difference_interval(
 
     By Student's t for few (`student`).
     Where no document changed, a bootstrap would claim certainty: the interval then is that of a
-    share of which none was seen, +-(1 - tail^(1/D)) (Clopper and Pearson 1934).
+    share with no hits, +-(1 - tail^(1/D)) (Clopper and Pearson 1934).
 
     Args:
         one, other: (2, D): examples and summed scores per document.
@@ -305,8 +303,8 @@ def difference_curve(
     at = np.interp(tokens, lengths[order], rank)
 
     def smooth(side: Side, drawn: Floats) -> tuple[Floats, Floats]:
-        own = np.interp(side.length_tokens, lengths[order], rank)
-        distance = np.abs(own[None, :] - at[:, None]) / _HALF_SPAN
+        side_rank = np.interp(side.length_tokens, lengths[order], rank)
+        distance = np.abs(side_rank[None, :] - at[:, None]) / _HALF_SPAN
         kernel = np.where(distance < 1, (1 - np.minimum(distance, 1) ** 3) ** 3, 0.0)
         total = (kernel * side.n) @ drawn
         inside = kernel.sum(axis=1) ** 2 / np.maximum((kernel**2).sum(axis=1), 1e-9)

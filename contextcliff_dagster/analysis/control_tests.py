@@ -1,12 +1,8 @@
-"""What one control says: its means, paired with those measured, and the sentences.
-
-See `controls` for what is compared.
-
-What controls say of the curve: the same questions without the document, or its evidence alone.
+"""Controls against the curve: the same questions without the document, or its evidence alone.
 
 A question that the model answers without the document does not measure how it reads: a curve cannot
 be expected below the share of these. And where the evidence alone, a few lines, is answered as well
-for long documents as for short ones, a fall is not that of harder questions.
+for long documents as for short ones, harder questions do not explain a fall.
 
 Both are compared example by example. With m0 and m1 the mean scores before and beyond the place of
 the loss, and o0 and o1 those with the evidence alone, the drop at equal difficulty is
@@ -117,7 +113,7 @@ def no_context(
     settings: AnalysisSettings,
 ) -> Judged:
     sentences = [f"Without the document, the model scores {_mean_text(means.whole)}."]
-    most = max(means.bins, key=lambda one: (one.ci_low or 0.0, one.mean or 0.0), default=None)
+    most = max(means.bins, key=lambda row: (row.ci_low or 0.0, row.mean or 0.0), default=None)
     if most is not None and (most.ci_low or 0.0) > 0 and (most.mean or 0.0) >= LEAST_KNOWN:
         sentences.append(
             f"In bin {most.bin}, the score without it is {_mean_text(most)}: the curve cannot be "
@@ -145,7 +141,7 @@ def no_context(
 def _drop_at_equal_difficulty(pairs: Pairs, settings: AnalysisSettings) -> Estimate:
     """1 - (m1 / m0) / (o1 / o0), above guessing, and its percentile interval over documents."""
     sums = _sums(pairs, settings.chance)
-    # The numbers of examples on a side cancel: those of both scores are the same.
+    # The numbers of examples on a side cancel: both scores have the same ones.
     m0, m1, o0, o1 = np.vstack([sums.sum(axis=0), _resampled(sums, settings)])[:, :4].T
     with np.errstate(divide="ignore", invalid="ignore"):
         drops = 1.0 - (m1 * o0) / (m0 * o1)
@@ -208,7 +204,7 @@ LEAST_DOCUMENTS = 10
 
 @dataclass(frozen=True)
 class ControlAnswers:
-    """The scored answers of one control, lengths and documents those of the whole document.
+    """The scored answers of one control; lengths and documents are of the whole document.
 
     ``askable``: examples of the sample that this control can ask.
     """
@@ -225,7 +221,7 @@ def judge_controls(
     finding: Finding,
     settings: AnalysisSettings,
 ) -> list[ControlResult]:
-    """One result a control with an answer; the measured examples are those of ``sample``."""
+    """Judge each control that has an answer; ``sample`` holds the measured examples."""
     names = sample.examples["example_id"].astype(str)
     results = []
     for control in controls:

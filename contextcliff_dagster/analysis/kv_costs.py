@@ -1,4 +1,4 @@
-"""What a KV policy saves in memory and time over length, and up to where its score is equal.
+"""Savings of a KV policy in memory and time over length, and up to where its score is equal.
 
 The safe cap of a KV policy against what the whole cache scores on short documents.
 
@@ -48,8 +48,8 @@ if TYPE_CHECKING:
 class LossAgainst:
     """Losses of ``curve`` as shares of the baseline of ``other``.
 
-    The two are taken as independent. Curves of the same documents move together, so that what is
-    lost is known better than this says.
+    The two are taken as independent. Curves of the same documents move together, so the true
+    uncertainty of the loss is smaller.
     """
 
     curve: FallingCurve
@@ -151,7 +151,7 @@ def kv_comparison(
     own_cap: int | None,
     settings: AnalysisSettings,
 ) -> KvComparison:
-    """Return what B's policy saves against A's.
+    """Return the savings of B's policy against A's.
 
     Args:
         pairs: paired documents of ``records``, which are EVAL_RECORDS of A and of B with ``extra``.
@@ -186,7 +186,7 @@ def document_costs(records: pd.DataFrame) -> pd.DataFrame:
     texts = records["extra"] if "extra" in records else [None] * len(records)
     extra = [_numbers(text) for text in texts]
     columns: dict[str, Any] = {
-        name: [one.get(name, np.nan) for one in extra] for name in QUANTITIES
+        name: [entry.get(name, np.nan) for entry in extra] for name in QUANTITIES
     }
     frame = pd.DataFrame(
         {
@@ -272,7 +272,7 @@ def median_of(values: Floats, confidence: float) -> Median | None:
 
 
 def saving_sentence(kv: KvPolicy, equal: EqualScore, saved: float | None) -> str:
-    """Return what is saved at equal score, and up to which length, or that none is shown equal."""
+    """Return a sentence on the savings at equal score, and up to which length they hold."""
     meaning = f"mean drop below {equal.margin:g} in every length window"
     if equal.tokens is None:
         memory = "" if saved is None else f"; it {_saves(saved)} of the cache"
@@ -297,7 +297,7 @@ def _saves(saved: float) -> str:
 
 EQUAL_MARGIN = 0.1
 LEAST_DOCUMENTS = 50
-"""With fewer than 39, a drop of 0.1 is not excluded even where no answer changed."""
+"""With fewer than 39, a drop of 0.1 stays possible even where no answer changed."""
 MOST_WINDOWS = 5
 """More documents make the windows larger: smaller drops are then set apart from the margin."""
 _BETA = 0.005
@@ -309,8 +309,8 @@ def equal_score(pairs: Pairs, margin: float, confidence: float) -> EqualScore:
 
     The documents are cut into windows of at least `LEAST_DOCUMENTS`, in order of length. In each,
     the hypothesis is that the mean drop A minus B reaches the margin. The windows are tested from
-    the shortest on, at the same level, until one is not rejected: as in a hierarchy given
-    beforehand, the level holds for all of them together (Maurer, Hothorn and Lehmacher 1995, in:
+    the shortest on, at the same level, until one is not rejected: like a fixed hierarchy, the
+    level holds for all of them together (Maurer, Hothorn and Lehmacher 1995, in:
     Vollmar (ed.), Biometrie in der chemisch-pharmazeutischen Industrie 6). A window in which A
     itself scores no more than the margin ends the claim, too: nothing could drop by the margin
     there.

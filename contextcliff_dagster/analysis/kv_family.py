@@ -1,4 +1,4 @@
-"""All KV policies of one model: each against what keeps everything, and against the control.
+"""All KV policies of one model: each against the whole cache, and against the control.
 
 The policy `random` keeps entries by lot. One that scores no better than it, at the same budget and
 on the same examples, does not choose.
@@ -78,7 +78,7 @@ class KvMember:
 
 @dataclass(frozen=True, slots=True)
 class KvFamily:
-    """The policies of one model on the same examples; those that keep everything come first."""
+    """Policies of one model on the same examples; policies that keep everything come first."""
 
     base: str
     members: Sequence[KvMember]
@@ -97,32 +97,32 @@ def kv_family(
 
     Args:
         measured: the models of one base, each with its result and ``kv``.
-        baselines: model -> the one that it is compared with; none of those that keep everything.
+        baselines: model -> its comparison model; models that keep everything have none.
     """
-    by_name = {one.name: one for one in measured}
+    by_name = {model.name: model for model in measured}
     random = _against_random(measured, bins, settings)
     members: list[KvMember] = []
     longest = []
-    for one in measured:
-        assert one.kv is not None
-        baseline = by_name.get(baselines.get(one.name, ""))
-        side = pair_records(one.records, one.records, bins).a
-        comparison = compare(baseline, one, bins, settings) if baseline else None
+    for model in measured:
+        assert model.kv is not None
+        baseline = by_name.get(baselines.get(model.name, ""))
+        side = pair_records(model.records, model.records, bins).a
+        comparison = compare(baseline, model, bins, settings) if baseline else None
         longest.append(int(side.length_tokens.max()))
-        shared = pair_records(baseline.records, one.records, bins) if baseline else None
+        shared = pair_records(baseline.records, model.records, bins) if baseline else None
         lengths = (shared.a if shared and shared.paired else side).length_tokens
         members.append(
             KvMember(
-                model=one.name,
-                kv=one.kv,
-                verdict=one.cliffs.verdict.value if one.cliffs else "",
-                cap_tokens=_cap(one, comparison),
-                baseline=_baseline(one),
+                model=model.name,
+                kv=model.kv,
+                verdict=model.cliffs.verdict.value if model.cliffs else "",
+                cap_tokens=_cap(model, comparison),
+                baseline=_baseline(model),
                 loss=_loss(side, comparison, settings),
                 shortest_tokens=int(lengths.min()),
                 n=int(side.n.sum()),
                 comparison=comparison,
-                against_random=random.get(one.name),
+                against_random=random.get(model.name),
             )
         )
     members.sort(key=lambda member: _rank(member.kv))
@@ -156,28 +156,28 @@ def _against_random(
     measured: Sequence[Measured], bins: Sequence[LengthBin], settings: AnalysisSettings
 ) -> dict[str, AgainstRandom]:
     """Each policy with a budget at which `random` was measured, too; p-values by Holm (1979)."""
-    controls = {one.kv.budget: one for one in measured if one.kv and one.kv.policy == CONTROL}
-    found: dict[str, tuple[float, float, float, float]] = {}
-    for one in measured:
-        if one.kv is None or one.kv.policy == CONTROL or one.kv.keeps_all:
+    controls = {m.kv.budget: m for m in measured if m.kv and m.kv.policy == CONTROL}
+    differences: dict[str, tuple[float, float, float, float]] = {}
+    for model in measured:
+        if model.kv is None or model.kv.policy == CONTROL or model.kv.keeps_all:
             continue
-        control = controls.get(one.kv.budget)
-        if control is None or one.kv.budget == 1:
+        control = controls.get(model.kv.budget)
+        if control is None or model.kv.budget == 1:
             continue
-        pairs = pair_records(control.records, one.records, bins)
+        pairs = pair_records(control.records, model.records, bins)
         if not pairs.paired:
             continue
         rng = np.random.default_rng(settings.seed)
         overall = replace(pairs, bins=[])
         p_value = float(adjusted_p_values(overall, PERMUTATIONS, rng)[0])
         weights = resample_weights(len(pairs.a.n), 1_000, rng)
-        control_sums, own = (np.array([side.n, side.s]) for side in (pairs.a, pairs.b))
-        low, high = difference_interval(control_sums, own, (weights, weights), settings.confidence)
+        control_sums, sums = (np.array([side.n, side.s]) for side in (pairs.a, pairs.b))
+        low, high = difference_interval(control_sums, sums, (weights, weights), settings.confidence)
         mean = float(pairs.b.s.sum() / pairs.b.n.sum() - pairs.a.s.sum() / pairs.a.n.sum())
-        found[one.name] = mean, low, high, p_value
-    adjusted = holm([row[3] for row in found.values()])
+        differences[model.name] = mean, low, high, p_value
+    adjusted = holm([row[3] for row in differences.values()])
     alpha = 1.0 - settings.confidence
     return {
         name: AgainstRandom(mean, low, high, p or 0.0, mean > 0 and (p or 0.0) <= alpha)
-        for (name, (mean, low, high, _)), p in zip(found.items(), adjusted, strict=True)
+        for (name, (mean, low, high, _)), p in zip(differences.items(), adjusted, strict=True)
     }

@@ -1,27 +1,23 @@
 """Times of calls over length: each bin's, the slowdown that a limit allows, and regressions.
 
-Telemetry per bin, and what of it length alone does not explain.
+Telemetry of each bin shows what length alone does not explain. `joint_cap` is the cap that both
+scores and times respect.
 
-The cap that both scores and times respect.
+Limit on the time to the first token (`latency_limit`): up to which length its 95th percentile by
+length keeps to it. At each measured length, the times of 59 neighbouring documents are scaled to
+that length by the law of time over length (`fit_length_law`). The largest of 59 values exceeds
+their 95th percentile with 95% confidence whatever their distribution, and the 53rd lies below it
+(order statistics: David and Nagaraja 2003, Order Statistics, section 7.1). The limit is kept up to
+the last length before the first upper bound above it, from the documents around each length; it is
+exceeded from the length on from which all lower bounds are above it, from the documents up to each
+length, so that slow ones beyond do not count. Either is one test at the true length: there is
+nothing to adjust. A call that failed on the way has no first token: it is later than any limit.
 
-Up to which length the time to the first token keeps to a limit: its 95th percentile by length.
-
-At each measured length, the times of 59 neighbouring documents are scaled to that length by the law
-of time over length (`fit_length_law`). The largest of 59 values exceeds their 95th percentile with
-95% confidence whatever their distribution, and the 53rd lies below it (order statistics: David and
-Nagaraja 2003, Order Statistics, section 7.1). The limit is kept up to the last length before the
-first upper bound above it, from the documents around each length; it is exceeded from the length on
-from which all lower bounds are above it, from the documents up to each length, so that slow ones
-beyond do not count. Either is one test at the true length: there is nothing to adjust.
-
-A call that failed on the way has no first token: it is later than any limit. How often the length
-is wrong: ``benchmarks/latency_caps.py``.
-
-From which length on calls take longer than their length explains: a change point in the times.
-
-Times follow log y = log(a + b L + c L^2) + delta [L > t] + noise, with a, b, c >= 0 (from
-`fit_length_law`) and a slowdown by the factor exp(delta) > 1 beyond some length t. The law is free
-on both sides of the question: the slowdown is what no such law can explain, however steep.
+Slowdown (`find_slowdown`): from which length on calls take longer than their length explains, a
+change point in the times. Times follow log y = log(a + b L + c L^2) + delta [L > t] + noise, with
+a, b, c >= 0 (from `fit_length_law`) and a slowdown by the factor exp(delta) > 1 beyond some length
+t. The law is free on both sides of the question: a slowdown is what no such law can explain,
+however steep.
 
 *Is there one?* A score test. Let r be the log residuals of the best law without a slowdown, limited
 to three robust SDs so that a stall counts as one late call and no more, and J the derivatives of
@@ -35,17 +31,16 @@ Freedman and Lane 1983, Journal of Business and Economic Statistics 1, 292-298).
 least sum of squares; the confidence set are the places whose sum is larger by at most 7.35 residual
 variances, the limit that is used for scores: likelihoods of change points are not regular.
 
-Assumes noise that is alike, in relative terms, at all lengths. How often it errs:
-``benchmarks/latency_caps.py``.
+Assumes noise that is alike, in relative terms, at all lengths. ``benchmarks/latency_caps.py``
+measures how often this length, and that of the limit, is wrong.
 
-What time a call of a given length usually takes: a line or parabola that stalls do not bend.
-
-Prefill costs a fixed part, one in proportion to the length (the weights) and one in proportion to
-its square (attention), so the law is a + b L + c L^2 with a, b, c >= 0. It is fitted by least
-trimmed squares of the relative error: the half of the calls that agree best decides, whatever the
-others do (Rousseeuw 1984, JASA 79, 871-880; by concentration steps from small random subsets:
-Rousseeuw and Van Driessen 2006, Data Mining and Knowledge Discovery 12, 29-45). A reweighted step
-over all calls that lie within 2.5 SDs follows.
+Law of time over length (`fit_length_law`): the time a call of a given length usually takes, a line
+or parabola that stalls do not bend. Prefill costs a fixed part, one in proportion to the length
+(the weights) and one in proportion to its square (attention), so the law is a + b L + c L^2 with
+a, b, c >= 0. It is fitted by least trimmed squares of the relative error: the half of the calls
+that agree best decides, whatever the others do (Rousseeuw 1984, JASA 79, 871-880; by concentration
+steps from small random subsets: Rousseeuw and Van Driessen 2006, Data Mining and Knowledge
+Discovery 12, 29-45). A reweighted step over all calls that lie within 2.5 SDs follows.
 
 The simplest of a, a + b L and the whole law is taken whose best half scatters at most 1.15 times as
 much as that of the whole law: a parabola would bend into a slow tail. Compared with the lines
@@ -114,7 +109,7 @@ class Canary:
     excluded: ExcludedCalls
 
     def latency(self) -> Latency | None:
-        """The law and what it rests on; ``None`` where no time was measured."""
+        """The law and its evidence; ``None`` where no time was measured."""
         if not self.calls and self.excluded == ExcludedCalls(0, 0, 0):
             return None
         return Latency(self.law, self.calls, self.excluded)

@@ -1,12 +1,11 @@
 """The profile of one model, assembled: `metrics.json` and `cliffs.json`.
 
-A table of mean scores by length, without the answers behind it, to the same result.
-
-What the means alone show, other people's definitions (`effective_lengths`), every table gets.
-A verdict needs to know how sure a mean is. Where every length states its n, the n are taken as
-independent examples scored 0 or 1 with the stated mean: no scores in [0, 1] of that mean scatter
-more, so graded scores only get more caution than they need. Questions that share a
-document do scatter more, and no table shows it: the result says so.
+A table of mean scores by length, without the answers behind it, gives the same kind of result
+(`profile_table`). Every table gets what the means alone show: other people's definitions
+(`robustness.effective_lengths`). A verdict needs to know how sure a mean is. Where every length
+states its n, the n are taken as independent examples scored 0 or 1 with the stated mean: no scores
+in [0, 1] of that mean scatter more, so graded scores only get more caution than they need.
+Questions that share a document do scatter more, and no table shows it: the result says so.
 """
 
 from __future__ import annotations
@@ -136,7 +135,7 @@ def profile_table(table: MeansTable, settings: AnalysisSettings, context: Profil
     baseline = _baseline(table, result.baseline.to_tokens if known else None, settings)
     own_warnings = [*context.warnings]
     if known:
-        # Not those on scores that no table has, nor on definitions.
+        # Without warnings on scores that no table has, or on definitions.
         other = ("RULER's", "NoLiMa's", "All answers of")
         of_verdict = [text for text in result.warnings if text not in context.warnings]
         own_warnings += [ASSUMED, *(text for text in of_verdict if not text.startswith(other))]
@@ -167,10 +166,10 @@ def profile_table(table: MeansTable, settings: AnalysisSettings, context: Profil
 
 
 def examples_of(table: MeansTable) -> pd.DataFrame:
-    """Examples scored 0 or 1 with the table's means: what is concluded from; none without every n.
+    """Return 0/1 examples that reproduce the table's means; empty unless every row has n.
 
-    What rounding to whole examples takes from one length it gives to the next, so that the sum over
-    any range of lengths is off by less than one.
+    Rounding to whole examples carries its remainder to the next length, so that the sum over any
+    range of lengths is off by less than one.
     """
     import pandas as pd
 
@@ -443,7 +442,7 @@ def _head(sample: Sample, settings: AnalysisSettings, context: ProfileContext) -
         method_version=METHOD_VERSION,
         scorer_version=context.scorer_version,
     )
-    return {one.name: getattr(head, one.name) for one in fields(head)}
+    return {field.name: getattr(head, field.name) for field in fields(head)}
 
 
 def _version() -> str:

@@ -1,14 +1,13 @@
 """Scored records as the analysis takes them: settings, and the samples of one model.
 
-Eval records as statistical units: replicates to examples, examples to documents.
+Eval records become statistical units: replicates are averaged to examples, examples belong to
+documents. An example has the category of its question and its evidence.
 
 The three kinds of call without an answer are set apart here, once, so that nothing downstream can
 score them: they are neither right nor wrong.
 
 A million records are an ordinary input, so names are turned into ranks first: ranks sort as the
 names do, in a tenth of the time and memory.
-
-What an example is: the category of its question, its evidence, and its replicates averaged.
 """
 
 from __future__ import annotations
@@ -42,11 +41,11 @@ class AnalysisSettings:
         rolling: bins in the trailing window of ``rolling_variance``.
         permutations: of whole documents over the lengths, for the scan's p-value; at least so many,
             and more where the confidence needs smaller p-values.
-        baseline_share: of the examples, shortest first, that are the baseline, 0.05..0.5; 0.15 is
-            what error rates are stated for.
-        chance: mean score of guessing, 0..0.9: what is lost is measured above it.
-        assumption: what the cap assumes of a model that fails at a length: ``falling``, that it
-            does not recover at a longer one; ``any``, nothing.
+        baseline_share: of the examples, shortest first, that are the baseline, 0.05..0.5; published
+            error rates are for 0.15.
+        chance: mean score of guessing, 0..0.9; losses are measured above it.
+        assumption: of the cap on a model that fails at a length: ``falling``, it does not recover
+            at a longer one; ``any``, it may.
         ttft_limit_ms: the user's limit on the 95th percentile of the time to the first token.
         second_opinions: whether `profile_model` also gives the sensitivity of the cap and what more
             data would buy; they take most of its time and decide nothing.
@@ -97,7 +96,7 @@ EVIDENCE = ("evidence_position", "inter_evidence_tokens")
 
 
 def categories_of(records: pd.DataFrame) -> dict[str, pd.Categorical[Any]]:
-    """Those of `CATEGORIES` with 2 to 50 values, which are in order; what is not there is ""."""
+    """Columns of `CATEGORIES` with 2 to 50 values, which are in order; a missing value is ""."""
     import pandas as pd
 
     categories: dict[str, pd.Categorical[Any]] = {}
@@ -360,7 +359,7 @@ def _seconds(column: pd.Series[Any]) -> Floats:
 
 
 def _ranked(records: pd.DataFrame, name: str) -> pd.Categorical[Any]:
-    """A column of names as categories in order of the names; what is null or not there is ""."""
+    """A column of names as categories in order of the names; null or missing values are ""."""
     import pandas as pd
 
     if name not in records.columns:

@@ -1,25 +1,30 @@
 """Has a model become worse than its pinned baseline: a test with few false alarms a year.
 
-Answers that were right and are wrong now: more than an unchanged model's flips explain?
+Answers flip: with a probability of ``flip_rate`` an example comes out the other way, in the run and
+in the baseline, which is a draw itself; in some runs more do, and how many is learned from other
+runs and from the run's own plateau. A loss that flips do not explain is a shrink.
 
-In a window of lengths the number of lost answers is compared with Binomial(examples, flip_rate): of
-all examples, not of the right ones, because a baseline that is a draw itself loses its lucky
-answers again. A window counts only where
+Windows (`count_windows`). In a window of lengths the number of lost answers, right before and wrong
+now, is compared with Binomial(examples, flip_rate): of all examples, not of the right ones, because
+a baseline that is a draw itself loses its lucky answers again. A window counts only where
 
 - losses outnumber gains (sign test at 10%) and fall on three documents or more,
 - and gains, in the window and as much again on either side, and in the whole sample, are no more
   than flips explain (at 2%): a model that answers anew each time gains as it loses.
 
-Where runs differ in their flips (`flip_rates`), the larger tail probability counts.
+Where runs differ in their flips, the larger tail probability counts.
 
-Has a model become worse than its pinned baseline: a test with few false alarms a year.
+Flip rates (`FlipRates`): how many right answers an unchanged model loses in one run, where runs
+differ. A run's rate is Beta distributed, mean and correlation within the run have a prior on a
+grid. They are updated by runs of the unchanged model (beta-binomial), then by what this run lost
+itself on the plateau outside the window in question. Counts are divided by the dispersion of whole
+documents, as a spell of flips hits all questions on one (Rao and Scott 1992, Biometrics 48,
+577-585).
 
-Answers flip: with a probability of ``flip_rate`` an example comes out the other way, in the run and
-in the baseline, which is a draw itself; in some runs more do, and how many is learned from other
-runs and from the run's own plateau (`flip_rates`). What that does not explain is a shrink.
+Shrink (`find_shrink`): three tests.
 
-- *Lost answers at the loss* (`lost_answers`): in the lengths where a cliff that moved down shows
-  first, from half of the length at which the baseline has lost 30%, up to it.
+- *Lost answers at the loss*: in the lengths where a cliff that moved down shows first, from half of
+  the length at which the baseline has lost 30%, up to it.
 - *Lost answers anywhere*: in every window of neighbouring lengths. The smallest tail probability
   over all windows is a scan statistic (Naus 1965, JASA 60, 532-538), its null distribution
   simulated.
@@ -29,13 +34,6 @@ runs and from the run's own plateau (`flip_rates`). What that does not explain i
 All are one-sided. A run's error rate is the year's divided by its runs and models, and split
 among the tests; by Bonferroni's inequality the year holds whatever the runs share, the
 pinned baseline above all.
-
-How many right answers an unchanged model loses in one run, where runs differ.
-
-A run's rate is Beta distributed, mean and correlation within the run have a prior on a grid. They
-are updated by runs of the unchanged model (beta-binomial), then by what this run lost itself on the
-plateau outside the window in question. Counts are divided by the dispersion of whole documents, as
-a spell of flips hits all questions on one (Rao and Scott 1992, Biometrics 48, 577-585).
 """
 
 from __future__ import annotations
@@ -61,7 +59,7 @@ SIGN_LEVEL, NOISE_LEVEL = 0.10, 0.02
 
 @dataclass(frozen=True)
 class Changes:
-    """What became of each example, in order of length (E)."""
+    """Fate of each example between the two runs, in order of length (E)."""
 
     was_right: Bools
     lost: Bools
@@ -85,7 +83,7 @@ class Changes:
 
 
 class Window(NamedTuple):
-    """One window: first and last length, and what happened in it."""
+    """One window: first and last length, and the changes in it."""
 
     from_tokens: int
     to_tokens: int
@@ -111,7 +109,7 @@ def count_windows(
 ) -> Windows:
     """Lost answers and their tail probability under flips in each window [start, end).
 
-    ``rates``: what is known of this run's own; None: it is ``flip_rate``.
+    ``rates``: this run's flip rates; None: ``flip_rate``.
     """
     from scipy.stats import binom
 
@@ -134,8 +132,8 @@ def count_windows(
     tail = np.asarray(binom.sf(losses - 1, wide, flip_rate))
     rare = tail < 0.05  # more is noise anyway
     if rates is not None and rare.any():
-        own = rates.tail(start[rare], end[rare], losses[rare])
-        tail[rare] = np.maximum(tail[rare], own)
+        learned = rates.tail(start[rare], end[rare], losses[rare])
+        tail[rare] = np.maximum(tail[rare], learned)
     return Windows(start, end, wide, tail, barred)
 
 
@@ -259,7 +257,7 @@ def _beliefs(flip_rate: float) -> tuple[Floats, Floats, Floats, Floats]:
     """Parameters a and b of each Beta distribution, log prior (B), shares near `RATES` (B, P)."""
     from scipy.special import betainc
 
-    mean, rho = (one.ravel() for one in np.meshgrid(flip_rate * _MEANS, _CORRELATIONS))
+    mean, rho = (grid.ravel() for grid in np.meshgrid(flip_rate * _MEANS, _CORRELATIONS))
     mean = np.minimum(mean, 0.5)
     a, b = mean * (1.0 / rho - 1.0), (1.0 - mean) * (1.0 / rho - 1.0)
     higher = np.maximum(np.log2(mean / flip_rate), 0.0)
@@ -281,12 +279,12 @@ _MOST_DRAWS = 200_000
 
 @dataclass(frozen=True, slots=True)
 class RegressionSettings:
-    """What counts as noise.
+    """Noise that a shrink must exceed.
 
     Attributes:
         flip_rate: share of calls whose answer may differ without anything being wrong.
         yearly_error: probability that an unchanged study fails at least once in a year.
-        runs_per_year: runs among which that is divided.
+        runs_per_year: runs among which ``yearly_error`` is divided.
     """
 
     flip_rate: float = 0.05
@@ -300,7 +298,7 @@ class RegressionSettings:
 
 @dataclass(frozen=True, slots=True)
 class Shrink:
-    """What a run says of one model.
+    """Result of a run for one model.
 
     Attributes:
         shrunk: worse than the baseline beyond noise.
@@ -365,8 +363,8 @@ def find_shrink(
         if p_anywhere / SHARES[1] < p:
             p, (start, end) = p_anywhere / SHARES[1], window
     if p > alpha:
-        own = alpha * SHARES[2]
-        p = min(p, _signed_changes(pairs, pieces, own, flip_rate, rates, rng) / SHARES[2])
+        level = alpha * SHARES[2]
+        p = min(p, _signed_changes(pairs, pieces, level, flip_rate, rates, rng) / SHARES[2])
     shrink = replace(_shrink(pairs, changes, start, end, p, alpha), runs=len(unchanged))
     if rates is None:
         return shrink
@@ -388,7 +386,7 @@ def _shrink(pairs: Pairs, changes: Changes, start: int, end: int, p: float, alph
 
 
 def find_sentinel_shrink(pairs: Pairs, alpha: float, *, flip_rate: float = 0.05) -> Shrink:
-    """The same question put to a few examples at the cap, as one window: an exact test."""
+    """Test a few examples at the cap for a shrink, as one window: an exact test."""
     changes = Changes.of(pairs)
     p = window_p_value(changes, 0, len(changes.lost), flip_rate)
     return _shrink(pairs, changes, 0, len(changes.lost), p, alpha)
@@ -456,7 +454,7 @@ def _signed_changes(
     rng: np.random.Generator,
 ) -> float:
     """p-value of the largest standardised loss over all windows, by flipped signs."""
-    # A flip turns a score s into 1 - s: what an unchanged model may be expected to lose. Expected
+    # A flip turns a score s into 1 - s: the loss to expect of an unchanged model. Expected
     # gains are not counted: an answer that stayed wrong is no loss.
     expected = np.minimum(flip_rate * (pairs.a.n - 2.0 * pairs.a.s), 0.0)
     change = pairs.b.s - pairs.a.s - expected

@@ -1,22 +1,19 @@
 """Second opinions on a verdict: other definitions of a cliff, other settings, other tokens.
 
-Other people's definitions of an effective context length, on the same data.
+Other people's definitions of an effective context length (`effective_lengths`). Each is applied to
+a table of measured lengths and mean scores, as its authors apply it; none of them knows sampling
+noise. RULER: arXiv 2404.06654. NoLiMa: arXiv 2502.05167. MECW (arXiv 2509.21361) and LongScore
+(100-LongBench, arXiv 2505.19293) by secondary description.
 
-Each is applied to a table of measured lengths and mean scores, as its authors apply it; none of
-them knows sampling noise. RULER: arXiv 2404.06654. NoLiMa: arXiv 2502.05167. MECW (arXiv
-2509.21361) and LongScore (100-LongBench, arXiv 2505.19293) by secondary description.
+Plain threshold rules of practice (`threshold_rules`), exactly as people write them. They compare
+each bin with the first one and know nothing of sampling noise: they are shown next to the verdict,
+never as it. A score in [0, 1] has an SD of at most 0.5, so some of them cannot fire on some data;
+each rule says so.
 
-The plain threshold rules of practice, exactly as people write them.
-
-They compare each bin with the first one and know nothing of sampling noise: they are shown next to
-the verdict, never as it. A score in [0, 1] has an SD of at most 0.5, so some of them cannot fire on
-some data; each rule says so.
-
-How cap and verdict move when one choice of the analysis is changed.
-
+Sensitivity (`sensitivity`): how cap and verdict move when one choice of the analysis is changed.
 Each variant is concluded like the result itself (``conclusion``), from the same calls, with one
 choice changed and, where the scan has to be repeated, with fewer permutations (99); nothing is
-averaged or corrected, and no variant is a better answer. What is varied:
+averaged or corrected, and no variant is a better answer. The choices:
 
 - ``tolerance``: 10 to 50%;
 - ``bins``: every document at the median length of its bin, for 5, 10 and 20 quantile bins: what a
@@ -32,11 +29,10 @@ averaged or corrected, and no variant is a better answer. What is varied:
 
 More than 2,000 documents are first summed with their neighbours.
 
-Do scores scatter more over some stretch of lengths than their mean explains?
-
-A score in 0..1 with mean m has a variance of at most m (1 - m), so a spread that grows because the
-mean moves toward 1/2 is no signal of its own. Tested is the rest: with the fitted mean m of each
-example,
+Variance signal (`variance_signal`): do scores scatter more over some stretch of lengths than their
+mean explains? A score in 0..1 with mean m has a variance of at most m (1 - m), so a spread that
+grows because the mean moves toward 1/2 is no signal of its own. The test is on the rest: with the
+fitted mean m of each example,
 
     v = (y - m)^2 / (m (1 - m)),
 
@@ -52,21 +48,19 @@ that of scores elsewhere; where they are more than half, the test is refused, to
 fitted mean is right: where it is not (a shelf that the fit cannot follow) the misfit counts as
 scatter. How often that misleads: docs/method.md.
 
-The study's tokens and the model's: their ratio by bin, and the cap in prompt tokens.
-
-Bins and the cap are in tokens of the study's tokenizer. Where the model's own tokenizer gives more
-tokens for long documents than for short ones (code among prose, another script), bins that look
-twice as long are not twice as long for the model.
-
-For each answered call with the server's ``prompt_tokens`` and the study's own count of the words
-around the document (``scaffold_tokens``)::
+Token ratio (`token_ratio`): the model's tokens over the study's by bin, and the cap in prompt
+tokens. Bins and the cap are in tokens of the study's tokenizer. Where the model's own tokenizer
+gives more tokens for long documents than for short ones (code among prose, another script), bins
+that look twice as long are not twice as long for the model. For each answered call with the
+server's ``prompt_tokens`` and the study's own count of the words around the document
+(``scaffold_tokens``)::
 
     ratio = (prompt_tokens - scaffold_tokens - t) / length_tokens
 
 ``t``, the chat template's own tokens, is not known. It is taken to be the number of 0..64 that lets
 the medians of the shorter half of the bins, where it weighs most, lie closest together (least sum
-of the absolute differences of their logarithms from the middle one): what differs after that is no
-template.
+of the absolute differences of their logarithms from the middle one): the template cannot explain
+the differences that remain.
 """
 
 from __future__ import annotations
@@ -188,7 +182,7 @@ def _longscore(lengths: Sequence[int], scores: Sequence[float]) -> LongScore:
         float(base),
         [int(length) for length in lengths[:short]],
         longer,
-        sum(one.value for one in longer) / len(longer) if longer else None,
+        sum(row.value for row in longer) / len(longer) if longer else None,
     )
 
 
@@ -200,7 +194,7 @@ _ROUNDING = 1e-9
 def threshold_rules(bins: Sequence[BinResult], window_tokens: int | None) -> list[Rule]:
     """The ``rules`` of ``cliffs.json`` from its ``bins``; the first with a mean is the baseline.
 
-    ``value`` is that of the firing bin, else the most extreme after the baseline. With a baseline
+    ``value`` is the firing bin's, else the most extreme after the baseline. With a baseline
     SD of 0 every spread at all is more than a multiple of it: the SD and variance rules then fire
     at the first bin whose scores are not all equal.
     """
@@ -315,7 +309,7 @@ def sensitivity(
     Args:
         documents: of ``sample``.
         primary: which of ``em``, ``f1``, ``contained`` the score is, if any.
-        share: of the usual chance of loss, as for what goes beyond earlier caps (`cliff.looks`).
+        share: of the usual chance of loss, for caps beyond earlier ones (`cap_after_looks`).
         limit: the cap that missing answers allow, tokens; ``None`` where they do not limit it.
     """
     if conclusion.finding.curve is None:
@@ -609,10 +603,10 @@ def token_ratio(sample: Sample) -> TokenRatio | None:
     ratios = (around - template) / lengths
     rows = []
     for bin, of in zip(sample.bins, groups, strict=True):
-        own = ratios[of]
-        if len(own):
-            median, low, high = float(np.median(own)), float(own.min()), float(own.max())
-            rows.append(BinRatio(bin.bin, len(own), median, low, high))
+        of_bin = ratios[of]
+        if len(of_bin):
+            median, low, high = float(np.median(of_bin)), float(of_bin.min()), float(of_bin.max())
+            rows.append(BinRatio(bin.bin, len(of_bin), median, low, high))
         else:
             rows.append(nulls(BinRatio, bin=bin.bin, n=0))
     spread = None

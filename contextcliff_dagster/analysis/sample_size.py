@@ -1,4 +1,4 @@
-"""What more of the same data would buy: the cap to expect at a larger n.
+"""Sample size: the cap to expect from more of the same data.
 
 A curve mu is taken for the truth and data sets of m times the examples, over the same lengths, are
 drawn from it: sums of neighbouring documents, binomial with as many trials as the dispersion
@@ -67,19 +67,19 @@ def required_sample_size(
     limit: int | None = None,
     looks: Sequence[Look] | None = None,
 ) -> Certify:
-    """The ``certify`` of ``cliffs.json``.
+    """Return the sample size that would certify a cap: ``certify`` of ``cliffs.json``.
 
     ``assumes``: whether the ``fitted`` curve or a ``flat`` one is taken for the truth.
-    ``further``: what a cap at the 90th percentile of the lengths needs besides with a chance of
-    80%, or a verdict where there is none yet; ``reason``: why no number of examples does.
+    ``further``: examples that a cap at the 90th percentile of the lengths still needs, with a
+    chance of 80%, or a verdict where there is none yet; ``reason``: why no number of examples does.
     ``n_for_a_cap``: examples a bin for any cap at all, where the data support none. ``more``: the
     cap to expect after another million tokens, and another 10 USD where the calls have a price.
 
     Args:
-        sample: ``prompt_tokens`` and ``cost_usd`` of its calls tell what an example costs.
+        sample: ``prompt_tokens`` and ``cost_usd`` of its calls give the cost of an example.
         documents: of the sample.
         limit: the cap that missing answers allow, tokens; ``None`` where they do not limit it.
-        looks: earlier ones, after which longer caps take more certainty; ``None``: none counts.
+        looks: earlier caps, after which longer caps take more certainty; ``None``: none counts.
     """
     calls, in_bins = sample.calls, sample.examples["bin_index"]
     bins = int(in_bins[in_bins >= 0].nunique())
@@ -163,7 +163,7 @@ class _Expected:
         n = times * float(self._documents.n.sum()) * share
         phi = np.interp(np.log(lengths), self._curve.cells.x, self._curve.dispersion)
         trials = np.maximum((n / phi).round().astype(np.int64), 1)
-        # The same seed at every n: what differs between two n is then less a matter of chance.
+        # The same seed at every n: differences between two n are then less a matter of chance.
         rng = np.random.default_rng((settings.seed, 5, draw))
         s = n * rng.binomial(trials, mean) / trials
         cells = Cells(np.log(lengths), lengths, lengths, n, s, settings.baseline_share)
@@ -251,9 +251,9 @@ def _for_a_verdict(documents: Documents, calls: pd.DataFrame) -> FurtherData | N
     """What the least sample lacks; ``None`` where its size is not what a verdict lacks."""
     short = max(LEAST_DOCUMENTS - len(documents.n), 0)
     examples = max(LEAST_EXAMPLES - int(documents.n.sum()), short)
-    found = _further("verdict", None, examples, documents, calls, None)
-    known = None if found.documents is None else short
-    return replace(found, documents=known) if examples else None
+    needed = _further("verdict", None, examples, documents, calls, None)
+    known = None if needed.documents is None else short
+    return replace(needed, documents=known) if examples else None
 
 
 def _further(

@@ -1,4 +1,4 @@
-"""The study's rows of the call ledger: taken out as tables, checked, merged into another ledger."""
+"""The study's rows of the call ledger: exported as tables, checked, merged into another ledger."""
 
 from __future__ import annotations
 
@@ -63,8 +63,8 @@ def read_calls(
 ) -> dict[str, pa.Table]:
     """The study's rows of every table, all of one moment, without the texts of ``documents``.
 
-    Its calls are those that it made, and of ``asked`` (keys) those that another study of the same
-    ledger made first: their answers are its own too, what they cost is not.
+    It has the calls that it made and, of ``asked`` (keys), the calls that another study of the same
+    ledger made first: their answers are its own too, their cost is not.
 
     Raises:
         StoreError: the ledger cannot be read.
@@ -73,11 +73,11 @@ def read_calls(
         db.execute("CREATE TEMP TABLE manifest_documents (document_id TEXT PRIMARY KEY)")
         for name in documents:
             db.execute("INSERT INTO manifest_documents VALUES (?)", (name,))
-        one = (study,) if campaign is None else (study, campaign)
+        scope = (study,) if campaign is None else (study, campaign)
         db.execute(
             "CREATE TEMP TABLE mine AS SELECT campaign FROM campaigns WHERE study = ?"
             + (" AND campaign = ?" if campaign is not None else ""),
-            one,
+            scope,
         )
         _choose_calls(db, study, asked)
         tables = {name: _rows(db, name, where, study) for name, where in TABLES.items()}
@@ -134,7 +134,7 @@ def _rows(db: Database, table: str, where: str, study: str) -> pa.Table:
     names = ", ".join(schema.names)
     if table == "results":  # with imported ones; whose they are says `attempts`
         source = "answers"
-        names = ", ".join("NULL" if one in ("owner", "study") else one for one in schema.names)
+        names = ", ".join("NULL" if name in ("owner", "study") else name for name in schema.names)
     rows = db.execute(
         f"SELECT {names} FROM {source} WHERE {where}", (study,) * where.count("?")
     ).fetchall()
@@ -167,23 +167,23 @@ def read_tables(
 
 
 def own_rows(tables: Mapping[str, pa.Table], study: str, name: str) -> dict[str, pa.Table]:
-    """The tables without what another study paid, which archives of older versions may hold.
+    """The tables without rows that another study paid, which archives of older versions may hold.
 
     The study's rows go under ``name``.
     """
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    own = dict(tables)
-    own["calls"] = _under_own_name(tables["calls"], study, tables["campaign_models"])
-    own["attempts"] = tables["attempts"].filter(pc.field("study") == study)
-    mine = pc.field("attempt_id").isin(own["attempts"].column("attempt_id").to_pylist())
-    own["failures"] = tables["failures"].filter(mine)
-    for one in ("campaigns", "campaign_models", "calls", "attempts"):
-        table = own[one]
+    kept = dict(tables)
+    kept["calls"] = _under_own_name(tables["calls"], study, tables["campaign_models"])
+    kept["attempts"] = tables["attempts"].filter(pc.field("study") == study)
+    mine = pc.field("attempt_id").isin(kept["attempts"].column("attempt_id").to_pylist())
+    kept["failures"] = tables["failures"].filter(mine)
+    for table_name in ("campaigns", "campaign_models", "calls", "attempts"):
+        table = kept[table_name]
         names = pa.array([name] * table.num_rows, pa.string())
-        own[one] = table.set_column(table.column_names.index("study"), "study", names)
-    return own
+        kept[table_name] = table.set_column(table.column_names.index("study"), "study", names)
+    return kept
 
 
 def merge_calls(
@@ -196,11 +196,11 @@ def merge_calls(
     *,
     adopt: bool,
 ) -> int:
-    """Insert what is not there yet, in one transaction; the number of new answers.
+    """Insert missing rows, in one transaction; return the number of new answers.
 
     Args:
         study: reads the answers; no measurement does, unless ``adopt``.
-        origin: of the answers, as it is told.
+        origin: of the answers, for readers.
 
     Raises:
         StoreError: a model of the same campaign has another serving identity here.
@@ -286,7 +286,7 @@ def check_rows(
         documents: texts in the archive's sample, by their ids.
 
     Raises:
-        StoreError: a sentence that names the table and what is wrong with it.
+        StoreError: a sentence that names the table and its fault.
     """
     file = allowance.file
     for name, table in tables.items():
@@ -302,8 +302,8 @@ def check_rows(
             "identities",
             Identity(_json(file, "identities", row["body"])).hash == row["identity_hash"],
         )
-    own = {row["document_id"]: _check_document(row, allowance) for row in rows["documents"]}
-    texts = {**documents, **own}
+    described = {row["document_id"]: _check_document(row, allowance) for row in rows["documents"]}
+    texts = {**documents, **described}
     known = {
         "call_key": {row["call_key"] for row in rows["calls"]},
         "attempt_id": {row["attempt_id"] for row in rows["attempts"]},
@@ -342,7 +342,7 @@ def _check_table(file: Path, name: str, table: pa.Table) -> None:
     for column in required_columns(name):
         if column in table.column_names:  # an archive of an older version has fewer
             refuse(not table.column(column).null_count, f"an empty {column}")
-    key = list(zip(*(table.column(one).to_pylist() for one in primary_key(name)), strict=True))
+    key = list(zip(*(table.column(part).to_pylist() for part in primary_key(name)), strict=True))
     refuse(len(set(key)) == len(key), "a row twice")
     for column, values in zip(table.column_names, table.columns, strict=True):
         if values.type == pa.float64():

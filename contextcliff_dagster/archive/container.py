@@ -1,4 +1,4 @@
-"""The archive itself: a zip of known members, and what they must be before they are taken over."""
+"""The archive itself: a zip of known members, and the checks they pass before they are imported."""
 
 from __future__ import annotations
 
@@ -39,11 +39,8 @@ from contextcliff_dagster.store import write_atomic
 if TYPE_CHECKING:
     import pyarrow as pa
 
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
     from contextcliff_dagster.sampling.manifest import Manifest
+
 
 FORMAT, FORMAT_VERSION = "contextcliff-study", 2
 ARCHIVE_HEAD = "archive.json"
@@ -81,9 +78,9 @@ def json_object(data: bytes | str) -> dict[str, Any]:
     for _ in range(_DEPTH):
         level = [
             inner
-            for one in level
-            if isinstance(one, dict | list)
-            for inner in (one.values() if isinstance(one, dict) else one)
+            for node in level
+            if isinstance(node, dict | list)
+            for inner in (node.values() if isinstance(node, dict) else node)
         ]
     if level:
         raise ValueError("nested too deeply")
@@ -102,7 +99,7 @@ def _no_number(name: str) -> None:
 
 
 def damaged(file: Path, what: str) -> StoreError:
-    """The error that ``file`` is not as an export writes it; ``what`` is a clause."""
+    """Return the error for a ``file`` that no export wrote; ``what`` is a clause."""
     return StoreError(f"{file} is damaged or was tampered with: {what}; get a fresh copy.")
 
 
@@ -130,7 +127,7 @@ class Allowance:
 
 
 def most_bytes(packed_bytes: int) -> int:
-    """What an archive of this size may unpack to."""
+    """Most bytes that an archive of this size may unpack to."""
     return min(max(SMALL_BYTES, RATIO * packed_bytes), MOST_BYTES)
 
 
@@ -145,7 +142,7 @@ def parquet_table(
 
     Args:
         schema: columns that it may have, each of exactly this type.
-        needed: those that it must have (default: all).
+        needed: columns that it must have (default: all).
 
     Raises:
         StoreError: no Parquet, other columns, text that is no UTF-8, or too many bytes.
@@ -161,8 +158,8 @@ def parquet_table(
             allowance.take(
                 sum(groups.row_group(n).total_byte_size for n in range(groups.num_row_groups))
             )
-        texts = [one.name for one in given if one.type in (pa.string(), pa.binary())]
-        # Repeated texts stay one text each until it is known what they come to together.
+        texts = [field.name for field in given if field.type in (pa.string(), pa.binary())]
+        # Repeated texts stay one text each until their total size is known.
         with pq.ParquetFile(pa.BufferReader(data), read_dictionary=texts) as packed:
             for batch in packed.iter_batches(_ROWS_AT_ONCE, use_threads=False):
                 allowance.take(sum(map(_plain_bytes, batch.columns)))
@@ -253,13 +250,13 @@ def read(
                 f"{file} is not an archive of a study; make one with `contextcliff export`."
             )
         versions = head["format_version"], head["versions"]["ledger"]
-        if not all(type(one) is int and one > 0 for one in versions):
+        if not all(type(version) is int and version > 0 for version in versions):
             raise ValueError("versions")
         if versions[0] > FORMAT_VERSION or versions[1] > LEDGER_VERSION:
             raise StoreError(
                 f"{file} was written by a newer version of contextcliff; upgrade this one."
             )
-        names = [*names, *(one for of in together if set(of) & infos.keys() for one in of)]
+        names = [*names, *(member for of in together if set(of) & infos.keys() for member in of)]
         counts = Counter(info.filename for info in archive.infolist())
         odd = sorted(counts.keys() ^ {ARCHIVE_HEAD, *names}) or [
             n for n, k in counts.items() if k > 1
@@ -312,7 +309,7 @@ def _damage(file: Path) -> Iterator[None]:
 
 @contextmanager
 def malformed(file: Path, member: str) -> Iterator[None]:
-    """What values of other types than expected raise, as our sentence."""
+    """Turn errors of unexpected value types into our sentence."""
     try:
         yield
     except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError) as error:
@@ -373,8 +370,8 @@ def sound_sample(
             manifest = load_manifest(folder)
     except ContextCliffError as error:
         raise damaged(file, "its sample is not sound") from error
-    own = manifest.computed_sha256() if EXAMPLES_MEMBER in members else manifest.sha256
-    if not own == manifest.sha256 == sha256:
+    computed = manifest.computed_sha256() if EXAMPLES_MEMBER in members else manifest.sha256
+    if not computed == manifest.sha256 == sha256:
         raise damaged(file, "its sample is not the one that it names")
     with malformed(file, manifest_name):
         _check_manifest(manifest, texts)
@@ -387,7 +384,7 @@ def _check_manifest(manifest: Manifest, texts: Mapping[str, str]) -> None:
     from contextcliff_dagster.corpora.materialize import CorpusSummary, row_example
     from contextcliff_dagster.sampling.length_map import LengthMapSummary
 
-    header, bins = manifest.header, [one.bin for one in manifest.bins]
+    header, bins = manifest.header, [length_bin.bin for length_bin in manifest.bins]
     for kind, values in (
         (CorpusSummary, [header["corpus"]]),
         (LengthMapSummary, [header["lengths"]]),
@@ -417,7 +414,7 @@ def read_description(data: bytes, file: Path) -> dict[str, Any]:
     """The study as the archive describes it: its keys, prompt texts and recipe.
 
     Raises:
-        StoreError: something is missing, or the recipe is not what its hash says.
+        StoreError: something is missing, or the recipe does not match its hash.
     """
     with malformed(file, "study.json"):
         described = json_object(data)
@@ -439,7 +436,7 @@ def check_texts(file: Path, texts: Iterable[tuple[str | None, str | None]]) -> d
     """Document id -> text of the archive's sample.
 
     Raises:
-        StoreError: a text is not what its id says, is missing, or is there twice.
+        StoreError: a text does not match its id, is missing, or is there twice.
     """
     checked: dict[str, str] = {}
     for document_id, text in texts:

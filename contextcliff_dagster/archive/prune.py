@@ -29,10 +29,10 @@ def prune_store(
 ) -> PrunePlan:
     """`inference.ledger.prune.prune`, and the study's files to match.
 
-    ``tables``: those that the experiments fill. Without ``texts``: predictions and scored records
+    ``tables``: tables that the experiments fill. Without ``texts``: predictions and scored records
     of the pruned campaigns go. With ``texts``: they lose the columns of text, and for a whole study
-    its sample and the corpus it was drawn from (documents, questions, answers) go. What engines
-    keep of the documents that they have read goes in either case.
+    its sample and the corpus it was drawn from (documents, questions, answers) go. Entries
+    that engines keep of documents they have read go in either case.
 
     Raises:
         StudyError: no such study or campaign.

@@ -31,7 +31,7 @@ _RESULTS = (
 
 @dataclass(frozen=True, slots=True)
 class RenamePlan:
-    """What a renaming changes. ``resumed``: an earlier one was interrupted, and is finished."""
+    """Changes of a renaming. ``resumed``: an interrupted one is finished."""
 
     old: str
     new: str
@@ -43,7 +43,7 @@ class RenamePlan:
 
 
 def plan_rename(store: Store, old: str, new: str) -> RenamePlan:
-    """What `rename_study` would change; changes nothing.
+    """Return the changes of `rename_study` without making them.
 
     Raises:
         StudyError: there is no study ``old``, ``new`` is taken or no name, or a file of the study
@@ -83,16 +83,16 @@ def plan_rename(store: Store, old: str, new: str) -> RenamePlan:
 
 
 def rename_study(store: Store, old: str, new: str, *, tables: Iterable[Table]) -> RenamePlan:
-    """Rename study ``old``; called again after a crash, it finishes what was begun.
+    """Rename study ``old``; called again after a crash, finish the renaming.
 
     Nothing is measured again afterwards: no key of a call holds the study's name. The sample keeps
     the name under which it was drawn, and its hash.
 
     Args:
-        tables: those that the experiments fill.
+        tables: tables that the experiments fill.
 
     Raises:
-        StudyError, StoreError: as `plan_rename`; or a run of the study is going on, or something
+        StudyError, StoreError: see `plan_rename`; or a run of the study is going on, or something
             cannot be written.
     """
     for name in (old, new):
@@ -196,10 +196,10 @@ def _name_in_table(file: Path, new: str) -> None:
 
 def _named(value: Any, old: str, new: str) -> Any:
     if isinstance(value, list):
-        return [_named(one, old, new) for one in value]
+        return [_named(item, old, new) for item in value]
     if isinstance(value, dict):
         return {
-            key: new if key == "study" and one == old else _named(one, old, new)
-            for key, one in value.items()
+            key: new if key == "study" and item == old else _named(item, old, new)
+            for key, item in value.items()
         }
     return value

@@ -1,4 +1,4 @@
-"""What goes along with the calls: results as one flat file, and documents that no source holds."""
+"""Companions of the calls: results as one flat file, and documents that no source holds."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ Judge = Callable[[list[dict[str, Any]]], None]
 
 
 class Exported(NamedTuple):
-    """How many rows an export has, and how many of them have what the ledger alone does not."""
+    """Rows of an export, and how many of them have columns that the ledger alone lacks."""
 
     rows: int = 0
     prompts: int = 0
@@ -206,8 +206,8 @@ class KeptList:
     """The documents of an experiment.
 
     Attributes:
-        made_by: hash of what decides them.
-        sources: what they were made of, JSON-ready.
+        made_by: hash of the inputs that decide them.
+        sources: their sources, JSON-ready.
         rows: a mapping a document, with ``document_id`` and ``text``; JSON-ready.
     """
 
@@ -266,7 +266,7 @@ def unpack(members: Mapping[str, bytes], allowance: Allowance) -> dict[str, Kept
         for row in (row for of in rows.values() for row in of):
             if hashlib.sha256(_text(row["text"]).encode()).hexdigest() != row["document_id"]:
                 raise ValueError("document_id")
-    return {name: KeptList(one.made_by, one.sources, rows[name]) for name, one in lists.items()}
+    return {name: KeptList(docs.made_by, docs.sources, rows[name]) for name, docs in lists.items()}
 
 
 def _text(value: Any) -> str:

@@ -38,9 +38,9 @@ _MEMBERS = ("study.json", *(f"ledger/{name}.parquet" for name in calls.TABLES))
 
 @dataclass(frozen=True, slots=True)
 class ArchiveSummary:
-    """What an archive holds; ``new_answers`` were not in the store before (import only).
+    """Contents of an archive; ``new_answers`` were not in the store before (import only).
 
-    ``usd``: what its requests were charged; import counts it against budgets of its campaigns, not
+    ``usd``: charge of its requests; import counts it against budgets of its campaigns, not
     against the day's.
     """
 
@@ -120,7 +120,7 @@ def export_study(
 
 
 Restore = Callable[["Study", Store, Mapping[str, KeptList], Path], Callable[[], None]]
-"""Checks the documents of experiments, and returns what writes them into the store."""
+"""Checks the documents of experiments, and returns the function that stores them."""
 
 
 def import_study(
@@ -131,7 +131,7 @@ def import_study(
     *,
     adopt: bool = False,
 ) -> tuple[Study, ArchiveSummary]:
-    """Bring the study of ``file`` into ``store``; answers that are there already stay as they are.
+    """Bring the study of ``file`` into ``store``; answers already there stay as they are.
 
     Its answers are in the study's reports, and no measurement takes them for its own.
 
@@ -140,7 +140,7 @@ def import_study(
     where definitions live.
 
     Args:
-        name: of the study in this store; None: as in the file.
+        name: of the study in this store; None: the file's.
         restore: takes the documents of experiments over
             (`experiments.restore.restore`); None leaves them.
         adopt: measurements, of this study and of others that ask the same, take its answers.
@@ -166,10 +166,10 @@ def import_study(
     tables = calls.own_rows(tables, head["study"], name or head["study"])
     described = read_description(members["study.json"], file)
     study, prompt_texts = _restore(described, head, store, file, name)
-    own, there = own_study(study.name), load_studies().get(study.name)
+    existing, there = own_study(study.name), load_studies().get(study.name)
     mine = there if there and there.leave.home is None else None
     if mine and measures(mine) != measures(study, described["recipe_hash"]):
-        where = own[0] if own else mine.folder / f"{study.name}.yaml"
+        where = existing[0] if existing else mine.folder / f"{study.name}.yaml"
         raise StudyError(
             f"{file} holds another study {study.name!r} than {where}; import it under another "
             "name with --name NAME, or rename yours."
@@ -181,7 +181,7 @@ def import_study(
             f"{file} holds another sample of study {study.name!r} than {folder}; "
             "import it into a store of its own with --store DIR."
         )
-    shown = "".join(one if one.isprintable() else "?" for one in file.name)
+    shown = "".join(letter if letter.isprintable() else "?" for letter in file.name)
     origin = f"{shown}, sha256 {container.sha256(data)}"
     kept = unpack(members, allowance)
     write_kept = restore(study, store, kept, file) if restore and kept else None

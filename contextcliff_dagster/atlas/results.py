@@ -1,6 +1,4 @@
-"""The results of series and of pairs, kept by what they were made of: nothing is made twice.
-
-The results of series and of pairs, kept by what they were made of: nothing is made twice.
+"""Results of the atlas's series and pairs, cached by their inputs: nothing is computed twice.
 
 A pair is one model and task under two conditions: the difference of the scores over length.
 """
@@ -141,7 +139,7 @@ def pairs_of(
                 )
         by_key = {one.key: one for one in own}
         for family in dict.fromkeys(pair.name for pair in source.pairs):
-            found = []
+            outcomes = []
             for conditions in source.pairs:
                 if conditions.name != family:
                     continue
@@ -152,10 +150,10 @@ def pairs_of(
                         pair = by_key.get(replace(one, condition=there).key)
                         if there != one.condition and pair is not None:
                             compared = _compared(one, pair, (first, second), results, kept)
-                            found += [] if compared is None else [(one, pair, compared)]
-            adjusted = _in_family([comparison for *_, comparison in found])
-            for (a, b, _), comparison in zip(found, adjusted, strict=True):
-                yield Pair(family, a, b, len(found), comparison)
+                            outcomes += [] if compared is None else [(one, pair, compared)]
+            adjusted = _in_family([comparison for *_, comparison in outcomes])
+            for (a, b, _), comparison in zip(outcomes, adjusted, strict=True):
+                yield Pair(family, a, b, len(outcomes), comparison)
 
 
 def _exchanged(condition: str, a: str, b: str) -> str:
@@ -173,7 +171,7 @@ def _compared(
     from contextcliff_dagster.analysis.comparison import Measured, compare
     from contextcliff_dagster.analysis.records import AnalysisSettings
 
-    scored = [one.records[~one.records["failure"].isin(UNSCORED_TAGS)] for one in (a, b)]
+    scored = [side.records[~side.records["failure"].isin(UNSCORED_TAGS)] for side in (a, b)]
     if min(map(len, scored)) < LEAST_ANSWERS:
         return None
     settings = AnalysisSettings(chance=a.chance, second_opinions=False)
@@ -181,8 +179,8 @@ def _compared(
     def made() -> Comparison:
         alike = _alike(a, b)
         sides = [
-            Measured(name, one.records, results.get(one.key) if alike else None)
-            for name, one in zip(names, (a, b), strict=True)
+            Measured(name, side.records, results.get(side.key) if alike else None)
+            for name, side in zip(names, (a, b), strict=True)
         ]
         low, high = (int(of(b.records["length_tokens"])) for of in (min, max))
         other = f"{names[1]} has texts of {low:,} to {high:,} tokens; the lengths are those of A."
@@ -200,8 +198,8 @@ def _compared(
 def _alike(a: Series, b: Series) -> bool:
     """Whether what both answered has the same length in both."""
     lengths = [
-        one.records.groupby(["document_id", "example_id"])["length_tokens"].first()
-        for one in (a, b)
+        side.records.groupby(["document_id", "example_id"])["length_tokens"].first()
+        for side in (a, b)
     ]
     ratio = (lengths[0] / lengths[1]).dropna()
     return ratio.empty or bool(abs(ratio.median() - 1) < _SAME_LENGTH)
@@ -247,16 +245,16 @@ def known_of(model: str) -> dict[str, Any]:
     """
     known, series = _known()
     asked = _bare(model.rpartition("/")[2])
-    found = [one for one in series if any(asked in _bare(name) for name in one["names"])]
-    if not found or not asked:
-        names = sorted({one["model"] for one in series})
+    matches = [entry for entry in series if any(asked in _bare(name) for name in entry["names"])]
+    if not matches or not asked:
+        names = sorted({entry["model"] for entry in series})
         near = ", ".join(difflib.get_close_matches(model[:60], names, 5, 0.0))
         raise ContextCliffError(
             f"No published outcomes of {model[:60]!r} are known; the nearest names of {len(names)} "
             f"are {near}."
         )
-    cited = {one["source"]: known["sources"][one["source"]] for one in found}
-    return {"gathered": known["gathered"], "sources": cited, "series": found}
+    cited = {entry["source"]: known["sources"][entry["source"]] for entry in matches}
+    return {"gathered": known["gathered"], "sources": cited, "series": matches}
 
 
 def sampling_range(model: str, window: int | None = None) -> str | None:
@@ -268,16 +266,16 @@ def sampling_range(model: str, window: int | None = None) -> str | None:
     known, series = _known()
     name = model.rpartition("/")[2].casefold()
     places = [
-        one["midpoint"][0]
-        for one in series
-        if one["midpoint"]
-        and unit_words(one["unit"]) == "tokens"
-        and any(re.fullmatch(rf"{re.escape(own)}(-\d[\w.-]*)?", name) for own in one["names"])
+        entry["midpoint"][0]
+        for entry in series
+        if entry["midpoint"]
+        and unit_words(entry["unit"]) == "tokens"
+        and any(re.fullmatch(rf"{re.escape(own)}(-\d[\w.-]*)?", name) for own in entry["names"])
     ]
     if not places:
         return None
     low, high = two_digits(min(places)), two_digits(max(places))
-    models = {one["model"] for one in series if name in one["names"]}
+    models = {entry["model"] for entry in series if name in entry["names"]}
     windows = [known["windows"][one] for one in models if one in known["windows"]]
     most = min([2 * high, *windows, *([window] if window else [])])
     longest = two_digits(most)
@@ -297,7 +295,7 @@ def _bare(name: str) -> str:
 def _known() -> tuple[dict[str, Any], list[dict[str, Any]]]:
     known = json.loads(_FILE.read_text(encoding="utf-8"))
     series = [dict(zip(known["keys"], row, strict=True)) for row in known["series"]]
-    for one in series:
-        others = [name for name, model in known["aliases"].items() if model == one["model"]]
-        one["names"] = [name.casefold() for name in (one["model"], *others)]
+    for entry in series:
+        others = [name for name, model in known["aliases"].items() if model == entry["model"]]
+        entry["names"] = [name.casefold() for name in (entry["model"], *others)]
     return known, series

@@ -143,7 +143,7 @@ def series_of(name: str, source: Source, table: pd.DataFrame) -> list[Series]:
         rows["condition"] = (rows["condition"] + ", " + words).str.strip(", ")
     keys = ["model", "task", "condition", "unit"]
     groups = rows.groupby(keys, sort=True)
-    return [_series(name, source, [str(part) for part in key], own) for key, own in groups]
+    return [_series(name, source, [str(part) for part in key], group) for key, group in groups]
 
 
 def _series(name: str, source: Source, key: Sequence[str], rows: pd.DataFrame) -> Series:
@@ -174,13 +174,13 @@ def _series(name: str, source: Source, key: Sequence[str], rows: pd.DataFrame) -
     marked = rows["failed"].to_numpy(bool)
     scoreless = rows["score"].isna().to_numpy(bool) & ~marked
     silent = _silent(rows, lengths, counted)
-    for found, sentence in (
+    for mask, sentence in (
         (marked, _failed_sentence(marked, lengths, counted)),
         (scoreless, f"{int(scoreless.sum()):,} of {len(lengths):,} answers have no score."),
         *silent,
     ):
-        if found.any():
-            failed = failed | found
+        if mask.any():
+            failed = failed | mask
             notes.append(sentence)
     records = pd.DataFrame({
         "length_tokens": lengths,

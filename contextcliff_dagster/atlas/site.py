@@ -1,4 +1,4 @@
-"""The atlas as a static site: models by task, small pictures, a page for each series and pair."""
+"""The atlas as a static site: models by task, thumbnails, and a page for each series and pair."""
 
 from __future__ import annotations
 
@@ -86,9 +86,9 @@ def pair_sections(pairs: Sequence[Pair], sources: Mapping[str, Source]) -> list[
     """All pairs, a table for each family."""
     sections = [Section("Pairs", [Paragraph(_PAIRS_IN_WORDS)])] if pairs else []
     for source, family in dict.fromkeys((pair.a.source, pair.family) for pair in pairs):
-        own = [pair for pair in pairs if (pair.a.source, pair.family) == (source, family)]
+        of_family = [pair for pair in pairs if (pair.a.source, pair.family) == (source, family)]
         rows: list[list[Cell]] = []
-        for pair in own:
+        for pair in of_family:
             compared = pair.comparison
             overall, n = compared.overall, f"{compared.a.n:,} / {compared.b.n:,}"
             documents = f"{compared.a.n:,} on {compared.a.n_documents:,} documents"
@@ -176,7 +176,7 @@ def entries_of(
     series: Sequence[Series], results: Mapping[str, Cliffs | None], sources: Mapping[str, Source]
 ) -> list[Entry]:
     """The series that have a result (``results``: by key), by model and task."""
-    found = []
+    shown = []
     names: set[str] = set()
     for one in series:
         if (result := results[one.key]) is None:
@@ -186,8 +186,8 @@ def entries_of(
             name += "-2"
         names.add(name)
         models = sorted({other.model for other in series if other.source == one.source})
-        found.append(Entry(one, sources[one.source], result, f"series/{name}", models))
-    return sorted(found, key=lambda e: (e.series.model, e.task, e.series.condition, e.series.unit))
+        shown.append(Entry(one, sources[one.source], result, f"series/{name}", models))
+    return sorted(shown, key=lambda e: (e.series.model, e.task, e.series.condition, e.series.unit))
 
 
 def write_site(
@@ -226,7 +226,7 @@ def write_site(
         {
             "series": [*map(machine_entry, entries)],
             "pairs": [*map(machine_pair, pairs)],
-            "too_few": [one.key for one in few],
+            "too_few": [series.key for series in few],
         },
         sparse=True,
         below=_pictures(entries),
@@ -297,12 +297,12 @@ def _pictures(entries: Sequence[Entry]) -> str:
     """Small multiples by task: all of a task share the axis of length, if they share the unit."""
     parts = ["<h2>Score over length, by task</h2>\n"]
     for task in sorted({entry.task for entry in entries}):
-        own = [entry for entry in entries if entry.task == task]
+        same = [entry for entry in entries if entry.task == task]
         panels = "".join(
-            _small(entry, [e for e in own if e.series.unit == entry.series.unit]) for entry in own
+            _small(entry, [e for e in same if e.series.unit == entry.series.unit]) for entry in same
         )
         parts.append(
-            f"<details><summary>{text(task)}: {len(own)} series</summary>"
+            f"<details><summary>{text(task)}: {len(same)} series</summary>"
             f'<div class="multiples">{panels}</div></details>\n'
         )
     return "".join(parts)
@@ -310,7 +310,7 @@ def _pictures(entries: Sequence[Entry]) -> str:
 
 def _small(entry: Entry, shared: Sequence[Entry]) -> str:
     """One series: band, line, cap; from the shortest length of ``shared`` to the longest."""
-    lengths = [p.tokens for one in shared for p in one.result.curve] or [1, 2]
+    lengths = [p.tokens for other in shared for p in other.result.curve] or [1, 2]
     plane = Plane(lengths, foot=_SMALL_FOOT, top=6.0, sides=(0.0, _SMALL_WIDTH))
     curve, cap = entry.result.curve[::2], entry.result.safe_cap_tokens
     ends = [f"M0 {plane.y(share):g}H{_SMALL_WIDTH:g}" for share in (0.0, 1.0)]
@@ -341,7 +341,7 @@ def _page(entry: Entry) -> str:
     head = f"<p><strong>{text('; '.join(facts))}.</strong></p>\n"
     head += f"<p>{text(in_unit(sentence(result.safe_cap_reason), entry.unit))}</p>\n"
     told = (named_bins(sentence(one), result.bins) for one in result.warnings if _SPREAD not in one)
-    notes = [*series.notes, *(in_unit(one, entry.unit) for one in told)]
+    notes = [*series.notes, *(in_unit(note, entry.unit) for note in told)]
     label = f"Score over document length in {entry.unit}."
     head += (
         f'<section id="picture"><h2>Score over document length</h2>\n<figure id="chart">'
@@ -349,12 +349,12 @@ def _page(entry: Entry) -> str:
         f"{drawing([result], entry.unit)}</svg></figure>\n"
         f"<p>Bars and band are {level(result.confidence)} intervals.</p></section>\n"
     )
-    own = series.unit.removeprefix("tokens_").replace("_", " ")
-    own = f"tokens ({own})" if own not in (entry.unit, "tokens") else entry.unit
+    unit = series.unit.removeprefix("tokens_").replace("_", " ")
+    unit = f"tokens ({unit})" if unit not in (entry.unit, "tokens") else entry.unit
     made = "" if series.natural or not source.made else f", {source.made}"
     about: list[Block] = [
         Bullets([
-            f"Lengths are {entry.lengths}{made}; they are counted in {own}.",
+            f"Lengths are {entry.lengths}{made}; they are counted in {unit}.",
             *notes,
             *own_traps(source, series.model, entry.models),
             f"{source.citation}. Licence: {source.licence or 'none found'}.",
@@ -385,13 +385,13 @@ def own_traps(source: Source, model: str, models: Sequence[str]) -> list[str]:
 def _few(few: Sequence[Series]) -> list[Block]:
     rows: list[list[Cell]] = [
         [
-            Code(one.model),
-            one.source,
-            one.task,
-            one.condition or "–",
-            " ".join([one.few, *one.notes]),
+            Code(series.model),
+            series.source,
+            series.task,
+            series.condition or "–",
+            " ".join([series.few, *series.notes]),
         ]
-        for one in few
+        for series in few
     ]
     head = ["model", "source", "task", "condition", "what it has"]
     return [DataTable(head, rows, right=())] if rows else [Paragraph("None.")]
@@ -400,8 +400,8 @@ def _few(few: Sequence[Series]) -> list[Block]:
 def _sources(sources: Mapping[str, Source]) -> list[Block]:
     return [
         Bullets([
-            f"{one.name}: {one.citation}. Licence: {one.licence or 'none found'}. "
-            + " ".join(one.traps)
-            for one in sources.values()
+            f"{source.name}: {source.citation}. Licence: {source.licence or 'none found'}. "
+            + " ".join(source.traps)
+            for source in sources.values()
         ])
     ]  # fmt: skip

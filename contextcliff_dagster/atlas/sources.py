@@ -61,8 +61,8 @@ class Cut(_Part):
             return None
         if self.pattern is None:
             return self.tokens
-        found = re.search(self.pattern, condition)
-        return int(found[1]) if found else None
+        match = re.search(self.pattern, condition)
+        return int(match[1]) if match else None
 
 
 class Conditions(_Part):
@@ -161,9 +161,9 @@ class Source(_Part):
 
     def cuts(self, model: str, conditions: Iterable[str]) -> list[int]:
         """Where the prompts of a model (by its common name) were cut, in tokens."""
-        own = [cut for cut in self.cut if not cut.models or model in map(self.model, cut.models)]
-        found = (cut.at(condition) for cut in own for condition in conditions)
-        return [at for at in found if at is not None]
+        cuts = [cut for cut in self.cut if not cut.models or model in map(self.model, cut.models)]
+        places = (cut.at(condition) for cut in cuts for condition in conditions)
+        return [at for at in places if at is not None]
 
     def check(self, name: str, rows: pd.DataFrame) -> None:
         """Raise a ContextCliffError for a key that names what the source's table lacks."""
@@ -173,7 +173,7 @@ class Source(_Part):
         values = {value for column in self.series for value in rows[column]}
         for key, named, there in (
             ("windows", self.windows, models),
-            ("cut.models", (one for cut in self.cut for one in cut.models), models),
+            ("cut.models", (model for cut in self.cut for model in cut.models), models),
             ("natural", () if isinstance(self.natural, bool) else self.natural, tasks),
             ("chance", self.chance, tasks),
             ("tokens_a", self.tokens_a, tasks),

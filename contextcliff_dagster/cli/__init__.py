@@ -25,7 +25,7 @@ def console_script() -> NoReturn:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line; the exit code.
+    """Run the command line; return the exit code.
 
     Args:
         argv: the arguments without the program's name; ``sys.argv[1:]`` when None.

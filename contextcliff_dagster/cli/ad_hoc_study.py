@@ -1,4 +1,4 @@
-"""A study made on the spot over what `--data` or `--dataset` names."""
+"""Studies made on the spot over the data that `--data` or `--dataset` names."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ _FOLDER = Path("data") / "corpora"
 
 
 def corpus_kind(name: str | None) -> str | None:
-    """The kind of corpus that ``--dataset name`` means, in any spelling of its name; else None.
+    """Return the kind of corpus that ``--dataset name`` means, in any spelling; else None.
 
     A study of that name comes first, and ``mixed`` needs a study file.
     """
-    from contextcliff_dagster.studies import load_studies
+    from contextcliff_dagster.studies import known_study
 
-    if name is None or name in load_studies():
+    if name is None or known_study(name) is not None:
         return None
     plain = {_plain(kind): kind for kind in _kinds()}
     return plain.get(_plain(name))
 
 
 def named_corpus(kind: str, path: Path | None, questions: str | None) -> Recognised:
-    """The corpus of this kind over ``path``, or over the copy in ``data/corpora/<kind>``.
+    """Return the corpus of this kind over ``path``, or over its copy in ``data/corpora/<kind>``.
 
     Raises:
         CorpusError: there is no copy; the sentence has its publisher's address. Or questions are
@@ -74,22 +74,22 @@ def named_corpus(kind: str, path: Path | None, questions: str | None) -> Recogni
 
 
 def no_such_data_set(name: str, studies: Iterable[str]) -> CorpusError:
-    """The error that there is no corpus ``name``, with those there are."""
+    """Return the error for an unknown corpus ``name``, listing the known ones."""
     from contextcliff_dagster.corpora.benchmarks.benchmark_table import PUBLISHED
 
-    own = [one for one in studies if not one.startswith("data-")]
-    known = {_plain(one): one for one in (*PUBLISHED, _NEEDS_NO_PATH, *own)}
+    named = [study for study in studies if not study.startswith("data-")]
+    known = {_plain(data_set): data_set for data_set in (*PUBLISHED, _NEEDS_NO_PATH, *named)}
     near = difflib.get_close_matches(_plain(name), known, n=1)
     hint = f" Did you mean {known[near[0]]}?" if near else ""
     return CorpusError(
-        f"There is no data set {name!r}.{hint} Readable are {', '.join([*own, _NEEDS_NO_PATH])}; "
+        f"There is no data set {name!r}.{hint} Readable are {', '.join([*named, _NEEDS_NO_PATH])}; "
         f"with their files in {_FOLDER}/NAME or after --data, {', '.join(PUBLISHED)}; "
         "and --data PATH reads your own documents."
     )
 
 
 def with_tasks(kind: str, options: Mapping[str, Any], tasks: Sequence[str]) -> dict[str, Any]:
-    """A corpus's options so that questions of ``tasks`` alone are asked; unchanged without any.
+    """Restrict a corpus's options to questions of ``tasks``; unchanged without tasks.
 
     The options differ by kind: of a table, one task is also the name of those of its rows that
     name none.
@@ -99,14 +99,14 @@ def with_tasks(kind: str, options: Mapping[str, Any], tasks: Sequence[str]) -> d
     plain = sorted({TASK_ALIASES.get(task, task) for task in tasks})
     kept = {key: value for key, value in options.items() if key not in ("task", "tasks", "kinds")}
     several = "kinds" if kind == "python-source" else "tasks"
-    one = {"task": plain[0]} if len(plain) == 1 else {}
+    single = {"task": plain[0]} if len(plain) == 1 else {}
     if kind in _OF_TABLES and options.get("questions") != "recall":
-        return {**kept, **one, several: sorted({*tasks, *plain})}
-    return {**kept, **(one or {several: plain})}
+        return {**kept, **single, several: sorted({*tasks, *plain})}
+    return {**kept, **(single or {several: plain})}
 
 
 def with_questions(study: Study, most: int | None) -> Study:
-    """The study with up to ``most`` questions on a document; unchanged with None.
+    """Return the study with up to ``most`` questions per document; unchanged with None.
 
     Corpora that make their questions make as many.
     """
@@ -118,7 +118,7 @@ def with_questions(study: Study, most: int | None) -> Study:
         name = {"reference": "questions", "python-source": "questions_per_document"}.get(kind)
         name = "questions_per_document" if recall else name
         made = options.get(name, _MADE.get(kind, 0)) if name else None
-        # What is no whole number is refused where the corpus is opened.
+        # A value that is no whole number is refused where the corpus is opened.
         if name is None or type(made) is not int or made >= most:
             return dict(options)
         return {**options, name: most}
@@ -134,8 +134,8 @@ def _kinds() -> list[str]:
 
     from contextcliff_dagster.corpora.registry import CORPUS_KINDS, ENTRY_POINT_GROUP
 
-    own = [entry.name for entry in entry_points(group=ENTRY_POINT_GROUP)]
-    return [kind for kind in (*CORPUS_KINDS, *own) if kind not in ("reference", "mixed")]
+    registered = [entry.name for entry in entry_points(group=ENTRY_POINT_GROUP)]
+    return [kind for kind in (*CORPUS_KINDS, *registered) if kind not in ("reference", "mixed")]
 
 
 def _plain(name: str) -> str:
@@ -157,7 +157,7 @@ _SCORING = {
     "python-source": {"primary": "contained"},
 }
 _QUESTIONS_PER_DOCUMENT = 5
-"""Of documents as they lie in a folder: there are fewer of them than of a benchmark's, and several
+"""For documents in a folder: there are fewer of them than in a benchmark, and several
 questions on each. Those of one document count together in every interval."""
 
 
@@ -170,7 +170,7 @@ _DOCUMENTS_PER_BIN = 6
 
 
 def over_data(options: StudyOptions, *, tell: bool = True) -> Study:
-    """The base study's bins and sampling over what ``options.data`` or ``dataset`` names.
+    """Return a study of ``options.data`` or ``dataset`` with the base study's bins and sampling.
 
     Lengths are counted with the first model's own tokenizer where models.yaml names it. Scoring is
     token-F1, which equals exact match for one-word answers and shows a slow loss for longer ones;
@@ -213,7 +213,7 @@ def over_data(options: StudyOptions, *, tell: bool = True) -> Study:
     label = re.sub(r"[^a-z0-9]+", "-", "-".join(tasks).lower())[:16].strip("-")
     label = "recall" if recall else label
     lengths = tokenizer if base.corpus.kind == "reference" else base.tokenizer
-    # All that the sample depends on: what differs in one of these never shares a manifest.
+    # All that the sample depends on: studies that differ in any of these share no manifest.
     task = tasks[0] if len(tasks) == 1 else tasks or None
     parts: list[Any] = [str(path), task, lengths, base.name, *([questions] if questions else [])]
     several = source.kind == "folder" and base.sampling.questions_per_document == 1
@@ -223,7 +223,7 @@ def over_data(options: StudyOptions, *, tell: bool = True) -> Study:
     parts += [kind] if kind is not None and options.data is not None else []
     digest = hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:6]
     corpus = {"kind": source.kind, **with_tasks(source.kind, source.options, options.tasks)}
-    # A prompt that begins the answer with the question wants the bare beginning of the statement.
+    # A prompt that begins the answer with the question needs only the statement's beginning.
     if recall and "{question}" in (base.prompt.answer_prefix or ""):
         corpus["recall_question"] = "beginning"
     name = f"data-{stem}-{digest}-{label}".rstrip("-")
@@ -234,7 +234,7 @@ def over_data(options: StudyOptions, *, tell: bool = True) -> Study:
         "target": None,
         "models": models or tuple(base.models),
     }
-    kept = _kept(name)  # what was measured in other bins, or asked otherwise, stays paid
+    kept = _kept(name)  # answers in other bins, or to other prompts, stay paid for
     changes["sampling"] = {**dict(base.sampling), "questions_per_document": most}
     if base.bins.kind == "quantile":
         count = kept.bins.count if kept else _bins(source.kind, corpus, base.bins.count)
@@ -254,7 +254,7 @@ def over_data(options: StudyOptions, *, tell: bool = True) -> Study:
 
 
 def judged(study: Study, options: StudyOptions) -> Study:
-    """The study with the tolerance and the score that ``options`` name; the sample is the same."""
+    """Return the study with the tolerance and score of ``options``; the sample stays the same."""
     if options.tolerance is not None:
         study = study.changed(analysis={**dict(study.analysis), "tolerance": options.tolerance})
     keys = {("primary" if name in PRIMARY_SCORES else "scorer"): name for name in options.score}
@@ -273,7 +273,7 @@ def _kept(name: str) -> Study | None:
 def _asked(
     kind: str, corpus: Mapping[str, Any], base: Study, *, recall: bool, tell: bool
 ) -> dict[str, Any]:
-    """What is asked for, how it is judged, and what guessing scores, by the answers' type."""
+    """The prompt, the scoring, and the score of guessing, by the answers' type."""
     from contextcliff_dagster.corpora.registry import open_corpus
     from contextcliff_dagster.scoring.scorers import RULE
     from contextcliff_dagster.scoring.typed import (
@@ -298,16 +298,16 @@ def _asked(
             texts[entry.example.document_id] = entry.document.text
     if not examples:
         return {"prompt": prompt, "scoring": scoring}
-    found, labels, why = study_type(examples, texts.__getitem__)
-    instruction, (name, how) = instruction_of(found, labels), NAMED_AND_SCORED[found]
+    answer_type, labels, why = study_type(examples, texts.__getitem__)
+    instruction, (name, how) = instruction_of(answer_type, labels), NAMED_AND_SCORED[answer_type]
     if tell:
         say(
             f"Note: the accepted answers are {name} ({why}). The prompt ends with {instruction!r} "
             f"Replies are scored {how}. `prompt: template` and `scoring` of a study override this "
             "(--prompt, --score)."
         )
-    scoring = {"primary": "f1" if found == "free" else "em", "scorer": "typed"}
-    chance = guessing(found, labels, examples)
+    scoring = {"primary": "f1" if answer_type == "free" else "em", "scorer": "typed"}
+    chance = guessing(answer_type, labels, examples)
     template = f"{{document}}\n\n{{question}}\n{instruction}"
     return {
         "prompt": {**prompt, "template": template, "max_output_tokens": _ROOM_TO_EXPLAIN},

@@ -1,4 +1,4 @@
-"""Which answers of a campaign are meant, and reading them."""
+"""Answers of a campaign, selected by options and read."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Which answers; empty: all."""
+    """The selection of answers; empty: all."""
 
     models: tuple[str, ...]
     bins: tuple[str, ...]
@@ -33,7 +33,7 @@ class Wanted:
     limit: int | None
 
     def of(self, rows: pa.Table) -> pa.Table:
-        """Those that fit, of the chosen models and bins, before the limit."""
+        """Return the matching answers of the chosen models and bins, before the limit."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
@@ -47,7 +47,7 @@ class Wanted:
 
 
 class ChosenAnswers:
-    """The answers of a campaign that are wanted, read as often as asked for."""
+    """The selected answers of a campaign, read anew on each call."""
 
     def __init__(self, run: StudyRun, wanted: Wanted) -> None:
         self._run, self._wanted = run, wanted
@@ -55,12 +55,12 @@ class ChosenAnswers:
         self._require_known()
 
     def rows(self) -> Iterator[dict[str, Any]]:
-        """Each of them, by bin, then length; `ANSWERS` as values."""
+        """Yield the answers by bin, then length; `ANSWERS` as values."""
         for table in self._tables():
             yield from table.to_pylist()
 
     def survey(self) -> Survey:
-        """Counts of the chosen models and bins, and widths of what is shown."""
+        """Return counts of the chosen models and bins, and the widths of the shown columns."""
         survey, left = Survey(), self._wanted.limit
         for table in self._read():
             survey.count(table)
@@ -120,13 +120,13 @@ def _experiments(study: Study, control: str | None) -> list[Experiment]:
 
     if control is not None:
         return [load_experiment("controls")]
-    # Two that share their tables are read once.
-    return [*{one.records.name: one for one in reversed(partitioned(study))}.values()][::-1]
+    # Experiments that share their tables are read once.
+    return [*{e.records.name: e for e in reversed(partitioned(study))}.values()][::-1]
 
 
 @contextmanager
 def answered_campaign(study: Study, campaign: str | None) -> Iterator[StudyRun]:
-    """The campaign of ``study``, or its newest that has answers; sentinels come last.
+    """Return the campaign of ``study``, or its newest with answers; sentinels come last.
 
     Raises:
         StudyError: there is none, or not that one; the sentence lists those there are.
@@ -161,12 +161,12 @@ def _answered_campaigns(study: Study, store: Store, ledger: Ledger) -> list[str]
 
     there = {
         folder.name.removeprefix("campaign=")
-        for one in partitioned(study)
-        for table in (one.records, one.predictions)
+        for experiment in partitioned(study)
+        for table in (experiment.records, experiment.predictions)
         for folder in (store.study_dir(study.name) / table.name).glob("campaign=*")
         if next(folder.glob("model=*/bin=*/*.parquet"), None) is not None
     }
-    begun = [one.name for one in list_campaigns(ledger, study.name)]
+    begun = [campaign.name for campaign in list_campaigns(ledger, study.name)]
     return [*sorted(there - set(begun)), *(name for name in begun if name in there)]
 
 

@@ -57,13 +57,13 @@ _MODULES = {
     "gallery": ".commands.gallery",
     "atlas": ".commands.atlas",
 }
-"""Of the commands that are in no module of their name below `commands`."""
+"""Modules of the commands whose module below `commands` has another name."""
 _OWN_OPTIONS = ("-h", "--help", "--version")
 
 
 def _summaries() -> list[tuple[str, str]]:
     """Each command with its summary, those of extensions last."""
-    added = [(name, row[0]) for one in extensions().values() for name, row in one.commands.items()]
+    added = [(name, row[0]) for e in extensions().values() for name, row in e.commands.items()]
     return [*_COMMANDS.items(), *added]
 
 
@@ -72,8 +72,8 @@ def _address(command: str) -> str | None:
     if command in _COMMANDS:
         module = _MODULES.get(command, f".commands.{command}")
         return f"contextcliff_dagster.cli{module}:{'import_' if command == 'import' else command}"
-    found = (one.commands.get(command) for one in extensions().values())
-    return next((row[1] for row in found if row), None)
+    entries = (extension.commands.get(command) for extension in extensions().values())
+    return next((row[1] for row in entries if row), None)
 
 
 class _Commands(click.Group):
@@ -97,7 +97,7 @@ class _Commands(click.Group):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        # None of their modules is imported for it.
+        # None of their modules is imported for this.
         with formatter.section("Commands"):
             formatter.write_dl(_summaries())
 
@@ -105,9 +105,12 @@ class _Commands(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args and _address(args[0]) is None and not ctx.resilient_parsing:
+            broken = [name for name, extension in extensions().items() if extension.failure]
+            missing = f". Extension {', '.join(broken)} is broken: see `contextcliff doctor`"
             raise click.UsageError(
                 f"There is no command {args[0]!r}; there are {', '.join(self.list_commands(ctx))}, "
                 "and a study of that name is profiled with `contextcliff profile STUDY`"
+                f"{missing if broken else ''}"
             )
         return super().resolve_command(ctx, args)
 
@@ -120,10 +123,10 @@ class _Commands(click.Group):
         items = super().shell_complete(ctx, incomplete)
         profile = self.get_command(ctx, "profile") if incomplete.startswith("-") else None
         if profile is not None:
-            # As parsing has it: options without a command are those of `profile`.
-            own = click.Context(profile, parent=ctx, info_name="profile", resilient_parsing=True)
+            # Like parsing: options without a command belong to `profile`.
+            inner = click.Context(profile, parent=ctx, info_name="profile", resilient_parsing=True)
             known = {item.value for item in items}
-            more = profile.shell_complete(own, incomplete)
+            more = profile.shell_complete(inner, incomplete)
             items += [item for item in more if item.value not in known]
         return items
 
@@ -152,7 +155,7 @@ def app() -> None:
 
 
 def run(args: Sequence[str]) -> int:
-    """Run the command line ``args`` (without the program's name); the exit code."""
+    """Run the command line ``args`` (without the program's name); return the exit code."""
     debug = "--debug" in args or bool(os.environ.get("CONTEXTCLIFF_DEBUG"))
     if not args:
         args = ["--help"]

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 def shipped(name: str) -> Path:
-    """``dagster.yaml`` or ``workspace.yaml`` of the package (installed) or of the checkout."""
+    """Return ``dagster.yaml`` or ``workspace.yaml`` of the package or the checkout."""
     installed = PACKAGE / name
     if installed.is_file():
         return installed
@@ -71,7 +71,7 @@ def prepare_home(store: Store) -> Path:
 
 
 def open_instance(store: Store) -> dg.DagsterInstance:
-    """The Dagster instance of the store's home, initialised once by the first process.
+    """Open the Dagster instance of the store's home; the first process initialises it.
 
     Two processes that use a fresh SQLite home at the same moment corrupt it, so the first use
     happens under a lock; a marker says that it is done.

@@ -42,11 +42,11 @@ _MOST_LOOKED_AT = 200_000
 
 
 class Interrupted(KeyboardInterrupt):
-    """Ctrl-C, with a clause about what is kept."""
+    """An interruption by Ctrl-C, with a clause about what is kept."""
 
 
 def is_interruption(error: BaseException) -> bool:
-    """Whether ``error`` is Ctrl-C, or Dagster's word for it, and nothing else went wrong before."""
+    """Whether ``error`` is Ctrl-C, or Dagster's error for it, without an earlier failure."""
     causes = list(_chain(error))
     if any(isinstance(cause, ContextCliffError) for cause in causes):
         return False
@@ -58,14 +58,14 @@ def is_interruption(error: BaseException) -> bool:
 
 @contextlib.contextmanager
 def interruption_says(store: Store, study: Study, campaign: str | None) -> Iterator[None]:
-    """Turn Ctrl-C into a word about how much is kept."""
+    """Turn Ctrl-C into an error that says what is kept."""
     try:
         yield
     except BaseException as error:
         if not is_interruption(error):
             raise
         kept = ""
-        with contextlib.suppress(StoreError):  # the ledger may be why it was interrupted
+        with contextlib.suppress(StoreError):  # the ledger may have caused the interruption
             kept = _kept(store, study, campaign)
         raise Interrupted(kept) from error
 
@@ -104,7 +104,7 @@ def _shortened(text: str, most: int) -> str:
 
 
 def sentence(text: str) -> str:
-    """``text`` on one line with a full stop; what would move the cursor is written as its code."""
+    """Return ``text`` on one line with a full stop; control characters become their codes."""
     words = (_shortened(word, _LONGEST_WORD) for word in str(text)[:_MOST_LOOKED_AT].split())
     line = _shortened(_printable(" ".join(words)), _LONGEST_LINE)
     return line if line.endswith((".", "!", "?")) else f"{line}."
@@ -115,7 +115,7 @@ def _printable(text: str) -> str:
 
 
 def say(text: str) -> None:
-    """One line on stderr, also where a name in it has several; a closed stderr is no error."""
+    """Print one line on stderr, whatever line breaks it holds; a closed stderr is no error."""
     with contextlib.suppress(OSError, ValueError):
         print(_printable(text), file=sys.stderr, flush=True)
 
@@ -124,7 +124,7 @@ _SECRET_OPTION = "--api-password"
 
 
 def shown_arguments(args: Iterable[str]) -> list[str]:
-    """``args`` as they may be printed and kept: without the value of an option for a key."""
+    """Return ``args`` without the values of options for keys, safe to print and to keep."""
     shown: list[str] = []
     for arg in args:
         if arg.startswith(f"{_SECRET_OPTION}="):
@@ -135,7 +135,7 @@ def shown_arguments(args: Iterable[str]) -> list[str]:
 
 
 def guarded(run: Callable[[], object], *, debug: bool, resume: str) -> int:
-    """Call ``run`` and turn whatever it raises into a sentence and an exit code.
+    """Call ``run``; turn any exception into a sentence and an exit code.
 
     Args:
         run: the command.
@@ -159,7 +159,7 @@ def guarded(run: Callable[[], object], *, debug: bool, resume: str) -> int:
         return error.code if isinstance(error.code, int) else INTERNAL_ERROR
     except BaseException as error:
         if getattr(error, "errno", None) == errno.EIO and on_terminal and not os.isatty(1):
-            # The terminal was closed; where SIGHUP is ignored, the run went on all the same.
+            # The terminal was closed; where SIGHUP is ignored, the run went on.
             return _interrupted(resume, error) if is_interruption(error) else _reader_left()
         if debug:
             traceback.print_exception(error)
@@ -167,7 +167,7 @@ def guarded(run: Callable[[], object], *, debug: bool, resume: str) -> int:
 
 
 def _reader_left() -> int:
-    # Who read our output has seen enough (`| head`): nothing is wrong, but nothing may be
+    # The reader of our output has closed it (`| head`): no error, but nothing may be
     # flushed to the closed pipe when the interpreter ends.
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     return DONE
@@ -182,7 +182,7 @@ def _interrupted(resume: str, error: BaseException) -> int:
 
 def _explain(error: BaseException, resume: str) -> int:
     causes = list(_chain(error))
-    # What broke comes before that it was stopped: Dagster reports a failed step's interruption too.
+    # A failure comes before the interruption: Dagster reports a failed step's interruption too.
     for cause in causes:
         if isinstance(cause, ContextCliffError):
             say(f"contextcliff: {sentence(str(cause))}")

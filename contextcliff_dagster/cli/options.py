@@ -1,4 +1,4 @@
-"""Options that several commands share: which study, which store, which log, what may be spent."""
+"""Options that several commands share: study, store, log, and spending limits."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ TASK_ALIASES = {"multi_hop_qa": "two_hop", "multi_hop": "two_hop", "single_hop_q
 DEFAULT_STUDY = "reference"
 
 MOST_SAMPLES, MOST_TOKENS = 1_000_000, 1_000_000_000
-"""Of a bin, and of a text: more is a slip of the keyboard."""
+"""The most samples per bin, and tokens per text: more is a typing error."""
 
 
 @dataclass(frozen=True, slots=True)
 class StudyOptions:
-    """What the person asked to be measured (``data``: path or URL); None: the study's own value."""
+    """What to measure, by options (``data``: path or URL); None: the study's own value."""
 
     study: str | None
     data: str | Path | None = None
@@ -54,7 +54,7 @@ class StudyOptions:
 
 
 class Finite(click.FloatRange):
-    """A number in a range; not ``nan``, which lies in each, and not ``inf``."""
+    """A number in a range, neither ``nan``, which passes every range check, nor ``inf``."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         with suppress(TypeError, ValueError):
@@ -64,7 +64,7 @@ class Finite(click.FloatRange):
 
 
 def as_share(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
-    """A share as a number (.3) or in percent (30%)."""
+    """Parse a share: a number (.3) or a percentage (30%)."""
     if value is None:
         return None
     try:
@@ -85,7 +85,7 @@ def _milliseconds(ctx: click.Context, param: click.Parameter, value: str | None)
 
 
 def together(*options: Callable[[F], F]) -> Callable[[F], F]:
-    """Several option decorators as one, shown by `--help` in the given order."""
+    """Combine option decorators into one; `--help` shows them in the given order."""
 
     def decorate(command: F) -> F:
         for option in reversed(options):
@@ -98,33 +98,33 @@ def together(*options: Callable[[F], F]) -> Callable[[F], F]:
 def count_option(
     name: str, least: int, most: int, help: str, into: str | None = None, **more: Any
 ) -> Callable[[F], F]:
-    """An option for a whole number N of a range; ``into``: the argument that gets it."""
+    """Make an option for a whole number N of a range; ``into``: its argument."""
     names = (name,) if into is None else (name, into)
     look = {"metavar": "N", "help": help, **more}
     return click.option(*names, type=click.IntRange(least, most), **look)
 
 
 def folder_option(name: str, help: str, **more: Any) -> Callable[[F], F]:
-    """An option for a folder, which need not be there."""
+    """Make an option for a folder, which need not exist."""
     kind = click.Path(path_type=Path, file_okay=False)
     return click.option(name, type=kind, metavar="DIR", help=help, **more)
 
 
 def file_option(name: str, help: str, **more: Any) -> Callable[[F], F]:
-    """An option for a file, which need not be there."""
+    """Make an option for a file, which need not exist."""
     kind = click.Path(path_type=Path, dir_okay=False)
     return click.option(name, type=kind, metavar="FILE", help=help, **more)
 
 
 def path_option(name: str, metavar: str, help: str) -> Callable[[F], F]:
-    """An option for a file or a folder."""
+    """Make an option for a file or a folder."""
     return click.option(name, type=click.Path(path_type=Path), metavar=metavar, help=help)
 
 
 def share_option(
     name: str, help: str, callback: Callable[..., Any] = as_share, **more: Any
 ) -> Callable[[F], F]:
-    """An option for a share, a number or percent."""
+    """Make an option for a share, a number or a percentage."""
     return click.option(name, callback=callback, metavar="SHARE", help=help, **more)
 
 
@@ -136,7 +136,7 @@ chance_option = share_option(
 def gathered_as(
     name: str, make: Callable[..., Any], options: Decorator, names: Sequence[str] | None = None
 ) -> Decorator:
-    """A decorator that gives a command ``options``, those that it has, as one argument ``name``.
+    """Decorate a command to get its ``options`` as one argument ``name``.
 
     ``make`` takes their values. ``names``: of the options; None: the fields of ``make``.
     """
@@ -144,8 +144,8 @@ def gathered_as(
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         @functools.wraps(command)
         def gathered(**given: Any) -> None:
-            own = names or inspect.signature(make).parameters
-            value = make(**{one: given.pop(one) for one in own if one in given})
+            parameters = names or inspect.signature(make).parameters
+            value = make(**{key: given.pop(key) for key in parameters if key in given})
             command(**{name: value}, **given)
 
         return options(gathered)
@@ -292,7 +292,7 @@ spending_options = together(
 def _columns(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> dict[str, str]:
     """``length_tokens=token_count,score=correct`` as a mapping, several of them joined."""
     named: dict[str, str] = {}
-    for pair in (pair for one in value for pair in one.split(",")):
+    for pair in (pair for item in value for pair in item.split(",")):
         ours, equals, theirs = (part.strip() for part in pair.partition("="))
         if not (ours and equals and theirs):
             problem = f"{pair!r} is not OURS=THEIRS; write e.g. score=llm_judge_output."

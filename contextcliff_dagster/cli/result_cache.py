@@ -27,7 +27,7 @@ _NOTE = ".made_from.json"
 def find_finished(
     store: Store, study: Study, campaign: str | None, with_answers: bool = False
 ) -> Profiled | None:
-    """The study's results where they are complete and nothing they were made from has changed.
+    """Return the study's results if they are complete and their sources are unchanged.
 
     Args:
         study: as asked for: with its seed, sample size and models.
@@ -68,7 +68,7 @@ def note_finished(
     calls: Mapping[str, RunSummary],
     with_answers: bool = False,
 ) -> None:
-    """Leave the note of a run that left no call open; one that cannot be written is no loss."""
+    """Note that a run left no call open; a note that cannot be written is no loss."""
     from contextcliff_dagster.inference.ledger.ledger import Ledger
 
     left_open = any(summary.transport_errors or summary.stopped for summary in calls.values())
@@ -88,7 +88,7 @@ def note_finished(
 def _made_from(
     store: Store, study: Study, campaign: str, with_answers: bool
 ) -> dict[str, Any] | None:
-    """What results depend on, as JSON gives it back; None where a model's identity is unknown."""
+    """All that results depend on, as read from JSON; None if a model's identity is unknown."""
     from contextcliff_dagster.inference.engines.session import declared_identity
     from contextcliff_dagster.inference.models.models_file import get_model
     from contextcliff_dagster.inference.requests.recipe import stable_hash
@@ -96,7 +96,7 @@ def _made_from(
     try:
         entries = {name: get_model(name) for name in study.models}
         models = {
-            # A hash, because an address may have been written down with its password.
+            # A hash, because an address may contain its password.
             name: [stable_hash(entry.model_dump(mode="json")), declared_identity(entry)]
             for name, entry in entries.items()
         }

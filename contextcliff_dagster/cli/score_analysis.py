@@ -40,7 +40,7 @@ _LONGEST_PART = 120
 
 @dataclass(frozen=True, slots=True)
 class AnalyzeOptions:
-    """What to make of each file, as the command line asks for it."""
+    """The options of `analyze` that apply to each file."""
 
     settings: AnalysisSettings
     aggregated: bool = False
@@ -63,7 +63,7 @@ class Analyzed:
 def analyze_files(
     paths: Sequence[Path], options: AnalyzeOptions, errors: list[ContextCliffError]
 ) -> Iterator[Analyzed]:
-    """One result a model of ``paths``, which are one measurement and mostly one file.
+    """Return one result per model of ``paths``: one measurement, mostly in one file.
 
     What cannot be analysed is appended to ``errors``.
     """
@@ -73,20 +73,20 @@ def analyze_files(
         path = paths[0]
         with ThreadPoolExecutor(1) as pool:
             refused = Event()
-            digests = [pool.submit(_sha256, one, refused) for one in paths]
+            digests = [pool.submit(_sha256, file, refused) for file in paths]
             try:
                 models = _read(paths, options)
             except BaseException:
-                refused.set()  # a file that is no use is not read to its end
+                refused.set()  # a useless file is not read to its end
                 raise
-            names = ["file"] if len(paths) == 1 else [str(one) for one in paths]
-            hashes = {name: one.result() for name, one in zip(names, digests, strict=True)}
-            provenance = {"hashes": hashes, "file": ", ".join(one.name for one in paths)}
+            names = ["file"] if len(paths) == 1 else [str(file) for file in paths]
+            hashes = {name: digest.result() for name, digest in zip(names, digests, strict=True)}
+            provenance = {"hashes": hashes, "file": ", ".join(file.name for file in paths)}
     except ContextCliffError as error:
         errors.append(error)
         return
     models.reverse()
-    while models:  # what is done with is let go: a file may be as large as the memory allows
+    while models:  # finished models are released: a file may nearly fill the memory
         name, scores = models.pop()
         context = ProfileContext(name, window_tokens=options.window, provenance=provenance)
         try:
@@ -143,7 +143,7 @@ def _pooled(paths: Sequence[Path], options: AnalyzeOptions) -> Sequence[ScoreRec
         raise unusable[0]
     scores = files[0][1] if len(files) == 1 else pooled(files)
     notes = tuple(f"Left out: {error}" for error in unusable)
-    return [replace(one, notes=(*one.notes, *notes)) for one in scores]
+    return [replace(result, notes=(*result.notes, *notes)) for result in scores]
 
 
 def _sha256(path: Path, refused: Event) -> str:
@@ -159,7 +159,7 @@ def _sha256(path: Path, refused: Event) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ResultFiles:
-    """Where results for machines go: one file, or a ``folder`` with one a file; None for neither.
+    """Where machine-readable results go: one file, a ``folder`` of files, or None.
 
     ``by_model``: one a model.
     """
@@ -170,7 +170,7 @@ class ResultFiles:
 
     @classmethod
     def of(cls, target: str | None, inputs: Sequence[Path], *, by_model: bool) -> ResultFiles:
-        """``target`` is a folder where it is one, ends with a slash or has no ending.
+        """Take ``target`` for a folder if it is one, ends with a slash or has no suffix.
 
         Raises:
             ContextCliffError: it is one file for several, or two files would have one name in it.
@@ -193,7 +193,7 @@ class ResultFiles:
         return cls(path, by_model, folder)
 
     def write(self, path: Path, results: Sequence[Cliffs]) -> list[Path]:
-        """Write the results of input ``path``; the files written.
+        """Write the results of input ``path``; return the files written.
 
         Raises:
             ContextCliffError: a file cannot be written.
@@ -205,7 +205,7 @@ class ResultFiles:
             written = {self.target: list(results) if self.by_model else results[0]}
         elif self.by_model:
             folder, name = self.target, stem(path)
-            written = {folder / f"{name}.{_file_part(one.model)}.json": one for one in results}
+            written = {folder / f"{name}.{_file_part(r.model)}.json": r for r in results}
         else:
             written = {self.target / f"{stem(path)}.json": results[0]}
         for file, value in written.items():

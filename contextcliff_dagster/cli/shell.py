@@ -1,20 +1,15 @@
-"""The command line and the shell it runs in: signals, the first sign of life, completion.
-
-The command line and the shell it runs in: signals, the first sign of life, completion.
+"""The shell around the command line: signals, signs of life on stderr, completion.
 
 SIGTERM and a closed terminal (SIGHUP) end a command as Ctrl-C does, with an exit code that says
 which of them it was.
 
-What stderr shows of a command that takes long, from its first second on.
+A long command shows its state on stderr: on a terminal a moving line, from the first second on,
+while the command itself writes nothing; elsewhere a line a minute, from the first minute on. A
+thread writes them, because the imports of a command alone take seconds on a busy machine.
 
-On a terminal a line that moves while the command itself writes nothing; elsewhere a line a minute,
-from the first minute on. A thread writes them: the imports of a command alone take seconds on
-a busy machine.
-
-Completion in bash, zsh and fish: which values there are for which option.
-
-The shells ask by running the command with `_CONTEXTCLIFF_COMPLETE` set (click's protocol); what is
-not known, or cannot be read, is no completion and never an error in the middle of a typed line.
+Completion works in bash, zsh and fish, which run the command with `_CONTEXTCLIFF_COMPLETE` set
+(click's protocol). A value that is unknown or cannot be read is not offered; it never causes an
+error in the middle of a typed line.
 """
 
 from __future__ import annotations
@@ -41,7 +36,7 @@ _LEAST = 2_500_000_000
 
 
 def require_address_space() -> None:
-    """Refuse less than a run reserves: native libraries would end the process, or wait for ever.
+    """Refuse too small an address space: native libraries would exit, or hang for ever.
 
     Raises:
         StoreError: ``ulimit -v`` leaves less.
@@ -55,13 +50,13 @@ def require_address_space() -> None:
 
 
 def set_up_process() -> None:
-    """Set what suits a process that imports much and lives for one command."""
+    """Tune this process, which imports much and lives for one command."""
     collect_garbage_rarely()
     lean_allocator()
 
 
 def end_process(code: int) -> NoReturn:
-    """Exit with ``code`` after what was registered for the end, without taking modules apart.
+    """Exit with ``code`` after the registered exit handlers, without tearing modules down.
 
     Python gives back every object one by one before the system takes back all of them at once: 0.7
     CPU seconds with what a run has imported. A debugger or a profiler gets the end it waits for.
@@ -96,8 +91,8 @@ def ended_by_signals() -> Iterator[Callable[[], int]]:
     if threading.current_thread() is not threading.main_thread():
         yield lambda: signal.SIGINT
         return
-    # Dagster replaces handlers while it executes, and does not say which signal came: every signal
-    # that has a handler is written here as well, whose ever it is.
+    # Dagster replaces handlers while it executes, and hides which signal came: every signal
+    # that has a handler is written here as well, whoever set it.
     reader, writer = os.pipe()
     os.set_blocking(reader, False)
     os.set_blocking(writer, False)
@@ -145,7 +140,7 @@ _current: _SignOfLife | None = None
 
 @contextmanager
 def sign_of_life(args: Sequence[str]) -> Iterator[None]:
-    """While open, stderr shows that the command line ``args`` is being worked on.
+    """Show on stderr, while open, that the command line ``args`` is under way.
 
     `CONTEXTCLIFF_PROGRESS` is ``off``, or the seconds between two lines where there is no terminal.
     """
@@ -176,13 +171,13 @@ def sign_of_life(args: Sequence[str]) -> Iterator[None]:
 
 
 def note_state(text: str) -> None:
-    """Remember how far the command is, for the next line."""
+    """Note the command's progress, for the next line."""
     if _current is not None:
         _current.state = text
 
 
 def pause(paused: bool) -> None:
-    """Leave the terminal to another display of progress, or take it back."""
+    """Yield the terminal to another progress display, or take it back."""
     if _current is not None:
         _current.wipe(paused=paused)
 
@@ -207,7 +202,7 @@ def _age_s() -> float:
 
 class _SignOfLife:
     def __init__(self, stderr: int, every_s: float, *, once: bool) -> None:
-        # A step of Dagster turns descriptor 2 into a log file: this copy stays what it is.
+        # A Dagster step turns descriptor 2 into a log file: this copy stays the terminal.
         self._stderr = stderr
         self.terminal = os.isatty(stderr)
         self.state = "working"
@@ -279,7 +274,7 @@ class _Wiping:
         self._stream, self._sign = stream, sign
 
     def write(self, text: str) -> int:
-        # A line that is not finished is a question, and the answer is being typed.
+        # An unfinished line is a question, and the answer is being typed.
         self._sign.wipe(paused=not text.endswith("\n"))
         return self._stream.write(text)
 
@@ -312,7 +307,7 @@ class _OneOf(click.ParamType[str]):
 
 
 def add_completion(command: click.Command) -> None:
-    """Let the parameters of ``command``, and of those below it, complete their values by name."""
+    """Let the parameters of ``command`` and its subcommands complete their values by name."""
     for parameter in command.params:
         if parameter.type is click.STRING and parameter.name in _VALUES:
             parameter.type = _VALUES[parameter.name]
@@ -372,4 +367,4 @@ _VALUES = {
     "questions": _OneOf(lambda: ("recall",), files=True),
     "data": _OneOf(_nothing, files=True),
 }
-"""What completes a parameter of this name, in whatever command."""
+"""The completion of each parameter by name, in any command."""

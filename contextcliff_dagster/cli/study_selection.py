@@ -1,10 +1,9 @@
-"""Which study and which campaign the options mean, and the studies that options make of a study.
+"""The study and the campaign that the options select, and the studies that options derive from one.
 
-Which study the options mean: a shipped one, a file's, or one over data named on the spot.
-
-A study made on the spot gets a name of its own, so that its manifest and records never mix with
-another's, and its definition is kept in the store: `contextcliff report NAME` finds it again
-without repeating the options, also where the store was copied to.
+A study is a shipped one, a file's, or one made on the spot over named data. The latter gets a name
+of its own, so that its manifest and records never mix with another's. Its definition is kept in
+the store: `contextcliff report NAME` finds it again without repeating the options, even in a copy
+of the store.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ if TYPE_CHECKING:
 
 
 def profiled_campaigns(store: Store, study: str) -> list[str]:
-    """Campaigns of ``study`` with a profile in the store, oldest first."""
+    """Return the campaigns of ``study`` with a profile in the store, oldest first."""
     profiles = (store.study_dir(study) / "profiles").glob("*/*/cliffs.json")
     profiled = {path.parents[1].name for path in profiles}
     if not store.has_ledger:
@@ -53,7 +52,7 @@ def profiled_campaigns(store: Store, study: str) -> list[str]:
 
 
 def newest_campaign(store: Store, study: str) -> str | None:
-    """The campaign of ``study`` that was begun last; sentinels do not count."""
+    """Return the newest campaign of ``study``; sentinels do not count."""
     if not store.has_ledger:
         return None
     from contextcliff_dagster.inference.ledger.campaigns import SENTINEL, list_campaigns
@@ -65,17 +64,17 @@ def newest_campaign(store: Store, study: str) -> str | None:
 
 
 def profiled_campaign(store: Store, study: str, campaign: str | None = None) -> str:
-    """``campaign``, or the newest that is profiled.
+    """Return ``campaign``, or the newest profiled one.
 
     Raises:
         StudyError: there is none, or not that one; the sentence lists those there are.
     """
-    from contextcliff_dagster.studies import load_studies
+    from contextcliff_dagster.studies import known_study
 
     campaigns = profiled_campaigns(store, study)
     if not campaigns:
-        if study in (known := load_studies()):
-            require_length_profile(known[study])
+        if known := known_study(study):
+            require_length_profile(known)
         raise StudyError(
             f"Study {study!r} has no length profile in {store.root}; measure it with "
             f"`contextcliff profile {study}`."
@@ -97,7 +96,7 @@ _PROMPT_BYTES = 1 << 18
 
 
 def with_synthetic_length(study: Study) -> Study:
-    """The study with manufactured lengths allowed, under a name that says so.
+    """Return the study with manufactured lengths allowed, under a name that says so.
 
     Raises:
         CorpusError: its corpus is no benchmark, so there is nothing to allow.
@@ -107,8 +106,8 @@ def with_synthetic_length(study: Study) -> Study:
     from contextcliff_dagster.studies import study_name
 
     kind, options = study.corpus.kind, study.corpus_options
-    own = [{"kind": kind, **options}]
-    parts = list(options.get("parts") or ()) if kind == "mixed" else own
+    whole = [{"kind": kind, **options}]
+    parts = list(options.get("parts") or ()) if kind == "mixed" else whole
     benchmarks = [
         part for part in parts if isinstance(part, dict) and part.get("kind") in BENCHMARKS
     ]
@@ -127,7 +126,7 @@ def with_synthetic_length(study: Study) -> Study:
 
 
 def with_prompt(study: Study, file: Path) -> Study:
-    """The study that asks with the template in ``file``, under a name with the text's hash.
+    """Return the study with the template in ``file``, under a name with the text's hash.
 
     Raises:
         StudyError: it cannot be read, or is no template.
@@ -158,7 +157,7 @@ def with_prompt(study: Study, file: Path) -> Study:
 
 
 def with_replicates(study: Study, replicates: int) -> Study:
-    """The study with so many wordings of each question, under a name that says so.
+    """Return the study with so many wordings per question, under a name that says so.
 
     Raises:
         StudyError: there are not so many wordings.
@@ -175,7 +174,7 @@ def with_replicates(study: Study, replicates: int) -> Study:
 
 
 def with_more_questions(study: Study, most: int | None) -> Study:
-    """The study with up to ``most`` questions on a document, under a name that says so."""
+    """Return the study with up to ``most`` questions per document, under a name that says so."""
     from contextcliff_dagster.studies import study_name
 
     if most in (None, study.sampling.questions_per_document):
@@ -185,7 +184,7 @@ def with_more_questions(study: Study, most: int | None) -> Study:
 
 
 def for_tasks(study: Study, tasks: tuple[str, ...]) -> Study:
-    from contextcliff_dagster.studies import load_studies, study_name
+    from contextcliff_dagster.studies import known_study, study_name
 
     if not tasks:
         return study
@@ -209,7 +208,7 @@ def for_tasks(study: Study, tasks: tuple[str, ...]) -> Study:
         digest = hashlib.sha256(task.encode()).hexdigest()[:6]
         plain = f"{plain}-{digest}" if plain else digest
     name = study_name(f"{study.name}-{plain}")
-    same = load_studies().get(name)
+    same = known_study(name)
     if same is not None and same.corpus.kind == study.corpus.kind and same.task == task:
         return same
     return _asking(study, name, tasks)
@@ -222,13 +221,13 @@ def _asking(study: Study, name: str, tasks: tuple[str, ...]) -> Study:
 
 
 def _copy(study: Study, **changes: Any) -> Study:
-    # The corpus with an absolute path: the copy may lie anywhere.
+    # The corpus by its absolute path: the copy may lie anywhere.
     corpus = {"kind": study.corpus.kind, **study.corpus_options}
     return study.changed(**{"corpus": corpus, **changes})
 
 
 def choose_study(options: StudyOptions) -> Study:
-    """The study that ``options`` describes; :func:`keep_definition` writes it down.
+    """Return the study that ``options`` describes; :func:`keep_definition` stores it.
 
     Raises:
         ContextCliffError: no such study, corpus, task or model; the sentence lists those there are.
@@ -241,7 +240,7 @@ def choose_study(options: StudyOptions) -> Study:
         "--questions": options.questions,
     }
     for name, value in [*given.items(), *(("--task", task) for task in options.tasks)]:
-        # An unset variable of a script's must not come to mean the default.
+        # An unset variable in a script must not select the default.
         if value is not None and not value.strip():
             raise StudyError(f"{name} is empty; write a value, or leave it out.")
     kind = corpus_kind(options.dataset)
@@ -298,7 +297,7 @@ def _note_models_file_elsewhere(study: Study, file: Path) -> None:
 
 
 def agreed(study: Study, options: StudyOptions, *, frozen: bool = False) -> Study:
-    """The study with the user's leave for what it reads and sends; on a terminal the user is asked.
+    """Return the study with the user's consent to its reading and sending; ask on a terminal.
 
     ``frozen``: its sample is there, so that neither corpus nor tokenizer is opened.
     `keep_definition` remembers the leave.
@@ -315,7 +314,7 @@ def agreed(study: Study, options: StudyOptions, *, frozen: bool = False) -> Stud
     part = "prompt" if frozen else ""
     needed = leave_needed(study, part)
     what = described(study, needed)
-    doubtful = [one for one in needed if not (options.data and one.startswith("corpus."))]
+    doubtful = [key for key in needed if not (options.data and key.startswith("corpus."))]
     if needed and (options.trust_study or not doubtful):
         say(f"Note: {what}.")
     elif needed and not (sys.stdin.isatty() and sys.stderr.isatty()):
@@ -341,9 +340,9 @@ def _refuse_without_profile(study: Study, options: StudyOptions) -> None:
 
 
 def campaign_shared(study: Study, options: StudyOptions, store: Store) -> str | None:
-    """The campaign in which a study with replicates finds the answers of the study without.
+    """Return the campaign that a study with replicates shares with the study without them.
 
-    That one's newest, where ``study``, made by ``options``, has no campaign of its own; else None.
+    The latter's newest, where ``study``, made by ``options``, has no campaign; else None.
     """
     from contextcliff_dagster.inference.ledger.campaigns import current_campaign, list_campaigns
     from contextcliff_dagster.inference.ledger.ledger import Ledger
@@ -358,7 +357,7 @@ def campaign_shared(study: Study, options: StudyOptions, store: Store) -> str | 
 
 
 def as_asked(study: Study, options: StudyOptions) -> Study:
-    """The study over the named models, with that many samples and that limit, where given.
+    """Return the study with the given models, number of samples and limit.
 
     And judged with that tolerance and score: neither is among what was measured.
     """
@@ -378,10 +377,10 @@ def keep_definition(study: Study, store: Store) -> None:
     Raises:
         StoreError: the store cannot be written.
     """
-    from contextcliff_dagster.studies import kept_in, load_studies
+    from contextcliff_dagster.studies import kept_in, known_study
     from contextcliff_dagster.studies.study import imported_mark, leave_record
 
-    known = load_studies().get(study.name)
+    known = known_study(study.name)
     if known is not None and known.model_dump() == study.model_dump():
         if known.leave.home is None or study.leave.allowed <= known.leave.allowed:
             return
@@ -402,13 +401,13 @@ def _by_name(options: StudyOptions) -> Study:
     dataset = options.dataset
     if dataset not in (None, DEFAULT_STUDY):
         studies = load_studies()
-        own = [
+        named = [
             key
             for key, study in studies.items()
             if study.has_corpus and study.corpus.kind != "reference"
         ]
-        if dataset not in own:
-            raise no_such_data_set(dataset, [DEFAULT_STUDY, *own])
+        if dataset not in named:
+            raise no_such_data_set(dataset, [DEFAULT_STUDY, *named])
     study = find_study(options.study or dataset or DEFAULT_STUDY)
     fits = study.corpus.kind == "reference" if dataset == DEFAULT_STUDY else study.name == dataset
     if dataset is not None and not fits:

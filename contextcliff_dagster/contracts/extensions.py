@@ -7,7 +7,6 @@ named ``EXTENSION`` is an `Extension`; any other is the experiment itself.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
@@ -29,6 +28,7 @@ class Extension:
         engines: its engines (`inference.models.engine_table.EngineSpec`).
         exports: name that `contextcliff_dagster.api` hands on -> its module.
         folder: where its ``models.yaml`` and its ``studies/`` lie, if it has any.
+        failure: why it could not be imported; None: it was.
     """
 
     experiment: str
@@ -37,6 +37,7 @@ class Extension:
     engines: tuple[Any, ...] = ()
     exports: Mapping[str, str] = field(default_factory=dict)
     folder: Path | None = None
+    failure: str | None = None
 
     def own(self, name: str) -> Path | None:
         """The file or folder called ``name`` in its folder; None without one."""
@@ -52,13 +53,16 @@ def extensions() -> Mapping[str, Extension]:
     """
     from importlib.metadata import entry_points
 
-    found = {}
+    known = {}
     for point in sorted(entry_points(group=GROUP)):
-        found[point.name] = Extension(experiment=point.value)
+        known[point.name] = Extension(experiment=point.value)
         if point.attr == _ATTRIBUTE:
-            with suppress(Exception):  # of another's package
-                found[point.name] = point.load()
-    return found
+            try:
+                known[point.name] = point.load()
+            except Exception as error:  # of another's package
+                failure = f"{type(error).__name__}: {error}"
+                known[point.name] = Extension(experiment=point.value, failure=failure)
+    return known
 
 
 def load_address(address: str) -> Any:

@@ -1,7 +1,5 @@
 """Tables as Arrow schemas, each declared once, with a description and a unit per column.
 
-Tables as Arrow schemas, each declared once, with a description and a unit per column.
-
 Writers conform to them, readers validate against them, and the Dagster UI's column schemas are
 derived from them. ``pyarrow`` is imported when a schema is asked for.
 """

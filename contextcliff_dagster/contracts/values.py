@@ -1,4 +1,4 @@
-"""Values that travel between rooms: documents, examples, bins, verdicts, failure tags."""
+"""Values shared by all packages: documents, examples, bins, verdicts, failure tags."""
 
 from __future__ import annotations
 

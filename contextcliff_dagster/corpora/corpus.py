@@ -1,4 +1,4 @@
-"""What a corpus is: a named, streaming source of Documents and Examples; that of one file."""
+"""Corpus: a named, streaming source of documents and examples, with checks of its options."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from contextcliff_dagster.contracts import CorpusError, Document, Example
 from contextcliff_dagster.user_files import open_file
 
 EVIDENCE_CHARACTERS = "evidence_characters"
-"""Metadata of an example: where its pieces of evidence begin in the text, in characters. A corpus
-knows no tokenizer; the manifest's is the one that makes ``inter_evidence_tokens`` of them."""
+"""Metadata key of an example: the starts of its pieces of evidence, in characters. A corpus has no
+tokenizer; the manifest's tokenizer converts them to ``inter_evidence_tokens``."""
 EVIDENCE_SPANS = "evidence_spans"
-"""Metadata of an example: its pieces of evidence whole, pairs of [start, end) in characters."""
+"""Metadata key of an example: its whole pieces of evidence, pairs [start, end) in characters."""
 WORDINGS = ("sentence", "beginning")
-"""How the rest of a text is asked for: by a sentence, or by the bare beginning, for prompts that
-begin the answer with it."""
+"""How a question asks for the rest of a text: by a sentence, or by the bare beginning, for prompts
+that begin the answer with it."""
 PATH = (str, Path)
 """Types of the option ``path``."""
 
@@ -28,8 +28,8 @@ PATH = (str, Path)
 class Entry(NamedTuple):
     """One example with its document.
 
-    ``place`` names it in the source, for error messages (``qa.jsonl, line 7``). ``id_given`` is
-    false where the source names no id: then it is derived from the content.
+    ``place`` is its place in the source, for error messages (``qa.jsonl, line 7``). ``id_given`` is
+    false if the source has no id: then it is derived from the content.
     """
 
     document: Document
@@ -39,21 +39,21 @@ class Entry(NamedTuple):
 
 
 class StreamedCorpus(ABC):
-    """A source of Examples. Iterating reads the source anew and holds one entry at a time."""
+    """A source of examples. Iterating reads the source anew and holds one entry at a time."""
 
     name: str
     _account: Mapping[str, Any] = {}
 
     @abstractmethod
     def fingerprint(self) -> str:
-        """SHA-256 (hex) of what decides the content: the options and the source's bytes."""
+        """Return the SHA-256 (hex) of what decides the content: options and the source's bytes."""
 
     @abstractmethod
     def entries(self) -> Iterator[Entry]:
-        """Every example with its document, in source order; documents may repeat."""
+        """Yield every example with its document, in source order; documents may repeat."""
 
     def documents(self) -> Iterator[Document]:
-        """Each distinct document once, in the order of its first appearance."""
+        """Yield each distinct document once, in order of first appearance."""
         seen: set[bytes] = set()
         for entry in self.entries():
             key = bytes.fromhex(entry.document.document_id)
@@ -62,35 +62,35 @@ class StreamedCorpus(ABC):
                 yield entry.document
 
     def examples(self) -> Iterator[Example]:
-        """The examples of :meth:`entries`."""
+        """Yield the examples of :meth:`entries`."""
         return (entry.example for entry in self.entries())
 
     def account(self) -> Mapping[str, Any]:
-        """What the last whole reading of :meth:`entries` used and left out, as a JSON object.
+        """Return what the last whole reading of :meth:`entries` used and left out, as JSON.
 
-        Empty where there is nothing to report; ``summary`` is the sentence for people, ``cautions``
-        are clauses that audit and report repeat, ``list`` names the list of files, if one is kept.
+        Empty if there is nothing to report; ``summary`` is a sentence for people, ``cautions`` are
+        clauses that audit and report repeat, ``list`` names the list of files, if one is kept.
         """
         return self._account
 
     def file_list(self) -> Sequence[Mapping[str, Any]]:
-        """What became of each file at the last whole reading, as rows of the same columns.
+        """Return the fate of each file at the last whole reading, as rows of the same columns.
 
-        Empty where a corpus keeps no such list.
+        Empty if the corpus keeps no such list.
         """
         return ()
 
 
 def document_id(text: str) -> str:
-    """SHA-256 (hex) of the text's UTF-8 bytes. Raises UnicodeEncodeError for lone surrogates."""
+    """Return the SHA-256 (hex) of the text's UTF-8. Raises UnicodeEncodeError: lone surrogates."""
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def entry_about(text: str, example: Example, place: str) -> Entry:
-    """The example with its document; an empty id is derived from the content.
+    """Return the example with its document; an empty id is derived from the content.
 
     Raises:
-        CorpusError: there is half a surrogate pair in it; ``place`` is in the sentence.
+        CorpusError: it contains half a surrogate pair; the message names ``place``.
     """
     try:
         identity = document_id(text)
@@ -107,18 +107,18 @@ def entry_about(text: str, example: Example, place: str) -> Entry:
 
 
 def seeded_place(*parts: object) -> bytes:
-    """A place in the order that a seed decides: SHA-256 of the parts, a line each."""
+    """Return a sort key that a seed decides: SHA-256 of the parts, one per line."""
     return hashlib.sha256("\n".join(map(str, parts)).encode()).digest()
 
 
 def options_hash(kind: str, options: Mapping[str, Any], *content: str) -> str:
-    """SHA-256 (hex) of an adapter's kind and options and of its source's own hashes."""
+    """Return the SHA-256 (hex) of an adapter's kind, options and source hashes."""
     text = json.dumps([kind, dict(options), *content], sort_keys=True, ensure_ascii=False)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def file_sha256(path: Path) -> str:
-    """SHA-256 (hex) of a file's bytes.
+    """Return the SHA-256 (hex) of a file's bytes.
 
     Raises:
         CorpusError: it cannot be read.
@@ -131,7 +131,7 @@ def file_sha256(path: Path) -> str:
 
 
 def no_such_tasks(path: Path, wanted: Iterable[str], there: Iterable[str]) -> CorpusError:
-    """The error that no row of ``path`` is of the tasks asked for."""
+    """Return the error that ``path`` has no row of the wanted tasks."""
     known = ", ".join(sorted(there)[:40]) or "none"
     return CorpusError(
         f"{path} holds no question of the task {' or '.join(wanted)}; its tasks are {known}."
@@ -139,12 +139,12 @@ def no_such_tasks(path: Path, wanted: Iterable[str], there: Iterable[str]) -> Co
 
 
 def unreadable(path: Path, error: OSError) -> CorpusError:
-    """The error that ``path`` cannot be read."""
+    """Return the error that ``path`` cannot be read."""
     return CorpusError(f"{path} cannot be read: {error.strerror or error}.")
 
 
 MOST = 1_000_000_000
-"""Of documents, tokens and the like: more is a slip of the keyboard."""
+"""Largest number of documents, tokens and the like; anything larger is taken for a typing error."""
 
 
 def take_options(
@@ -153,11 +153,11 @@ def take_options(
     types: Mapping[str, Any],
     numbers: Mapping[str, tuple[int | None, int]] | None = None,
 ) -> dict[str, Any]:
-    """The options that were given (null counts as not given), each known and of the right type.
+    """Return the given options (null counts as not given), each known and of the right type.
 
     Args:
-        types: a type, or several, by the name of the option.
-        numbers: default and least value of options that are whole numbers; all are in the result.
+        types: option -> its type or types.
+        numbers: default and least value of whole-number options; the result has all of them.
 
     Raises:
         CorpusError: an option is unknown, has the wrong type, or is too small.
@@ -194,10 +194,10 @@ _TYPE_NAMES: dict[Any, str] = {int: "a whole number", str: "text", list: "a list
 
 
 def given_path(kind: str, given: Mapping[str, Any]) -> Path:
-    """The option ``path``.
+    """Return the option ``path``.
 
     Raises:
-        CorpusError: it was not given.
+        CorpusError: it is missing.
     """
     if "path" not in given:
         raise CorpusError(f"A corpus of kind {kind!r} needs the option 'path'.")
@@ -205,10 +205,10 @@ def given_path(kind: str, given: Mapping[str, Any]) -> Path:
 
 
 def one_of(option: str, value: Any, known: Sequence[str]) -> str:
-    """The value of an option, the first of those ``known`` where it is None.
+    """Return the value of an option; None means the first ``known`` value.
 
     Raises:
-        CorpusError: it is none of them.
+        CorpusError: the value is not ``known``.
     """
     if value is None:
         return known[0]

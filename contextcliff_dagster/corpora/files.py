@@ -36,8 +36,8 @@ class FileCorpus(StreamedCorpus):
     ``inter_evidence_tokens``, ``domain``, ``source``; anything else of at most 2,000 characters is
     carried along as metadata. Several rows may share a context: it is one document.
 
-    Options: ``path``; ``format`` (by the file's ending when absent); ``task`` of rows that
-    name none (``question_answering``); ``tasks``: rows of others are left out; ``columns``, a
+    Options: ``path``; ``format`` (by the file's ending when absent); ``task`` for rows without
+    one (``question_answering``); ``tasks``: rows of other tasks are left out; ``columns``, a
     mapping of these names to the file's own.
     """
 
@@ -63,8 +63,8 @@ class FileCorpus(StreamedCorpus):
 
     def entries(self) -> Iterator[Entry]:
         """Raises:
-        CorpusError: a row cannot be used, with file and line; or there is none at all, or none of
-            the tasks asked for.
+        CorpusError: a row cannot be used, with file and line; or there is no row at all, or none of
+            the wanted tasks.
         """
         untyped = self._format in ("csv", "tsv")
         reader = RowReader(self._columns, self._task, untyped=untyped)
@@ -97,7 +97,7 @@ def _checked_columns(columns: Mapping[Any, Any]) -> dict[str, str]:
 
 
 def _checked_format(path: Path, named: str | None) -> str:
-    """The file's format, after proving that there is a file with something in it."""
+    """Return the file's format, after checking that the file exists and is not empty."""
     if path.is_dir():
         raise CorpusError(f"{path} is a folder; name one file in it.")
     try:
@@ -120,7 +120,7 @@ def _checked_format(path: Path, named: str | None) -> str:
         raise CorpusError(
             f"{path}: {what} is not known; give option 'format' as one of {', '.join(READERS)}."
         )
-    if b"\x00" in start and not start.startswith((b"PAR1", *UTF16_OR_32)):  # before it is hashed
+    if b"\x00" in start and not start.startswith((b"PAR1", *UTF16_OR_32)):  # before hashing
         raise binary(path, 1 + start[: start.index(b"\x00")].count(b"\n"), CorpusError)
     if start.startswith(b"PAR1") != (chosen == "parquet"):
         raise CorpusError(

@@ -1,8 +1,6 @@
-"""Writing a corpus, or several as one, once as Parquet: documents, examples and a summary.
+"""Corpora written once as Parquet: documents.parquet, examples.parquet and a summary.
 
-Writing a corpus once as Parquet: documents.parquet, examples.parquet and a summary.
-
-Next to them the list of files, where the corpus keeps one.
+Several corpora are written as one. The list of files is written, too, where the corpus keeps one.
 """
 
 from __future__ import annotations
@@ -62,13 +60,13 @@ class MixedCorpus(StreamedCorpus):
             )
         self._parts: dict[str, StreamedCorpus] = {}
         for number, part in enumerate(parts, start=1):
-            name, kind, own = _taken(part, number)
+            name, kind, part_options = _taken(part, number)
             if name in self._parts:
                 raise CorpusError(
                     f"Two parts of the corpus are named {name!r}; give each a 'name' of its own."
                 )
             try:
-                self._parts[name] = open_part(kind, own)
+                self._parts[name] = open_part(kind, part_options)
             except CorpusError as error:
                 raise CorpusError(f"Part {name!r} of the corpus: {error}") from error
 
@@ -79,7 +77,7 @@ class MixedCorpus(StreamedCorpus):
     def entries(self) -> Iterator[Entry]:
         """
         Raises:
-            CorpusError: a part cannot be read; its name is in the sentence.
+            CorpusError: a part cannot be read; the message names it.
         """
         for name, part in self._parts.items():
             try:
@@ -89,28 +87,28 @@ class MixedCorpus(StreamedCorpus):
                 raise CorpusError(f"Part {name!r} of the corpus: {error}") from error
 
     def account(self) -> Mapping[str, Any]:
-        """The parts' accounts under their names, with one summary and all their cautions."""
+        """Return the parts' accounts by name, with one summary and all their cautions."""
         accounts = {name: dict(part.account()) for name, part in self._parts.items()}
-        known = {name: one for name, one in accounts.items() if one}
+        known = {name: account for name, account in accounts.items() if account}
         whole: dict[str, Any] = {
             PARTS: accounts,
-            "summary": " ".join(f"{name}: {one['summary']}" for name, one in known.items()),
+            "summary": " ".join(f"{name}: {account['summary']}" for name, account in known.items()),
             "cautions": [
                 f"{name}: {caution}"
-                for name, one in known.items()
-                for caution in one.get("cautions", ())
+                for name, account in known.items()
+                for caution in account.get("cautions", ())
             ],
             "manufactured": {
                 f"{name}: {task}": how
-                for name, one in known.items()
-                for task, how in one.get("manufactured", {}).items()
+                for name, account in known.items()
+                for task, how in account.get("manufactured", {}).items()
             },
-            "list": next((one["list"] for one in known.values() if "list" in one), ""),
+            "list": next((account["list"] for account in known.values() if "list" in account), ""),
         }
         return {key: value for key, value in whole.items() if value}
 
     def file_list(self) -> Sequence[Mapping[str, Any]]:
-        """The parts' lists, each row with its part."""
+        """Return the parts' lists, each row with its part's name."""
         rows = [
             {"part": name, **row} for name, part in self._parts.items() for row in part.file_list()
         ]
@@ -119,13 +117,13 @@ class MixedCorpus(StreamedCorpus):
 
 
 def _taken(part: Any, number: int) -> tuple[str, str, dict[str, Any]]:
-    """Name, kind and options of a part."""
+    """Return a part's name, kind and options."""
     if not isinstance(part, Mapping) or not isinstance(part.get("kind"), str):
         raise CorpusError(
             f"Part {number} of the corpus needs a 'kind', and that kind's options next to it, not "
             f"{part!r}."
         )
-    own = {key: value for key, value in part.items() if key not in ("kind", "name")}
+    options = {key: value for key, value in part.items() if key not in ("kind", "name")}
     kind, name = part["kind"], part.get("name", part["kind"])
     if kind == MixedCorpus.name:
         raise CorpusError(
@@ -133,14 +131,14 @@ def _taken(part: Any, number: int) -> tuple[str, str, dict[str, Any]]:
         )
     if not isinstance(name, str) or not name.strip():
         raise CorpusError(f"Part {number} of the corpus needs text as its 'name', not {name!r}.")
-    return name.strip(), kind, own
+    return name.strip(), kind, options
 
 
 def _of_part(name: str, entry: Entry) -> Entry:
     example = entry.example
     metadata = {**example.metadata, "source": name}
-    if (own := example.metadata.get("source")) not in (None, name):
-        metadata["source_in_part"] = own
+    if (source := example.metadata.get("source")) not in (None, name):
+        metadata["source_in_part"] = source
     identity = f"{name}/{example.example_id}" if entry.id_given else example.example_id
     return entry._replace(
         example=replace(example, example_id=identity, metadata=metadata),
@@ -149,7 +147,7 @@ def _of_part(name: str, entry: Entry) -> Entry:
 
 
 QUESTIONS = ("document_id", "question")
-"""Columns of what is asked of which document."""
+"""Columns that identify a question: its document and its text."""
 _SUMMARY = "corpus.json"
 _GROUP_BYTES = 1 << 20
 _REPORTED = 200
@@ -159,11 +157,11 @@ _KNOWN_METADATA = ("level", "evidence_position", "inter_evidence_tokens", "domai
 
 @dataclass(frozen=True, slots=True)
 class CorpusSummary:
-    """What is in a materialized corpus.
+    """Summary of a materialized corpus.
 
     ``text_bytes``: UTF-8 bytes of the distinct documents. ``repeated_rows``: rows without
     an id whose document, question, answers and task had all been seen; they are left out.
-    ``account``: what the corpus says of its source (:meth:`StreamedCorpus.account`).
+    ``account``: the corpus's account of its source (:meth:`StreamedCorpus.account`).
     """
 
     name: str
@@ -176,7 +174,7 @@ class CorpusSummary:
 
     def to_dict(self) -> dict[str, Any]:
         whole = asdict(self)
-        # Corpora without an account keep the manifests, and their hashes, that they had.
+        # Corpora without an account keep their earlier manifests and hashes.
         return whole if self.account else {k: v for k, v in whole.items() if k != "account"}
 
 
@@ -204,7 +202,7 @@ def materialize_corpus(corpus: StreamedCorpus, directory: Path) -> CorpusSummary
         for entry in corpus.entries():
             example, document = entry.example, entry.document
             if entry.id_given:
-                # hash() may collide and differs between processes: it only raises the suspicion.
+                # hash() may collide and differs between processes: it only gives candidates.
                 given_ids.append(hash(example.example_id))
             else:
                 derived = bytes.fromhex(example.example_id)
@@ -257,7 +255,7 @@ def write_rows(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
 
 
 def read_rows(path: Path) -> list[dict[str, str]]:
-    """Rows as :func:`write_rows` wrote them; none where the file is gone."""
+    """Read rows that :func:`write_rows` wrote; none if the file is gone."""
     with suppress(FileNotFoundError), path.open(encoding="utf-8", newline="") as file:
         names, *rows = [list(map(_unguarded, row)) for row in csv.reader(file)] or [[]]
         return [dict(zip(names, row, strict=False)) for row in rows]
@@ -279,10 +277,10 @@ def _unguarded(value: str) -> str:
 
 
 def read_summary(directory: Path) -> CorpusSummary:
-    """The summary of the corpus in ``directory``.
+    """Read the summary of the corpus in ``directory``.
 
     Raises:
-        StoreError: there is none, or it is damaged.
+        StoreError: it is missing or damaged.
     """
     path = directory / _SUMMARY
     try:
@@ -296,7 +294,7 @@ def read_summary(directory: Path) -> CorpusSummary:
 
 
 def read_questions(directory: Path) -> Iterator[pa.RecordBatch]:
-    """The columns `QUESTIONS` of a materialized corpus, a few rows at a time."""
+    """Yield the columns `QUESTIONS` of a materialized corpus, a few rows at a time."""
     import pyarrow.parquet as pq
 
     with pq.ParquetFile(directory / "examples.parquet") as file:
@@ -304,7 +302,7 @@ def read_questions(directory: Path) -> Iterator[pa.RecordBatch]:
 
 
 def example_row(example: Example) -> dict[str, Any]:
-    """The example as a row of the table ``examples``; what has no column goes into ``metadata``."""
+    """Return the example as a row of ``examples``; fields without a column go into ``metadata``."""
     rest = {k: v for k, v in example.metadata.items() if k not in _KNOWN_METADATA}
     return {
         "example_id": example.example_id,
@@ -318,7 +316,7 @@ def example_row(example: Example) -> dict[str, Any]:
 
 
 def row_example(row: Mapping[str, Any]) -> Example:
-    """The example of a row as :func:`example_row` wrote it (further columns are ignored)."""
+    """Return the example of a row that :func:`example_row` wrote (further columns are ignored)."""
     metadata = {name: row[name] for name in _KNOWN_METADATA if row.get(name) is not None}
     if row.get("metadata"):
         metadata.update(json.loads(row["metadata"]))
@@ -334,13 +332,13 @@ def row_example(row: Mapping[str, Any]) -> Example:
 
 @contextmanager
 def _writer(path: Path, table: Table) -> Iterator[Callable[[dict[str, Any], int], None]]:
-    """Adds rows, each with its size in bytes, to a Parquet file that appears when complete."""
+    """Give a function that adds a row and its size to a Parquet file, which appears when complete."""
     import pyarrow.parquet as pq
 
     pending: list[dict[str, Any]] = []
     size = 0
     schema = table.arrow_schema()
-    # Whole texts neither repeat nor compare: a dictionary or statistics would only hold copies.
+    # Whole texts do not repeat and are not compared: a dictionary or statistics would only copy.
     repeating = [name for name in ("task", "domain", "source") if name in schema.names]
     options = {"compression": "zstd", "use_dictionary": repeating or False}
     with (
@@ -363,7 +361,7 @@ def _writer(path: Path, table: Table) -> Iterator[Callable[[dict[str, Any], int]
 
 
 def _refuse_repeated_ids(corpus: StreamedCorpus, hashes: array[int]) -> None:
-    """Look again, by name, for the ids whose hashes occur twice."""
+    """Check by name the ids whose hashes occur twice; refuse a true repetition."""
     import numpy as np
 
     values, counts = np.unique(np.frombuffer(hashes, dtype=np.int64), return_counts=True)

@@ -26,12 +26,12 @@ from contextcliff_dagster.user_files import open_file
 
 _TABLES = (*TABLE_ENDINGS, ".pq")
 _COMPANIONS = ("readme", "license", "licence", "citation", "changelog", "dataset_info")
-"""How files begin that come along with a benchmark and say nothing of what the folder is."""
+"""Beginnings of the names of files that accompany a benchmark and do not show what it is."""
 _LENGTH = re.compile("token|length", re.IGNORECASE)
 _SCORE = re.compile("score|correct|judge|grade|accuracy", re.IGNORECASE)
-"""What columns of a table of results are called."""
+"""Names of score columns in a table of results."""
 _LOOKED_INTO = 40
-"""Files of a folder whose records are looked at."""
+"""Most files of a folder whose records are read."""
 
 
 class Recognised(NamedTuple):
@@ -42,7 +42,7 @@ class Recognised(NamedTuple):
 
 
 def recognise(path: Path, questions: str | None = None) -> Recognised:
-    """The corpus that reads ``path``, by its content; ``questions`` as in the corpus ``folder``.
+    """Return the corpus for ``path``, by its content; ``questions``: the option of ``folder``.
 
     - A table with texts in it is a corpus of kind ``file``; a table whose column ``document`` names
       files is the questions of the folder that it lies in.
@@ -51,7 +51,7 @@ def recognise(path: Path, questions: str | None = None) -> Recognised:
     - Any other file or folder is documents.
 
     Raises:
-        CorpusError: two benchmarks share this format, or files of several lie together.
+        CorpusError: two benchmarks share this format, or files of several are mixed.
     """
     if questions is not None:
         return Recognised("folder", {"path": str(path), "questions": questions})
@@ -67,18 +67,18 @@ def recognise(path: Path, questions: str | None = None) -> Recognised:
     if not benchmarks:
         _refuse_other_fields(path)
         return Recognised("file", {"path": str(path)})
-    # NarrativeQA's table is nothing without the stories next to it.
+    # NarrativeQA's table needs the stories next to it.
     whole = benchmarks == {"narrativeqa"} and ending == ".csv"
     return _benchmark(benchmarks, path, path.parent if whole else path)
 
 
 def _refuse_other_fields(path: Path) -> None:
     """Raises:
-    CorpusError: the first record has no text by any name that is known.
+    CorpusError: the first record has no text under any known name.
     """
     kind = ENDINGS.get(path.suffix.lower())
     first: object = None
-    with suppress(CorpusError, OSError):  # the reader of the file says what is wrong
+    with suppress(CorpusError, OSError):  # the reader of the file reports the error
         first = next((row for _, row in READERS[kind](path)), None) if kind else None
     if isinstance(first, Mapping) and first and not any(n in first for n in FIELDS["context"]):
         names = ", ".join(repr(str(name)[:40]) for name in islice(first, 8))
@@ -93,7 +93,7 @@ def _refuse_other_fields(path: Path) -> None:
 
 
 def _columns_of_results(row: Mapping[Any, Any]) -> str | None:
-    """The columns of lengths and scores, as `analyze --columns` takes them; None without both."""
+    """Return the columns of lengths and scores for `analyze --columns`; None without both."""
     lengths = [n for n, v in row.items() if _LENGTH.search(str(n)) and str(v).strip().isdigit()]
     scores = [n for n in row if n not in lengths and _SCORE.search(str(n))]
     return f"length_tokens={lengths[0]},score={scores[0]}" if lengths and scores else None

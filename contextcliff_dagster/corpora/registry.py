@@ -1,4 +1,4 @@
-"""Which kinds of corpora there are, and opening one by its kind and options."""
+"""Corpus kinds: their table, the reference corpus, and opening a corpus by kind and options."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 
 MOST_DOCUMENTS = 1_000_000
 TASKS = {"lookup": "lookup", "two_hop": "two_hop", "multi_hop_qa": "two_hop"}
-"""Task names that are accepted, and the task each one means."""
+"""Accepted task name -> task."""
 
 
 class ReferenceCorpus(StreamedCorpus):
-    """Ledgers drawn afresh from a seed: the same options give the same texts and questions.
+    """Ledgers generated from a seed: the same options give the same texts and questions.
 
     Options: ``documents`` (1,000), ``seed`` (0), ``min_tokens`` and ``max_tokens`` (in tokens
     of the reference tokenizer; all lengths that ledgers have), ``task`` (``lookup``, ``two_hop`` or
@@ -74,7 +74,7 @@ class ReferenceCorpus(StreamedCorpus):
         )
 
     def fingerprint(self) -> str:
-        # A ledger depends on the seed and its index alone: the first few show the generator.
+        # A ledger depends only on seed and index: hashing the first few covers the generator.
         content = hashlib.sha256()
         for ledger in islice(self._ledgers(), 8):
             content.update(repr((ledger.text, ledger.questions)).encode())
@@ -127,13 +127,13 @@ CORPUS_KINDS: dict[str, Callable[[Mapping[str, Any]], StreamedCorpus]] = {
 
 
 def open_corpus(kind: str, options: Mapping[str, Any]) -> StreamedCorpus:
-    """The corpus of this kind; nothing is read yet beyond what proves that it can be.
+    """Open the corpus of this kind; check that it can be read, but do not read it yet.
 
-    A ``path`` that is an address is downloaded first, unless it was before.
+    A ``path`` that is a URL is downloaded first, unless it was before.
 
     Raises:
         CorpusError: there is no such kind, its package cannot be imported, an option is wrong, or
-            the source is not there.
+            the source is missing.
     """
     if isinstance(path := options.get("path"), str) and is_url(path):
         options = {**options, "path": str(local_copy(path))}

@@ -1,4 +1,4 @@
-"""What all assets of a study have in common."""
+"""Common properties of all assets of a study."""
 
 from __future__ import annotations
 
@@ -63,13 +63,13 @@ def group(study: Study) -> str:
 
 
 def job_name(study: Study, experiment: Experiment) -> str:
-    """Return the name of the job that measures ``experiment`` and what is judged with it."""
+    """Return the name of the job that measures ``experiment`` and its guests."""
     kind = "profile" if experiment.name == "length_profile" else experiment.name.replace("-", "_")
     return f"{kind}_{group(study)}"
 
 
 def documents_job_name(study: Study, experiment: Experiment) -> str:
-    """Return the name of the job that makes the documents that ``experiment`` keeps."""
+    """Return the name of the job that makes the documents of ``experiment``."""
     return f"{experiment.name.replace('-', '_')}_documents_{group(study)}"
 
 
@@ -84,7 +84,7 @@ def report_job_name(study: Study) -> str:
 
 
 def run_tags(study: Study, campaign: str, cause: str) -> dict[str, str]:
-    """Return the tags of a run that say what it is for.
+    """Return the tags that describe a run's purpose.
 
     ``cause``: what started it (command line, schedule, sensor, ...).
     """
@@ -105,7 +105,7 @@ def run_config(study: Study, campaign: str, ops: Iterable[str], more: Config) ->
 
 
 def key_prefix() -> list[str]:
-    """What the keys of all assets begin with: ``CONTEXTCLIFF_ASSET_PREFIX``, parts by ``/``.
+    """Return the prefix of all asset keys: ``CONTEXTCLIFF_ASSET_PREFIX``, split at ``/``.
 
     Two code locations on one Dagster instance keep their assets apart by it.
     """
@@ -117,7 +117,7 @@ def asset_key(study: Study, name: str) -> dg.AssetKey:
 
 
 def study_prefix(study: Study) -> list[str]:
-    """What the keys of the study's assets begin with."""
+    """Return the prefix of the study's asset keys."""
     return [*key_prefix(), study.name]
 
 
@@ -131,7 +131,7 @@ def described(
     table: Table | None = None,
     **more: Any,
 ) -> dict[str, Any]:
-    """Arguments that ``dg.asset`` and ``dg.AssetSpec`` share: key, group, owner, column schema.
+    """Return arguments of ``dg.asset`` and ``dg.AssetSpec``: key, group, owner, column schema.
 
     Group, owners, tags and further kinds are those of the study's section `assets`, where it has
     some.

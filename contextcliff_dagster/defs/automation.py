@@ -1,11 +1,9 @@
-"""What starts or ends runs by itself: schedules, sensors, the sentinel, the end of lost runs.
+"""Automation: schedules, sensors, the sentinel, and the sensor that ends lost runs.
 
-The sensor that ends runs whose process is gone with the code server that watched it.
-
-Dagster's default run launcher knows from its code server alone that the process of a run has died.
+Dagster's default run launcher learns only from its code server that the process of a run has died.
 Where both die (a container, a machine), the run would count as started for ever: it would keep its
-place in the queue of runs, and nobody would be alerted. Other launchers (Docker, Kubernetes) are
-asked by Dagster's run monitoring.
+place in the queue of runs, and nobody would be alerted. A sensor ends such runs. Runs of other
+launchers (Docker, Kubernetes) are left to Dagster's run monitoring.
 """
 
 import json
@@ -54,14 +52,14 @@ _SPAN, _DAYS = timedelta(days=366), 60
 
 
 def campaign_at(tick: datetime) -> str:
-    """The campaign's name: ``2026-11-23T0300`` (UTC); the same tick never begins two."""
+    """Return the campaign's name, ``2026-11-23T0300`` (UTC); a tick never begins two."""
     return tick.astimezone(UTC).strftime(TICK_NAME)
 
 
 def study_schedules(
     study: Study, jobs: Sequence["dg.UnresolvedAssetJobDefinition"]
 ) -> list[dg.ScheduleDefinition]:
-    """The study's schedules, one per job that measures all of an experiment, if it has any.
+    """Return the study's schedules, if any: one per job that measures a whole experiment.
 
     They run once they are switched on in Dagster: they cost. One tick is one campaign for all.
     """
@@ -94,7 +92,7 @@ def study_schedules(
 
 
 def report_freshness(study: Study) -> dg.FreshnessPolicy | None:
-    """The report is stale once a tick is missed by more than the study's grace."""
+    """Return the freshness policy: stale once a tick is missed by more than the study's grace."""
     plan = study.schedule
     if plan is None:
         return None
@@ -180,7 +178,7 @@ def sentinel_job(study: Study) -> dg.JobDefinition:
             "baseline": outcome.baseline,
             "shrunk": ", ".join(outcome.shrunk) or "none",
         }
-        # Next to the caps that it watches: a run without an asset goes unseen.
+        # Logged next to the watched caps: a run without an asset goes unseen.
         context.log_event(dg.AssetObservation(asset_key(study, "cliffs"), metadata=shown))
         if outcome.shrunk or outcome.unjudged:
             raise dg.Failure(outcome.sentence, metadata=shown, allow_retries=False)
@@ -200,7 +198,7 @@ def sentinel_job(study: Study) -> dg.JobDefinition:
 
 
 def sentinel_schedules(study: Study, job: dg.JobDefinition) -> list[dg.ScheduleDefinition]:
-    """The schedule of the study's sentinel, if it has one; off until switched on: it costs."""
+    """Return the schedule of the study's sentinel, if any; off until switched on: it costs."""
     plan = study.sentinel
     if plan is None:
         return []
@@ -213,7 +211,7 @@ def sentinel_schedules(study: Study, job: dg.JobDefinition) -> list[dg.ScheduleD
         description=f"A sentinel of `{study.name}`: {plan.cron} {plan.timezone}.",
     )
     def watch(context: dg.ScheduleEvaluationContext) -> dg.RunRequest:
-        # Begun by the run, not here; a run that is tried again goes on with it and pays once.
+        # Begun by the run, not here: a retried run goes on with it and pays once.
         campaign = f"{SENTINEL}{campaign_at(context.scheduled_execution_time)}"
         return dg.RunRequest(
             run_key=campaign,
@@ -235,7 +233,7 @@ NEXT_ROUND = "next_round"
 def study_sensors(
     study: Study, job: "dg.UnresolvedAssetJobDefinition"
 ) -> list[dg.SensorDefinition]:
-    """The sensor of a study with a section `targeted`. It runs once it is switched on: it costs."""
+    """Return the sensor of a study with a section `targeted`; off until switched on: it costs."""
     plan = study.targeted
     if plan is None:
         return []
@@ -250,7 +248,7 @@ def study_sensors(
     def target(context: dg.SensorEvaluationContext, store: StoreResource) -> Any:
         open_runs = dg.RunsFilter(job_name=job.name, statuses=list(NOT_FINISHED_STATUSES))
         if context.instance.get_runs(open_runs, limit=1):
-            # What it brings decides what is asked next.
+            # Its result decides the next round.
             return dg.SkipReason("A round is being measured.")
         event = context.instance.get_latest_materialization_event(asset_key(study, "cliffs"))
         made = event.asset_materialization if event else None
@@ -310,7 +308,7 @@ def lost_runs_sensor(studies: Sequence[Study], *, alone: bool = False) -> dg.Sen
         missing, ended = [], 0
         begun = [dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.STARTED]
         for run in instance.get_runs(dg.RunsFilter(statuses=begun)):
-            # Others have processes of their own, perhaps on another machine.
+            # Other launchers have their own processes, perhaps on another machine.
             if GRPC_INFO_TAG not in run.tags or is_elsewhere(context, run):
                 continue
             if alone and run.tags.get("contextcliff/study") not in names:
@@ -321,7 +319,7 @@ def lost_runs_sensor(studies: Sequence[Study], *, alone: bool = False) -> dg.Sen
             missing.append(run.run_id)
             now = instance.get_run_by_id(run.run_id)
             if run.run_id in before and now is not None and not now.is_finished:
-                # As a code server does: the sentence, then the failure.
+                # Like a code server: the sentence, then the failure.
                 why = f"The process of this run (pid {pid}) ended together with its code server."
                 instance.report_engine_event(why, now)
                 instance.report_run_failed(now)
@@ -344,7 +342,7 @@ def _process_of(instance: dg.DagsterInstance, run_id: str) -> tuple[int | None, 
 
 
 def is_alive(pid: int, since: float) -> bool:
-    """Whether the process runs that had this id at ``since`` (seconds since 1970).
+    """Whether the process that had this id at ``since`` (seconds since 1970) still runs.
 
     A later process of the same id is another one; it can be told where the system has ``/proc``.
     """

@@ -137,7 +137,7 @@ CODE_LOCATION = "contextcliff_dagster"
 
 @contextmanager
 def output_to_terminal() -> Iterator[None]:
-    """Within, what steps print goes to the terminal itself, and to no file of the run.
+    """Send the output of steps to the terminal, not to files of the run, while open.
 
     Dagster sends it to a file that four processes for each run show on the terminal: 24 MB, a lag,
     lines lost at the end, and tracebacks of theirs at Ctrl-C. Goes when `execute_in_process` takes
@@ -163,7 +163,7 @@ def output_to_terminal() -> Iterator[None]:
 
 
 def runs_shown_in_timeline(instance: dg.DagsterInstance) -> None:
-    """From here on, runs that this process executes belong to the code location.
+    """Attribute runs that this process executes from now on to the code location.
 
     Without one, the UI's timeline and the pages of jobs leave a run out. The daemon, which may try
     such a run again, is kept from it: its person sees the error and decides. Goes when
@@ -189,7 +189,7 @@ def runs_shown_in_timeline(instance: dg.DagsterInstance) -> None:
 
 
 def migrations_read_once() -> None:
-    """From here on, Alembic reads the folder of Dagster's migrations once a process.
+    """Make Alembic read the folder of Dagster's migrations only once per process.
 
     Each SQLite file (three of a new home, one a run) has it read 90 scripts twice, to write down
     the newest: half a CPU second of a first run. Goes when Dagster keeps what it read.
@@ -220,7 +220,7 @@ _engines_lock = threading.Lock()
 
 
 def databases_kept_open() -> None:
-    """From here on, Dagster's SQLite files stay open between two of its statements.
+    """Keep Dagster's SQLite files open between its statements from now on.
 
     It makes an engine and a connection for each, so that every statement is compiled anew, and the
     write-ahead log is emptied 250 times a run: most of a CPU second. What is committed is on the

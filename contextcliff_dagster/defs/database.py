@@ -81,7 +81,7 @@ PARTITIONS = "partitions"
 
 
 def view_sql(declared: Table, root: Path) -> str:
-    """A view over every study's files of one table but the retired; empty while there are none.
+    """Return a view over one table's files of all studies but the retired; empty without any.
 
     The columns are in the files themselves, so the hive parts of the paths are not read: these
     hold slugs, the columns the names.
@@ -107,7 +107,7 @@ def view_sql(declared: Table, root: Path) -> str:
 
 
 def result_rows(root: Path) -> dict[str, list[list[Any]]]:
-    """Rows of each of `RESULT_TABLES` out of the ``cliffs.json`` of all studies but the retired."""
+    """Return rows of `RESULT_TABLES` from ``cliffs.json`` of all studies but the retired."""
     from contextcliff_dagster.contracts.results import Cliffs, to_json
 
     rows: dict[str, list[list[Any]]] = {name: [] for name in RESULT_TABLES}
@@ -123,35 +123,35 @@ def result_rows(root: Path) -> dict[str, list[list[Any]]]:
         whole["result"] = json.dumps(result)
         for name, these in (("cliffs", [whole]), ("bins", result["bins"])):
             columns = RESULT_TABLES[name]
-            rows[name] += [[(one | of)[column] for column in columns] for one in these]
+            rows[name] += [[(row | of)[column] for column in columns] for row in these]
     return rows
 
 
 def range_rows(root: Path) -> list[list[Any]]:
-    """Rows of the table ``bin_ranges``: the tokens (both included) behind each bin's key, of the
+    """Return rows of ``bin_ranges``: first and last token length behind each bin's key, of the
     samples of all studies but the retired."""
     retired = retired_studies(Store(root))
     rows: list[list[Any]] = []
     for head in sorted(root.glob(f"*/manifest/{HEAD}")):
         study = head.parent.parent.name  # a study's name is its folder
         _, bins = bins_of(head)
-        for number, one in enumerate(bins if study not in retired else []):
-            last = one.edge_high - (number < len(bins) - 1)  # the last bin is closed
-            rows.append([study, one.bin, one.edge_low, last, one.merged_into])
+        for number, length_bin in enumerate(bins if study not in retired else []):
+            last = length_bin.edge_high - (number < len(bins) - 1)  # the last bin is closed
+            rows.append([study, length_bin.bin, length_bin.edge_low, last, length_bin.merged_into])
     return rows
 
 
 def partitions_sql() -> str:
-    """The view `PARTITIONS`: tokens, examples and calls, done and failed, by model and key."""
+    """Return the view `PARTITIONS`: tokens, examples, calls done and failed by model and key."""
     of_experiments = " UNION ALL ".join(
-        f"SELECT '{one.name}' AS experiment, study, campaign, model, bin AS key,"
+        f"SELECT '{experiment.name}' AS experiment, study, campaign, model, bin AS key,"
         " count(DISTINCT example_id) AS examples, count(DISTINCT call_key) AS calls,"
         " count(DISTINCT call_key) FILTER (score IS NOT NULL) AS done,"
         " count(DISTINCT call_key) FILTER (score IS NULL) AS failed,"
         " min(length_tokens) AS shortest_tokens, max(length_tokens) AS longest_tokens"
-        f" FROM {one.records.name} GROUP BY ALL"
-        for one in all_experiments()
-        if one.host is None
+        f" FROM {experiment.records.name} GROUP BY ALL"
+        for experiment in all_experiments()
+        if experiment.host is None
     )
     return (
         f"CREATE OR REPLACE VIEW {PARTITIONS} AS SELECT p.*, r.from_tokens, r.to_tokens"
@@ -162,7 +162,7 @@ def partitions_sql() -> str:
 
 def shown_tables() -> list[Table]:
     """Return the tables that have a view: predictions of the profile, records of everything."""
-    tables = [LENGTH_PROFILE.predictions, *(one.records for one in all_experiments())]
+    tables = [LENGTH_PROFILE.predictions, *(experiment.records for experiment in all_experiments())]
     return list({table.name: table for table in tables}.values())
 
 

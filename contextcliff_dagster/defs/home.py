@@ -1,4 +1,4 @@
-"""Which folder keeps Dagster's own records of a store's runs; the mark of a shell's."""
+"""The folder of Dagster's own records of a store's runs, and the mark of a shell's run."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from contextcliff_dagster.contracts import StoreError
 from contextcliff_dagster.store import Store, checkout_root
 
 COMMAND_LINE = "command line"
-"""What started a run, as its tag ``contextcliff/cause`` says."""
+"""The value of the tag ``contextcliff/cause`` for runs from the command line."""
 
 _WARNED = "CONTEXTCLIFF_HOME_WARNED"
 """Inherited by the processes that this one starts."""
 
 
 def dagster_home(store: Store) -> Path:
-    """``DAGSTER_HOME`` where set; the checkout's for the checkout's own store; else the store's.
+    """Return ``DAGSTER_HOME`` if set, the checkout's home for its own store, else the store's.
 
     Raises:
         StoreError: Dagster would misread the path.
     """
-    if own := os.environ.get("DAGSTER_HOME"):
-        home = Path(own).expanduser().absolute()
+    if given := os.environ.get("DAGSTER_HOME"):
+        home = Path(given).expanduser().absolute()
         if {"?", "%"} & set(str(home)):
             raise StoreError(
                 f"DAGSTER_HOME is {home}, but Dagster cannot keep its runs in a folder with '?' or "

@@ -1,14 +1,10 @@
-"""The two partition dimensions of an experiment's predictions, and what a run's tags say of them.
+"""The partition dimensions of an experiment's predictions (`model` and its own), and run tags.
 
-The two partition dimensions of an experiment's predictions: `model`, and its own.
-
-Dagster orders keys, plots and backfills by the alphabetical order of the dimension names; that of
+Dagster orders keys, plots and backfills by the alphabetical order of the dimension names. That of
 the length profile is called `tokens`, not `bin`, so that `model` comes first and one range of bins
 is one run of one engine.
 
-What the tags of a run say, and those of one that was launched without them.
-
-Such a run comes from the UI, a backfill, or automation.
+Runs from the UI, a backfill or automation are launched without our tags; their steps add them.
 """
 
 from __future__ import annotations
@@ -47,7 +43,7 @@ class _Partitions(dg.MultiPartitionsDefinition):
 
 
 def experiment_partitions(study: Study, experiment: Experiment) -> dg.MultiPartitionsDefinition:
-    """One partition per model and cell; model keys are slugs of the model names."""
+    """Return one partition per model and cell; model keys are slugs of the model names."""
     return _Partitions(
         {
             MODEL: dg.StaticPartitionsDefinition([slug(name) for name in study.models]),
@@ -57,14 +53,14 @@ def experiment_partitions(study: Study, experiment: Experiment) -> dg.MultiParti
 
 
 def document_partitions(study: Study, experiment: Experiment) -> dg.MultiPartitionsDefinition:
-    """Those of the documents that an experiment keeps."""
+    """Return the partitions of an experiment's stored documents."""
     assert experiment.documents is not None
     keys = experiment.documents.keys(study)
     return _Partitions({name: dg.StaticPartitionsDefinition([*keys[name]]) for name in keys})
 
 
 def cells_by_model(study: Study, partition_keys: Iterable[str]) -> dict[str, list[str]]:
-    """Model name -> its cells among ``partition_keys``, in their order: one engine start serves
+    """Return model -> its cells among ``partition_keys``, in order: one engine start serves
     them all."""
     names = {slug(name): name for name in study.models}
     wanted: dict[str, list[str]] = {}
@@ -79,19 +75,19 @@ def cells_by_model(study: Study, partition_keys: Iterable[str]) -> dict[str, lis
 def tagged_partitions(
     run_tags: Mapping[str, str], study: Study, experiment: Experiment
 ) -> Sequence[str] | None:
-    """The partitions that the tags of a run name, by a range or one alone; None without either."""
+    """Return the partitions in a run's tags, a range or a single one; None without either."""
     partitions = experiment_partitions(study, experiment)
     key = partitions.get_partition_key_from_str
     if ASSET_PARTITION_RANGE_START_TAG not in run_tags:
-        one = run_tags.get(PARTITION_NAME_TAG)
-        return None if one is None else [key(one)]
+        partition = run_tags.get(PARTITION_NAME_TAG)
+        return None if partition is None else [key(partition)]
     first = run_tags[ASSET_PARTITION_RANGE_START_TAG]
     last = run_tags[ASSET_PARTITION_RANGE_END_TAG]
     return partitions.get_partition_keys_in_range(dg.PartitionKeyRange(key(first), key(last)))
 
 
 def tagged_models(run_tags: Mapping[str, str], study: Study) -> Sequence[str]:
-    """The models whose partitions the tags of a run name; all of the study without such tags."""
+    """Return the models of the partitions in a run's tags; all of the study without tags."""
     places = {slug(name): place for place, name in enumerate(study.models)}
     tags = (ASSET_PARTITION_RANGE_START_TAG, ASSET_PARTITION_RANGE_END_TAG, PARTITION_NAME_TAG)
     named = [run_tags[tag].partition("|")[0] for tag in tags if tag in run_tags]
@@ -100,19 +96,19 @@ def tagged_models(run_tags: Mapping[str, str], study: Study) -> Sequence[str]:
 
 
 def partition_key(experiment: Experiment, model: str, cell: str) -> dg.MultiPartitionKey:
-    """The key of one model's cell."""
+    """Return the partition key of one model's cell."""
     return dg.MultiPartitionKey({MODEL: slug(model), experiment.dimension: cell})
 
 
 def range_tags(
     study: Study, experiment: Experiment, keys: Sequence[str] | None = None
 ) -> dict[str, str]:
-    """Run tags that make one run take ``keys``, a range of partitions; every one when None."""
+    """Return tags that give one run ``keys``, a range of partitions; all of them when None."""
     return _range_tags(keys or experiment_partitions(study, experiment).get_partition_keys())
 
 
 def document_range_tags(study: Study, experiment: Experiment) -> dict[str, str]:
-    """Run tags that make one run take every partition of the documents."""
+    """Return tags that give one run every partition of the documents."""
     return _range_tags(document_partitions(study, experiment).get_partition_keys())
 
 
@@ -125,7 +121,7 @@ def _range_tags(keys: Sequence[str]) -> dict[str, str]:
 
 
 REPORTED_BY = "contextcliff/reported_by"
-"""Of a run that measures alone: the job that scores and reports once all such runs are over."""
+"""The tag of a run that only measures: the job that reports once all such runs are over."""
 
 _CAUSES = {
     "dagster/schedule_name": "schedule",
@@ -139,7 +135,7 @@ _CAUSES = {
 
 @contextmanager
 def tagged_run(study: Study, store: StoreResource, campaign: str | None) -> Iterator[StudyRun]:
-    """`StudyRun.open`, the run of this step being tagged with what it is for."""
+    """Open a `StudyRun`, and tag this step's run with its purpose."""
     with StudyRun.open(study, store.open(), campaign) as run:
         complete_run_tags(dg.OpExecutionContext.get(), study, run.campaign)
         yield run
@@ -153,7 +149,7 @@ def complete_run_tags(context: dg.OpExecutionContext, study: Study, campaign: st
         wanted[REPORTED_BY] = report_job_name(study)
     if wanted.keys() <= context.run.tags.keys():
         return
-    # Not those that the step began with: an earlier step may have added some.
+    # Current tags, not those at the step's start: an earlier step may have added some.
     run = context.instance.get_run_by_id(context.run_id)
     known = run.tags if run is not None else {}
     if missing := {name: value for name, value in wanted.items() if name not in known}:
@@ -161,7 +157,7 @@ def complete_run_tags(context: dg.OpExecutionContext, study: Study, campaign: st
 
 
 def is_reported_later(run: dg.DagsterRun) -> bool:
-    """Whether the run measures alone: one of those of a job's backfill.
+    """Whether the run only measures, as part of a job's backfill.
 
     A backfill of assets (its runs are of a job without a name of ours) goes down the graph by
     itself, and reports when all is measured.

@@ -1,4 +1,4 @@
-"""What assets are handed: the store, who watches the run, a campaign, and DuckDB."""
+"""Resources of the assets: the store, the run's watcher, a campaign, and DuckDB."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Watch:
-    """What the caller of an in-process run is notified of, and may request.
+    """Notifications to the caller of an in-process run, and the caller's requests.
 
     Assets report to ``on_progress`` (model, progress), say to ``on_wait`` what keeps them from
     beginning, ask ``should_stop`` between calls, keep to ``budget`` and ``deadline_s`` where their
@@ -60,7 +60,7 @@ class ReportConfig(CampaignConfig):
 
 
 def default_resources() -> dict[str, object]:
-    """Resources of the code location."""
+    """Return the resources of the code location."""
     from dagster_duckdb import DuckDBResource  # for others than the command line
 
     database = str(Store(store_root()).duckdb_path)

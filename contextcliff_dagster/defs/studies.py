@@ -35,7 +35,7 @@ from contextcliff_dagster.studies import BrokenStudy, Study
 
 
 class StudyParts(NamedTuple):
-    """All that Dagster is given of one study."""
+    """The Dagster definitions of one study."""
 
     assets: Sequence[dg.AssetsDefinition]
     jobs: Sequence[dg.UnresolvedAssetJobDefinition | dg.JobDefinition]
@@ -57,7 +57,7 @@ def is_used_example(name: str, store: Store) -> bool:
 
 
 def study_parts(study: Study) -> StudyParts:
-    """Assets, jobs, schedules and sensors of one study; raises whatever is wrong with it."""
+    """Return assets, jobs, schedules and sensors of one study; raises on a faulty study."""
     jobs = study_jobs(study)
     schedules = study_schedules(study, jobs)
     if not study.has_corpus:
@@ -72,7 +72,7 @@ def study_parts(study: Study) -> StudyParts:
 
 
 def study_assets(study: Study) -> list[dg.AssetsDefinition]:
-    """The whole chain of one study, corpus to report."""
+    """Return all assets of one study, from corpus to report."""
     return [
         *(preparation_assets(study) if study.has_corpus else ()),
         cost_estimate_asset(study),
@@ -117,10 +117,10 @@ def study_jobs(study: Study) -> list[dg.UnresolvedAssetJobDefinition]:
         jobs.append(job(job_name(study, experiment), description=about))
         if documents := experiment.document_assets()[:1]:
             tags = {**document_range_tags(study, experiment), **own_tags}
-            own = dg.AssetSelection.assets(*(asset_key(study, name) for name in documents))
+            assets = dg.AssetSelection.assets(*(asset_key(study, name) for name in documents))
             about = f"Documents of experiment {experiment.name} of `{study.name}`; no call."
             name = documents_job_name(study, experiment)
-            jobs.append(dg.define_asset_job(name, own, tags=tags, description=about))
+            jobs.append(dg.define_asset_job(name, assets, tags=tags, description=about))
         if experiment.name != "length_profile":
             continue
         pilot = study.targeted.pilot if study.targeted else study.sampling.pilot_per_bin
@@ -132,7 +132,7 @@ def study_jobs(study: Study) -> list[dg.UnresolvedAssetJobDefinition]:
 
 
 def broken_study_asset(broken: BrokenStudy, number: int) -> dg.AssetsDefinition:
-    """The asset `study_file` in the study's own group; materializing it fails with the reason.
+    """Return the asset `study_file` of a broken study; materializing it fails with the reason.
 
     ``number`` keeps apart those whose names differ in signs alone.
     """

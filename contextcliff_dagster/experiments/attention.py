@@ -1,7 +1,7 @@
-"""Attention entropy: the study's questions again, for where the prompt's last token attends.
+"""Attention entropy: where the prompt's last token attends, for the study's own questions.
 
-They are calls of their own of one token each, kept in the ledger like any; nothing of them enters
-the measured curve.
+Each takes a separate call of one token, kept in the ledger like any; none enters the measured
+curve.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _MEASURES = ("entropy", "sinks", "evidence")
 
 
 class Attention(Experiment):
-    """Entropy of the last prompt token's attention, its share on first tokens and on evidence."""
+    """Entropy of the last prompt token's attention, and its shares on first tokens and evidence."""
 
     name = "attention_entropy"
     section: ClassVar[Any] = StrictBool
@@ -63,7 +63,7 @@ class Attention(Experiment):
         return study.bin_keys
 
     def recipe(self, study: Study) -> Recipe:
-        """The study's prompt in its first wording, for one token and its attention."""
+        """Return the study's prompt in its first wording, for one token and its attention."""
         asked = study.recipe()
         return replace(
             asked,
@@ -82,7 +82,7 @@ class Attention(Experiment):
         return f"engine {entry.engine} does not show attention"
 
     def sources(self, run: StudyRun) -> Sequence[Source]:
-        """The measured sample.
+        """Return the measured sample.
 
         Raises:
             StudyError: none of the study's models shows its attention.
@@ -91,7 +91,7 @@ class Attention(Experiment):
         return self.known_sources(run)
 
     def require_models(self, study: Study) -> None:
-        """Raise StudyError where ``study`` asks for attention and no model of it shows it."""
+        """Raise StudyError where ``study`` asks for attention and none of its models shows it."""
         if not self.is_asked(study):
             return
         entries = [get_model(name) for name in study.models]
@@ -107,7 +107,7 @@ class Attention(Experiment):
         return [Source(run.manifest)]
 
     def score(self, run: StudyRun, source: Source, rows: Rows) -> Rows:
-        """Return `ATTENTION_RECORDS` of the rows that have an answer, one for each."""
+        """Return one of `ATTENTION_RECORDS` for each row that has an answer."""
         return [
             {**{name: row[name] for name in _KEPT}, **measured}
             for row in rows
@@ -115,7 +115,7 @@ class Attention(Experiment):
         ]
 
     def score_campaign(self, run: StudyRun) -> None:
-        """Write the records of the campaign, also if the study does not ask for them now."""
+        """Write the records of the campaign, even if the study no longer asks for them."""
         if self.is_asked(run.study) or self._any_measured(run):
             score_campaign(run, self)
 
@@ -125,7 +125,7 @@ class Attention(Experiment):
         return bool(run.ledger.read(f"SELECT 1 FROM calls WHERE {where} LIMIT 1", of))
 
     def contribution(self, run: StudyRun, model: str) -> AttentionSample | None:
-        """Return what was measured of ``model`` under the study's prompt; None where nothing was.
+        """Return the measurements of ``model`` under the study's prompt; None without any.
 
         Raises:
             StoreError: a table is damaged.
@@ -191,7 +191,7 @@ def _measured(row: Mapping[str, Any]) -> dict[str, Any] | None:
     except (KeyError, TypeError, ValueError):
         return None
     counts = [[len(layer) for layer in layers] for layers in given.values()]
-    if not any(heads) or any(own != heads for own in counts):
+    if not any(heads) or any(lengths != heads for lengths in counts):
         return None
     if values.ndim != 1 or not ((values >= 0) & (values <= 1)).all():
         return None
@@ -216,8 +216,8 @@ def _layers(
 
     out = np.full(shape, np.nan)
     if values is not None:
-        own = np.array(values, np.float64).reshape(row["layers"], row["heads"])
-        out[: len(own), : own.shape[1]] = own
+        measured = np.array(values, np.float64).reshape(row["layers"], row["heads"])
+        out[: len(measured), : measured.shape[1]] = measured
     return out
 
 

@@ -1,6 +1,6 @@
 """Controls of the length profile: the same questions without the document, or over its evidence.
 
-They are calls of their own, kept in the ledger like any; nothing of them enters the measured curve.
+They are separate calls, kept in the ledger like any; none enters the measured curve.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Controls(Experiment):
         ]
 
     def score_campaign(self, run: StudyRun) -> None:
-        """Score what was asked in the campaign, also if the study asks for no control now."""
+        """Score the campaign's answers, even if the study no longer asks for controls."""
         if self.is_asked(run.study) or self._any_measured(run):
             score_campaign(run, self)
 
@@ -103,10 +103,10 @@ class Controls(Experiment):
         records = pa.concat_tables(read_table(file, self.records) for file in files).to_pandas()
         answers = []
         for control in CONTROLS:
-            own = records[records["control"] == control]
-            if len(own):
+            rows = records[records["control"] == control]
+            if len(rows):
                 askable = frozenset(examples_of(_source(run, control), self.cells(run.study)))
-                answers.append(ControlAnswers(control, own.drop(columns="control"), askable))
+                answers.append(ControlAnswers(control, rows.drop(columns="control"), askable))
         return answers
 
 

@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
 def all_experiments() -> tuple[Experiment, ...]:
     """Return every experiment that can be loaded, in the order of the table."""
-    found = []
+    experiments = []
     for name in experiment_names():
-        with suppress(StudyError):  # of another's package; a study that asks for it is told
-            found.append(load_experiment(name))
-    return tuple(found)
+        with suppress(StudyError):  # a broken extension; a study that asks for it raises
+            experiments.append(load_experiment(name))
+    return tuple(experiments)
 
 
 def asked_experiments(study: Study) -> tuple[Experiment, ...]:
@@ -36,42 +36,42 @@ def asked_experiments(study: Study) -> tuple[Experiment, ...]:
     # Only those that may be asked are loaded: most studies measure one.
     ours = [name for name in EXPERIMENTS if name in ("length_profile", *study.sections)]
     names = dict.fromkeys([*ours, *study.sections])
-    return tuple(one for name in names if (one := load_experiment(name)).is_asked(study))
+    return tuple(e for name in names if (e := load_experiment(name)).is_asked(study))
 
 
 def experiment_tables() -> list[Table]:
     """Return the tables of predictions and records that the experiments fill, each once."""
-    tables = [table for one in all_experiments() for table in (one.predictions, one.records)]
+    tables = [table for e in all_experiments() for table in (e.predictions, e.records)]
     return list({table.name: table for table in tables}.values())
 
 
 def guests(host: Experiment) -> Sequence[Experiment]:
     """Return the experiments whose records are judged and reported with those of ``host``."""
-    return [one for one in all_experiments() if one.host == host.name]
+    return [experiment for experiment in all_experiments() if experiment.host == host.name]
 
 
 def partitioned(study: Study) -> list[Experiment]:
     """Return the experiments with partitions of their own; guests share those of their host."""
-    return [one for one in asked_experiments(study) if one.host is None]
+    return [experiment for experiment in asked_experiments(study) if experiment.host is None]
 
 
 def measuring_assets(study: Study, experiment: Experiment) -> list[str]:
     """Return the names of the assets that make calls: the experiment's, then its guests'."""
     return [
         name
-        for one in asked_experiments(study)
-        if experiment.name in (one.name, one.host)
-        for name in one.asset_names("predictions")
+        for asked in asked_experiments(study)
+        if experiment.name in (asked.name, asked.host)
+        for name in asked.asset_names("predictions")
     ]
 
 
 def document_assets_of(study: Study) -> list[str]:
-    """Return the names of the assets of documents that the study's experiments make and keep."""
-    return [name for one in asked_experiments(study) for name in one.document_assets()]
+    """Return the names of the document assets of the study's experiments."""
+    return [name for e in asked_experiments(study) for name in e.document_assets()]
 
 
 def asked_keys(study: Study, store: Store, ledger: Ledger) -> Iterator[str]:
-    """Yield the keys of the calls that the study asks in its campaigns, whichever study paid them.
+    """Yield the keys of the calls in the study's campaigns, whichever study paid for them.
 
     None of an experiment whose sample is not that of the study any more.
     """
@@ -92,7 +92,7 @@ def asked_keys(study: Study, store: Store, ledger: Ledger) -> Iterator[str]:
 
 
 def ops_of(experiment: Experiment | None, assets: Sequence[str]) -> list[str]:
-    """Return the names, without the study's, of the ops that make ``assets``."""
+    """Return the names of the ops that make ``assets``, without the study's name."""
     if experiment is None:
         return list(assets)
     results, op = experiment.asset_names("result"), experiment.op_of_result()
@@ -100,5 +100,5 @@ def ops_of(experiment: Experiment | None, assets: Sequence[str]) -> list[str]:
 
 
 def judged_assets(experiment: Experiment) -> list[str]:
-    """Return the assets that are made of an experiment's predictions, without the report."""
+    """Return the assets made from an experiment's predictions, without the report."""
     return [*experiment.asset_names("records"), *experiment.asset_names("result")]

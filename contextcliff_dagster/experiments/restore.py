@@ -1,4 +1,4 @@
-"""Answers and documents of a study given back to a store from its own tables or an archive."""
+"""Answers and documents of a study, restored to a store from its tables or an archive."""
 
 from __future__ import annotations
 
@@ -30,35 +30,35 @@ if TYPE_CHECKING:
 
 
 def kept_lists(study: Study, store: Store) -> dict[str, KeptList]:
-    """Return the documents of ``study`` in ``store`` that an archive has to hold, by experiment.
+    """Return the documents of ``study`` that an archive must hold, by experiment.
 
     Raises:
         StoreError: they cannot be read.
     """
-    found = {
-        one.name: one.documents.archived(study, store)
-        for one in asked_experiments(study)
-        if one.documents is not None
+    lists = {
+        experiment.name: experiment.documents.archived(study, store)
+        for experiment in asked_experiments(study)
+        if experiment.documents is not None
     }
-    return {name: kept for name, kept in found.items() if kept is not None}
+    return {name: kept for name, kept in lists.items() if kept is not None}
 
 
 def restore(
     study: Study, store: Store, lists: Mapping[str, KeptList], file: Path
 ) -> Callable[[], None]:
-    """Return what writes the documents of the archive ``file`` into ``store``; all are checked.
+    """Check the documents of the archive ``file``; return a function that stores them.
 
     Raises:
         StoreError: they are not those of ``study``, or the store has others.
     """
-    asked = {one.name: one.documents for one in asked_experiments(study) if one.documents}
+    asked = {e.name: e.documents for e in asked_experiments(study) if e.documents}
     if strange := sorted(lists.keys() - asked.keys()):
         raise damaged(file, f"it has documents of {strange[0][:80]!r}, which its study has not")
     writers = [asked[name].restore(study, store, kept, file) for name, kept in lists.items()]
 
     def write() -> None:
-        for one in writers:
-            one()
+        for writer in writers:
+            writer()
 
     return write
 
@@ -70,7 +70,7 @@ Place = tuple[str, str, str]
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """What was taken back. ``not_restored``: answers to another sample or prompt than the study's;
+    """Counts of restored answers. ``not_restored``: to another sample or prompt than the study's;
     ``unidentified``: models whose serving identity their next run has to note again."""
 
     study: str
@@ -82,7 +82,7 @@ class Restored:
 
 
 def restore_study(study: Study, store: Store, ledger: Ledger) -> Restored:
-    """Take the answers of ``study`` that only its predictions have back into the ledger.
+    """Restore to the ledger the answers of ``study`` that only its predictions have.
 
     Those that an archive had brought, and all of a store whose answers another ledger has measured,
     come back as imported: no measurement takes them for its own.
@@ -97,24 +97,24 @@ def restore_study(study: Study, store: Store, ledger: Ledger) -> Restored:
     """
     if study.has_corpus:
         study = as_drawn(study, store)
-    hosts, own = partitioned(study), is_own(study.name, store, ledger)
-    elsewhere = None if own else f"the store {store.root}"
-    found = {
-        (one, place): rows
-        for one in [*hosts, *(guest for host in hosts for guest in guests(host))]
-        for place, rows in _lost_rows(study, store, ledger, one, own=own).items()
+    hosts, is_ours = partitioned(study), is_own(study.name, store, ledger)
+    elsewhere = None if is_ours else f"the store {store.root}"
+    lost = {
+        (asked, place): rows
+        for asked in [*hosts, *(guest for host in hosts for guest in guests(host))]
+        for place, rows in _lost_rows(study, store, ledger, asked, own=is_ours).items()
     }
     from contextcliff_dagster.inference.ledger.campaigns import ensure_campaign
 
     begun: dict[str, str] = {}
-    for (_, (campaign, _, _)), rows in found.items():
+    for (_, (campaign, _, _)), rows in lost.items():
         first = min(row["finished_at"] for row in rows)
         begun[campaign] = min(begun.get(campaign, first), first)
     for campaign, moment in begun.items():
-        # As of then: the newest campaign is the one that goes on.
+        # Dated back: the newest campaign is the one that goes on.
         ensure_campaign(ledger, study.name, campaign, begun_at=moment)
     answers, usd, rest, unidentified = 0, 0.0, 0, set()
-    for (experiment, place), rows in found.items():
+    for (experiment, place), rows in lost.items():
         campaign, model, _ = place
         run = StudyRun(study, store, ledger, campaign)
         if not _identify(run, place):

@@ -1,4 +1,4 @@
-"""The report over all experiments of a study, and what they have concluded of its calls."""
+"""The report over all experiments of a study, and their judgements of its calls."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _OF_RECORD = tuple(name for name in JUDGED if name not in _OF_EXAMPLE)
 
 
 class JudgedCalls:
-    """The columns `JUDGED` of a study's calls, as far as its sample and its records have them.
+    """The columns `JUDGED` of a study's calls, where its sample and records have them.
 
     Raises:
         StoreError: the manifest or a table of records is damaged.
@@ -67,7 +67,7 @@ def _examples(store: Store, study: str) -> dict[str, dict[str, Any]]:
 
 
 def _made_examples(store: Store, ledger: Ledger, study: str) -> dict[str, dict[str, Any]]:
-    """Those of experiments that make their own documents; none where the study is not known."""
+    """Examples of experiments that make their own documents; none if the study is unknown."""
     from contextcliff_dagster.experiments.common.measurement import sources_of
     from contextcliff_dagster.studies import find_study
 
@@ -78,8 +78,8 @@ def _made_examples(store: Store, ledger: Ledger, study: str) -> dict[str, dict[s
             if not experiment.makes_documents:
                 continue
             for source in sources_of(run, experiment, known=True):
-                for name, one in examples_of(source, experiment.cells(run.study)).items():
-                    values = {"accepted": list(one.answers), "task": one.task}
+                for name, example in examples_of(source, experiment.cells(run.study)).items():
+                    values = {"accepted": list(example.answers), "task": example.task}
                     made[name] = {**dict.fromkeys(_OF_EXAMPLE), **values}
     return made
 
@@ -90,7 +90,7 @@ def _records(store: Store, study: str) -> pa.Table:
     names = ["call_key", *_OF_RECORD]
     schema = pa.schema([EVAL_RECORDS.arrow_schema().field(name) for name in names])
     parts = [schema.empty_table()]
-    for table in {one.records.name: one.records for one in all_experiments()}.values():
+    for table in {e.records.name: e.records for e in all_experiments()}.values():
         if not set(names) <= set(table.column_names):
             continue  # records of another kind
         for file in sorted((store.study_dir(study) / table.name).glob("*/model=*/bin=*/*.parquet")):
@@ -102,7 +102,7 @@ _warn = logging.getLogger(__name__).warning
 
 
 def study_sections(run: StudyRun, owner: Experiment | None = None) -> list[Section]:
-    """Return the sections of the study's experiments, without those that ``owner`` has on its page.
+    """Return the sections of the study's experiments that the page of ``owner`` lacks.
 
     Raises:
         StoreError: an experiment has no result yet, or a damaged one.
@@ -126,7 +126,7 @@ def write_study_report(run: StudyRun, warn: Callable[[str], None] = _warn) -> Re
     from contextcliff_dagster.reporting.report_files import point_latest, write_sections
 
     folder = run.store.report_dir(run.study.name, run.campaign)
-    owner = next((one for one in asked_experiments(run.study) if one.has_page(run.study)), None)
+    owner = next((e for e in asked_experiments(run.study) if e.has_page(run.study)), None)
     sections = study_sections(run, owner)
     if owner is not None:
         files = owner.write_report(run, sections)

@@ -1,10 +1,8 @@
-"""What becomes of a request by the length of its prompt: passed, refused, or sent elsewhere.
+"""The gate: pass a request, refuse it or route it to another model by its prompt's length.
 
-The text of a request's prompt, and bounds on its tokens.
-
-Reads the bodies of OpenAI's chat completions, completions and responses, and of Anthropic's
-messages, as their API references describe them. All text is counted, of every message, of system
-text and of tools: which part is the document, a request does not say.
+Prompts are read from the bodies of OpenAI's chat completions, completions and responses, and of
+Anthropic's messages, as their API references describe them. All text counts, of every message, of
+system text and of tools: a request does not say which part is the document.
 """
 
 from __future__ import annotations
@@ -71,11 +69,11 @@ def prompt_of(body: Mapping[str, Any]) -> Prompt:
     texts: list[str] = []
     unseen = next((name for name in _ELSEWHERE if sent.get(name)), None)
     for name in _SENT:
-        for found in _texts(sent.get(name)):
-            if isinstance(found, str):
-                texts.append(found)
+        for part in _texts(sent.get(name)):
+            if isinstance(part, str):
+                texts.append(part)
             else:
-                unseen = found.kind
+                unseen = part.kind
     texts += [_as_json(sent[name]) for name in _SENT_AS_JSON if sent.get(name)]
     lists = [sent[name] for name in ("messages", "input") if isinstance(sent.get(name), list)]
     frames = max(0, sum(map(len, lists)) - _FREE_FRAMES) * _FRAME
@@ -84,9 +82,9 @@ def prompt_of(body: Mapping[str, Any]) -> Prompt:
     if isinstance(given, str):
         prompts = [[*texts, given]]
     elif isinstance(given, list):
-        written = [one for one in given if isinstance(one, str)]
-        rows = [one for one in given if isinstance(one, list)]
-        prompts = [[*texts, one] for one in written] or prompts
+        written = [prompt for prompt in given if isinstance(prompt, str)]
+        rows = [row for row in given if isinstance(row, list)]
+        prompts = [[*texts, prompt] for prompt in written] or prompts
         ids = max(map(len, rows)) if rows else len(given) - len(written)
     elif given:  # a prompt that the server has stored
         unseen = "prompt"
@@ -101,19 +99,19 @@ def _texts(value: Any) -> Iterator[str | _NoText]:
     """Every text in ``value``, but for labels such as a role; and parts that are no text."""
     waiting = [value]
     while waiting:
-        one = waiting.pop()
-        if isinstance(one, str):
-            yield one
-        elif isinstance(one, list | tuple):
-            waiting += one
-        elif isinstance(one, Mapping):
-            kind = str(one.get("type"))[:_LONGEST_LABEL]
-            source = one.get("source")
+        part = waiting.pop()
+        if isinstance(part, str):
+            yield part
+        elif isinstance(part, list | tuple):
+            waiting += part
+        elif isinstance(part, Mapping):
+            kind = str(part.get("type"))[:_LONGEST_LABEL]
+            source = part.get("source")
             elsewhere = isinstance(source, Mapping) and source.get("type") not in _IN_PLACE
             no_text = kind in _NO_TEXT or elsewhere
-            if no_text or one.get("encrypted_content"):
+            if no_text or part.get("encrypted_content"):
                 yield _NoText(kind)
-            for name, text in one.items():
+            for name, text in part.items():
                 if name in _NEVER_READ or (no_text and name in _DATA):
                     continue
                 label = name in _LABELS and isinstance(text, str)
@@ -266,9 +264,9 @@ class Gate:
             tried.add(other.model)
             following = self.settings.route_to.get(other.model)
             model = following if following not in tried else None
-        own = policy.cap_prompt_tokens
-        if own is not None and prompt.token_ids > own:
-            size, cap = f"{prompt.token_ids:,} tokens of the model", own
+        model_cap = policy.cap_prompt_tokens
+        if model_cap is not None and prompt.token_ids > model_cap:
+            size, cap = f"{prompt.token_ids:,} tokens of the model", model_cap
         elif count.by == "tokenizer":
             size, cap = f"{count.tokens:,} tokens ({policy.tokenizer})", policy.safe_cap_tokens
         else:
@@ -288,8 +286,8 @@ class Gate:
 
     def _too_long(self, policy: SafeContext, prompt: Prompt) -> bool:
         cap = policy.safe_cap_tokens + self.settings.allowance_tokens
-        own = policy.cap_prompt_tokens
-        ids = own is not None and prompt.token_ids > own
+        model_cap = policy.cap_prompt_tokens
+        ids = model_cap is not None and prompt.token_ids > model_cap
         return ids or self._count(policy, prompt).tokens > cap
 
     def _lapsed(self, policy: SafeContext) -> bool:

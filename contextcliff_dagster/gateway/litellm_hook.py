@@ -95,7 +95,7 @@ def _named_besides(data: Mapping[str, Any]) -> Iterator[str]:
     while isinstance(carrier, Mapping):
         for name, value in carrier.items():
             if str(name).casefold() == "model":
-                yield from (one.strip() for one in str(value).split(","))
+                yield from (model.strip() for model in str(value).split(","))
         carrier = carrier.get("extra_body")
 
 

@@ -1,8 +1,7 @@
-"""What an operator sets, the policy file read again as it changes, and counts as metrics.
+"""Gateway settings, the policy file (read again when it changes), and request metrics.
 
-Counts of a gateway as OpenTelemetry metrics; nothing where its API is not installed.
-
-An application's own meter provider takes them (`opentelemetry.metrics.set_meter_provider`).
+Metrics go to the application's own OpenTelemetry meter provider
+(`opentelemetry.metrics.set_meter_provider`), and nowhere where that API is not installed.
 """
 
 from __future__ import annotations
@@ -57,10 +56,10 @@ class PolicyFile:
 
     def _signature(self) -> tuple[int, ...] | None:
         try:
-            found = os.stat(self.path)  # noqa: PTH116
+            status = os.stat(self.path)  # noqa: PTH116
         except OSError:
             return None
-        return found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino
+        return status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino
 
 
 def _by_model(path: Path) -> dict[str, SafeContext]:
@@ -158,7 +157,7 @@ class GateSettings:
         Raises:
             PolicyError: a name is unknown, a value is not what it takes, or no policy is named.
         """
-        known = [one.name for one in fields(cls)]
+        known = [setting.name for setting in fields(cls)]
         for name in given:
             if name not in known:
                 raise PolicyError(

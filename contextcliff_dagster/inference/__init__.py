@@ -1,4 +1,4 @@
-"""Asking models and keeping what they say.
+"""Asking models and keeping their answers.
 
 Belongs here: the registry of models (``models``), what is asked (``requests``), the engines that
 answer (``engines``), the ledger that makes every call durable and paid once (``ledger``), and the

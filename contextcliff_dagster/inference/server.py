@@ -1,7 +1,5 @@
 """A small OpenAI-compatible server over an engine of ours: ``contextcliff serve reference-short``.
 
-A small OpenAI-compatible server over an engine of ours: ``contextcliff serve reference-short``.
-
 It speaks /v1/models, /v1/chat/completions and /v1/completions (streamed with usage, or whole),
 /tokenize and /health, refuses a prompt that does not fit (never cuts it), and can write a request
 log: one JSON line for every request, on the disk before the model starts.
@@ -88,7 +86,7 @@ def _turn(message: Any) -> Message:
 
 
 def read_limit(body: Mapping[str, Any], served: str) -> int:
-    """How many tokens are asked for at most. Raises Refusal for what is not served."""
+    """Most tokens that the request asks for. Raises Refusal for unsupported requests."""
     if body.get("model") not in (None, served):
         message = f"The model {body['model']!r} does not exist; this server has {served!r}."
         raise Refusal(404, message, "model_not_found")

@@ -1,9 +1,8 @@
-"""What a call costs, and what a study may spend, checked before each call.
+"""Prices of calls, and limits on a study's spending, checked before each call.
 
-What a call costs: the entry's own price, else that of a kept-up table, and how old it is.
-
-The table is the library genai-prices (MIT, extra ``prices``): it knows public endpoints by their
-address, so that a server of one's own never gets a price by the name of its model.
+A call costs the entry's own price, else that of a kept-up table. The table is the library
+genai-prices (MIT, extra ``prices``): it knows public endpoints by their address, so that a server
+of one's own never gets a price by the name of its model.
 """
 
 from __future__ import annotations
@@ -183,14 +182,14 @@ class Budget:
     The most that a call may cost is reserved in the ledger before it is sent and settled after it,
     so that several processes share one budget, and a call whose process died stays charged.
 
-    A limit is never exceeded where the reservations cover what is billed: an exact count of the
+    A limit is never exceeded where the reservations cover the bill: an exact count of the
     prompt, or `prompt_tokens_estimate`, and the whole output limit. A server that bills more
     than that (its tokenizer makes far more of a text, or output beyond the limit) exceeds it at
     most by the excess of the calls in flight when the limit was reached, concurrency x processes of
     them, and by the excess of each attempt whose usage is unknown (cut streams, killed processes):
     they are charged as reserved. An answer's own usage is charged, so that the next call knows: its
     output up to the limit or, if more, what came; one that is more than ten times our own count, or
-    less than the text can have, is charged as reserved (`execution.usage_check`).
+    less than the text can have, is charged as reserved (`execution.checks`).
     (Measured by ``benchmarks/budget_trials.py``.)
 
     Raises:
@@ -215,11 +214,11 @@ class Budget:
     def check(self, spent: Spend, reserve: Spend, today_usd: float = 0.0) -> None:
         """
         Args:
-            spent: by the campaign so far, what is reserved included.
-            today_usd: by all studies today, likewise.
+            spent: by the campaign so far, reservations included.
+            today_usd: by all studies today, reservations included.
 
         Raises:
-            BudgetError: what is spent and ``reserve`` together exceed a limit.
+            BudgetError: spending and ``reserve`` together exceed a limit.
         """
         campaign = ("The budget", "raise --budget")
         day = ("Today's budget", f"go on tomorrow (UTC), or raise {DAY_VARIABLE}")

@@ -1,16 +1,13 @@
-"""Weights on this machine: where they are, their hashes, what a GGUF header says.
+"""Weights on this machine: where they are, their hashes, and the contents of a GGUF header.
 
-What a GGUF file says about itself in its header: architecture, trained window, quantisation.
-
-Format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md (versions 2 and 3, little-endian).
+A GGUF header holds architecture, trained window and quantisation. Format:
+https://github.com/ggml-org/ggml/blob/master/docs/gguf.md (versions 2 and 3, little-endian).
 Only scalars are kept; the vocabulary's arrays are skipped over.
-
-Weights of your own on this machine: where they are, and their hashes.
 
 A relative path in models.yaml is one from that file's folder. A bare name is also looked for where
 `make local-model` keeps models: ``data/models`` of the checkout, or ``models`` in the store.
 
-The length that a model's weights were trained to.
+`trained_tokens` is the length that a model's weights were trained to.
 """
 
 from __future__ import annotations
@@ -37,7 +34,7 @@ from contextcliff_dagster.user_files import open_file
 Scalar = int | float | bool | str
 
 GGUF_LIBRARIES = ("torch", "transformers", "gguf", "accelerate")
-"""What transformers reads GGUF weights with."""
+"""Libraries by which transformers reads GGUF weights."""
 
 _FIXED = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
 _STRING, _ARRAY = 8, 9
@@ -150,7 +147,7 @@ def dequantizing_options() -> dict[str, Any]:
 
 
 LOCAL_MODEL_FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
-"""What `make local-model` fetches (see `tools/fetch_local_model.py`)."""
+"""Weights that `make local-model` fetches (see `tools/fetch_local_model.py`)."""
 
 _PARTS = {
     "weights": "*.safetensors *.bin *.pt *.gguf *.index.json",
@@ -259,7 +256,7 @@ def gguf_sha256(path: Path) -> str:
 
 
 def folder_hashes(folder: Path) -> dict[str, str]:
-    """``weights_sha256``, ``config_sha256``, ...: what a Hugging Face folder is made of."""
+    """``weights_sha256``, ``config_sha256``, ...: contents of a Hugging Face folder."""
     digests: dict[str, str] = {}
     for part, patterns in _PARTS.items():
         files = sorted({path for pattern in patterns.split() for path in folder.glob(pattern)})

@@ -1,4 +1,4 @@
-"""`analyze`: lengths and scores that are there already, in any library's columns, to a verdict."""
+"""`analyze`: a verdict from existing lengths and scores, in any data frame library's columns."""
 
 from __future__ import annotations
 

@@ -123,12 +123,12 @@ def compare(a: Side, b: Side, *, names: tuple[str, str] | None = None) -> Compar
         ]
     if whole_cache_first(sides[0][0], sides[1][0]):
         sides = sides[::-1]
-    one, other = (measured for measured, _, _ in sides)
-    assert one.cliffs is not None
-    assert other.cliffs is not None
-    notes = notes_on(one, other, same=refs[0] is refs[1] or refs[0] == refs[1])
-    comparison = compare_measured(one, other, sides[0][1], sides[0][2], notes=notes)
-    return ComparisonResult(comparison, (one.cliffs, other.cliffs))
+    first, second = (measured for measured, _, _ in sides)
+    assert first.cliffs is not None
+    assert second.cliffs is not None
+    notes = notes_on(first, second, same=refs[0] is refs[1] or refs[0] == refs[1])
+    comparison = compare_measured(first, second, sides[0][1], sides[0][2], notes=notes)
+    return ComparisonResult(comparison, (first.cliffs, second.cliffs))
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,8 +232,8 @@ def _of_result_file(file: Path) -> str | None:
 def _names(refs: Sequence[Source]) -> tuple[str, str]:
     """What the sides are called already; told apart where that is one name."""
     files = [ref for ref in refs if not isinstance(ref, Result)]
-    one, other = (ref.name if isinstance(ref, Result) else ref.name(files) for ref in refs)
-    return (one, other) if one != other else (f"{one} (A)", f"{other} (B)")
+    first, second = (ref.name if isinstance(ref, Result) else ref.name(files) for ref in refs)
+    return (first, second) if first != second else (f"{first} (A)", f"{second} (B)")
 
 
 def _measured(

@@ -138,9 +138,9 @@ def profile(
         seed=seed,
         trust_study=trust,
     )
-    own = study if not isinstance(study, str | Path) else None
-    if own is not None:
-        chosen = own if seed is None else own.with_seed(seed)
+    given_study = study if not isinstance(study, str | Path) else None
+    if given_study is not None:
+        chosen = given_study if seed is None else given_study.with_seed(seed)
     else:
         chosen = choose_study(options)
         campaign = campaign or campaign_shared(chosen, options, store)
@@ -150,10 +150,10 @@ def profile(
         from contextcliff_dagster.inference.spending import Budget
         from contextcliff_dagster.run.study import prepare_study, profile_study
 
-        if own is None:
+        if given_study is None:
             asked = agreed(asked, options, frozen=find_frozen(asked, store) is not None)
         prepared = prepare_study(asked, campaign=campaign, store=store)
-        if own is None:
+        if given_study is None:
             keep_definition(chosen.with_leave(asked.leave), store)
         limit = budget_usd if budget_usd is not None else chosen.budget.usd
         _refuse_unasked_cost(prepared, limit, yes=yes)
@@ -185,11 +185,11 @@ def study_results(done: Profiled, store: Store, models: Sequence[str]) -> StudyR
     if done.cliffs:
         bins = load_frozen(study, store).bins
         records = read_records(study, store, done.campaign)
-        for cliffs in (one for one in done.cliffs if one.model in models):
+        for cliffs in (result for result in done.cliffs if result.model in models):
             path = store.profile_dir(study.name, done.campaign, cliffs.model) / "metrics.json"
-            own = records[records["model"] == cliffs.model].reset_index(drop=True)
+            answers = records[records["model"] == cliffs.model].reset_index(drop=True)
             results[cliffs.model] = Result(
-                cliffs, read_result(path, Metrics), own, settings, tuple(bins)
+                cliffs, read_result(path, Metrics), answers, settings, tuple(bins)
             )
     return StudyResults(done, store, results)
 
@@ -222,7 +222,7 @@ def _options(study: Study | str | Path, **given: Any) -> StudyOptions:
         raise DataError(f"study is {study!r}; give a study, its name, or a path to data.")
     text = str(study)
     known, broken = read_studies()
-    if text in known or any(text == one.name for one in broken):
+    if text in known or any(text == other.name for other in broken):
         return StudyOptions(text, **given)
     if text.endswith((".yaml", ".yml")):
         return StudyOptions(text, **given)
@@ -243,9 +243,9 @@ def _is_amount(value: Any) -> bool:
 
 def _texts(name: str, value: Names | None) -> tuple[str, ...]:
     values = (value,) if isinstance(value, str) else tuple(value or ())
-    for one in values:
-        if not isinstance(one, str) or not one.strip():
-            raise DataError(f"{name} is {one!r}; give a name, or a list of names.")
+    for text in values:
+        if not isinstance(text, str) or not text.strip():
+            raise DataError(f"{name} is {text!r}; give a name, or a list of names.")
     return values
 
 

@@ -1,9 +1,7 @@
-"""What `analyze` and `profile` return: results that show, draw and write themselves.
+"""Results of `analyze` and `profile`, which display, draw and write themselves.
 
-Results as one block of HTML for a notebook's output, and as files.
-
-The block is self-contained and has no script. Its text takes the notebook's own colours, light or
-dark; the picture is on white in both.
+In a notebook they are one block of HTML, self-contained and without a script. Its text takes the
+notebook's own colours, light or dark; the picture is on white in both.
 """
 
 from __future__ import annotations
@@ -47,7 +45,7 @@ def plot_results(results: Sequence[Result], ax: Axes | None) -> tuple[Figure, Ax
     from contextcliff_dagster.reporting.figures.house import styled
     from contextcliff_dagster.reporting.figures.report_figure import draw_scores
 
-    cliffs, records = [one.cliffs for one in results], records_of_all(results)
+    cliffs, records = [result.cliffs for result in results], records_of_all(results)
     if ax is not None:
         with matplotlib.rc_context({"text.parse_math": False}):
             draw_scores(ax, cliffs, records)
@@ -67,7 +65,8 @@ def results_png(results: Sequence[Result]) -> bytes:
 
     with styled():
         figure = _page(_SIZE)
-        draw_scores(figure.add_subplot(), [one.cliffs for one in results], records_of_all(results))
+        cliffs = [result.cliffs for result in results]
+        draw_scores(figure.add_subplot(), cliffs, records_of_all(results))
         return png_bytes(figure, _COLOURS)
 
 
@@ -120,7 +119,8 @@ def records_of_all(results: Sequence[Result]) -> pd.DataFrame | None:
     import pandas as pd
 
     frames = [
-        one.records[["length_tokens", "score"]].assign(model=one.cliffs.model) for one in results
+        result.records[["length_tokens", "score"]].assign(model=result.cliffs.model)
+        for result in results
     ]
     return pd.concat(frames, ignore_index=True) if frames else None
 
@@ -154,11 +154,11 @@ def results_html(results: Sequence[Result]) -> str:
 
     if not results:
         return "<p>No results.</p>"
-    cliffs = [one.cliffs for one in results]
-    shown = [_model_html(one, name) for one, name in zip(cliffs, labels(cliffs), strict=True)]
-    lines = "; ".join(f"{one.cliffs.model}: {one!r}" for one in results[:_MOST_SHOWN])
+    cliffs = [result.cliffs for result in results]
+    shown = [_model_html(result, name) for result, name in zip(cliffs, labels(cliffs), strict=True)]
+    lines = "; ".join(f"{result.cliffs.model}: {result!r}" for result in results[:_MOST_SHOWN])
     picture = _picture(results_png(results), f"Score over document length. {lines}")
-    notes = list(dict.fromkeys(note for one in cliffs for note in one.warnings))
+    notes = list(dict.fromkeys(note for result in cliffs for note in result.warnings))
     return _block("".join(shown) + picture + _notes(notes))
 
 
@@ -185,11 +185,11 @@ def written(results: Sequence[Result], folder: Path) -> ReportFiles:
     from contextcliff_dagster.store import slug, write_result
 
     cliffs = [one.cliffs for one in results]
-    title = f"Scores of {', '.join(one.model for one in cliffs[:4])}"
+    title = f"Scores of {', '.join(result.model for result in cliffs[:4])}"
     files = write_report(cliffs, records_of_all(results), folder, title=title)
-    for one in cliffs:
-        name = "cliffs.json" if len(cliffs) == 1 else f"{slug(one.model)}.cliffs.json"
-        write_result(folder / name, one)
+    for result in cliffs:
+        name = "cliffs.json" if len(cliffs) == 1 else f"{slug(result.model)}.cliffs.json"
+        write_result(folder / name, result)
     return files
 
 
@@ -250,7 +250,7 @@ class Shown:
         """The report that the command line prints; of several models, with a line that compares."""
         from contextcliff_dagster.reporting.terminal import comparison_line, risk_report
 
-        cliffs = [one.cliffs for one in self._each()]
+        cliffs = [result.cliffs for result in self._each()]
         return "\n\n".join(filter(None, [*map(risk_report, cliffs), comparison_line(cliffs)]))
 
     def save(self, folder: str | Path) -> ReportFiles:

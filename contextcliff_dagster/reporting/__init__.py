@@ -1,4 +1,4 @@
-"""What a person, a machine or the Dagster UI gets to see of a finished profile.
+"""Views of a finished profile for a person, a machine or the Dagster UI.
 
 Belongs here: rendering; the result contract of ``cliffs.json`` goes in, a picture, a Markdown page,
 a JSON document or a terminal report comes out. Same input, same bytes.

@@ -1,4 +1,4 @@
-"""What the gallery and the atlas share: an index of caps, with filters, as HTML and Markdown."""
+"""Shared index of caps of gallery and atlas, with filters, as HTML and Markdown."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from contextcliff_dagster.store import write_atomic
 class Entry(NamedTuple):
     """A cap in the table.
 
-    ``page``: of the site, without suffix. ``picks``: what the filters ask for, model and task among
-    them. ``facts``: what the cap must never be without; ``origin`` stands on the page alone.
+    ``page``: of the site, without suffix. ``picks``: values for the filters, model and task among
+    them. ``facts``: qualifiers that always accompany the cap; ``origin`` stands on the page alone.
     """
 
     page: str
@@ -66,23 +66,23 @@ class CapsSite:
         filters = Interactive(None, ("gallery.js",), "gallery.css")
         page = html_page(self.title, head + self._table() + self.below, self.folds, filters)
         top = Section(self.title, [*map(Paragraph, self.words), self._rows()], 1)
-        below = [one for f in self.folds for one in (Section(f.question), *f.sections)]
-        # The mark first: what was cut short may be made again.
+        below = [section for f in self.folds for section in (Section(f.question), *f.sections)]
+        # The mark first: an interrupted site may be made again.
         write_atomic(folder / self.mark, f"{machine}\n".encode())
         write_atomic(folder / "index.md", as_page([top, *below]).encode())
         write_atomic(folder / "index.html", page.encode())
         return folder / "index.html"
 
     def _table(self) -> str:
-        models, tasks = (sorted({one.picks[key] for one in self.entries}) for key in PLACE)
+        models, tasks = (sorted({tile.picks[key] for tile in self.entries}) for key in PLACE)
         columns = ["caps by task"] if self.sparse else tasks
         cells: dict[tuple[str, str], list[str]] = {}
-        for one in self.entries:
-            model, task = (one.picks[key] for key in PLACE)
-            named = " ".join(f'data-{key}="{text(value)}"' for key, value in one.picks.items())
-            told = [*([task] if self.sparse else []), *one.facts, *filter(None, [one.origin])]
+        for tile in self.entries:
+            model, task = (tile.picks[key] for key in PLACE)
+            named = " ".join(f'data-{key}="{text(value)}"' for key, value in tile.picks.items())
+            told = [*([task] if self.sparse else []), *tile.facts, *filter(None, [tile.origin])]
             cells.setdefault((model, columns[0] if self.sparse else task), []).append(
-                f'<div class="entry" {named}><a href="{text(one.page)}.html">{text(one.cap)}</a>'
+                f'<div class="entry" {named}><a href="{text(tile.page)}.html">{text(tile.cap)}</a>'
                 f"{''.join(f'<span>{text(fact)}</span>' for fact in told)}</div>"
             )
         around = '<div class="entries">{}</div>' if self.sparse else "{}"
@@ -104,23 +104,23 @@ class CapsSite:
         )
 
     def _filters(self) -> str:
-        found = ""
+        menus = ""
         for name in self.entries[0].picks if self.entries else ():
-            values = map(text, sorted({one.picks[name] for one in self.entries}))
-            every = "".join(f'<option value="{one}">{one}</option>' for one in values)
-            found += f'<label>{name}<select name="{name}"><option value="">all</option>'
-            found += f"{every}</select></label>"
-        return found
+            values = map(text, sorted({entry.picks[name] for entry in self.entries}))
+            every = "".join(f'<option value="{value}">{value}</option>' for value in values)
+            menus += f'<label>{name}<select name="{name}"><option value="">all</option>'
+            menus += f"{every}</select></label>"
+        return menus
 
     def _rows(self) -> DataTable:
         rows: list[list[Cell]] = [
             [
-                Code(one.picks["model"]),
-                one.picks["task"],
-                [Link(one.cap, f"{one.page}.{self.suffix}")],
-                Bracketed("; ".join(one.facts)),
+                Code(entry.picks["model"]),
+                entry.picks["task"],
+                [Link(entry.cap, f"{entry.page}.{self.suffix}")],
+                Bracketed("; ".join(entry.facts)),
             ]
-            for one in self.entries
+            for entry in self.entries
         ]
         return DataTable(["model", "task", "safe cap", "measured"], rows, right=())
 

@@ -95,7 +95,7 @@ def comparison_html(comparison: Comparison, cliffs: Sequence[Cliffs | None]) -> 
 def curves_html(
     cliffs: Sequence[Cliffs | None], names: Sequence[str]
 ) -> tuple[str, Interactive | None]:
-    """The picture to explore of those of ``cliffs`` that are there, by ``names``, and its data."""
+    """Interactive picture of the available ``cliffs``, by ``names``, and its data."""
     from contextcliff_dagster.contracts.results import Cliffs, from_json, to_json
     from contextcliff_dagster.reporting.html.payload import NO_EVIDENCE, payload_of
     from contextcliff_dagster.reporting.html.picture import picture_html
@@ -113,7 +113,7 @@ def curves_html(
 
 
 def comparison_page(comparison: Comparison) -> Page:
-    """Sentence, picture and the two sides; then the bins, and what the intervals mean."""
+    """Sentence, picture and the two sides; then the bins, and the meaning of the intervals."""
     a, b, caps, overall = comparison.a, comparison.b, comparison.caps, comparison.overall
     same = "the same" if comparison.paired else "different ones"
     rows: list[list[Cell]] = [

@@ -8,14 +8,14 @@ from typing import Any
 from contextcliff_dagster.reporting.wording.number_format import count, level, number, score
 
 _COARSE = 0.1
-"""Limits that lie so far above what is promised say too little."""
+"""Limits that lie so far above the nominal error rate say too little."""
 _GOOD_POWER, _FAIR_POWER = 0.9, 0.7
 
 TABLE_COLUMNS = ("planted", "runs", "found", "unsafe cap", "no cap", "cap / truth", "location held")
 
 
 def rate(share: Mapping[str, Any]) -> str:
-    """``0.04 [0.02, 0.08]``; empty where there was nothing to count."""
+    """``0.04 [0.02, 0.08]``; empty where no simulation counts."""
     if number(share["value"]) is None:
         return ""
     return f"{score(share['value'])} [{score(share['low'])}, {score(share['high'])}]"
@@ -44,7 +44,7 @@ def quote(result: Mapping[str, Any]) -> str:
 
 
 def conclusion(result: Mapping[str, Any]) -> str:
-    """One sentence: whether the numbers are safe to use, and what the design can find."""
+    """One sentence: whether the numbers are safe to use, and which drops the design can show."""
     alarms, unsafe, power = (result[name] for name in ("false_alarms", "unsafe", "power"))
     reach = next(row for row in result["planted"] if row["kind"] == "step")["cap"]["median"]
     promised = 1.0 - result["confidence"]

@@ -54,7 +54,7 @@ def write_gallery(entries: Sequence[Entry], folder: Path) -> Path:
     Raises:
         StoreError: the folder cannot be written.
     """
-    ordered = sorted(entries, key=lambda one: (*_place(one.result), one.archive, one.page))
+    ordered = sorted(entries, key=lambda entry: (*_place(entry.result), entry.archive, entry.page))
     sources = Section("Where these results come from", _sources(ordered), 3)
     words = [_WORDS, false_alarms([entry.result for entry in ordered])]
     times = Counter(_measurement(entry.result) for entry in ordered)
@@ -62,7 +62,7 @@ def write_gallery(entries: Sequence[Entry], folder: Path) -> Path:
         "Safe context caps by model and task",
         MARK,
         [*filter(None, words)],
-        [_shown(one, twice=times[_measurement(one.result)] > 1) for one in ordered],
+        [_shown(entry, twice=times[_measurement(entry.result)] > 1) for entry in ordered],
         [Fold("Provenance", [sources])],
         {"results": [*map(_machine, ordered)]},
     ).write(folder)
@@ -108,7 +108,7 @@ def _facts(result: Cliffs) -> list[str]:
 
 
 def _sources(entries: Sequence[Entry]) -> list[Any]:
-    found = {(e.archive, e.sha256, e.result.study, e.result.campaign) for e in entries}
+    sources = {(e.archive, e.sha256, e.result.study, e.result.campaign) for e in entries}
     items: list[Text] = [
         [
             Code(f"contextcliff import {shlex.quote(archive)}"),
@@ -118,7 +118,7 @@ def _sources(entries: Sequence[Entry]) -> list[Any]:
             Code(sha256),
             ").",
         ]
-        for archive, sha256, study, campaign in sorted(found, key=str)
+        for archive, sha256, study, campaign in sorted(sources, key=str)
     ]
     return [Bullets(items)]
 

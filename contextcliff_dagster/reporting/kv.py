@@ -1,4 +1,4 @@
-"""KV policies in reports: what one saves against another, and all of a model side by side."""
+"""KV policies in reports: the savings of one against another, and all of a model side by side."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ QUANTITY_NAMES: dict[Quantity, str] = {
 
 
 def kv_sections(kv: KvComparison) -> list[Section]:
-    """Return what a comparison of two KV policies says beside the score, level 3."""
+    """Return sections on a comparison of two KV policies beside the score, level 3."""
     windows: list[list[Cell]] = [
         [
             f"{window.from_tokens:,} to {window.to_tokens:,}",
@@ -76,26 +76,26 @@ def kv_sections(kv: KvComparison) -> list[Section]:
 
 
 def kv_sentences(comparison: Comparison) -> list[str]:
-    """Return what a comparison of two KV policies says of memory and cap; none of another."""
+    """Return sentences on memory and cap for a comparison of two KV policies; none for others."""
     if comparison.kv is None:
         return []
     return [comparison.kv.sentence, *filter(None, [cap_sentence(comparison)])]
 
 
 def cap_sentence(comparison: Comparison) -> str | None:
-    """Return B's safe cap against A's baseline, and what its own is; None where it has neither."""
-    kv, own = comparison.kv, comparison.caps.b_tokens
-    if kv is None or kv.cap is None or own is None:
+    """Return a sentence on B's safe cap against A's baseline and its own; None without either."""
+    kv, own_cap = comparison.kv, comparison.caps.b_tokens
+    if kv is None or kv.cap is None or own_cap is None:
         return None
     a = KvPolicy("", kv.policy_a, kv.budget_a)
     whole = "the whole cache" if a.keeps_all else a.label
     against = f"Against the baseline of {whole} ({score(kv.cap.baseline)}), "
-    if kv.cap.tokens == own:
-        return f"{against}the safe cap is {own:,} tokens, the same as against its own baseline."
+    if kv.cap.tokens == own_cap:
+        return f"{against}the safe cap is {own_cap:,} tokens, the same as against its own baseline."
     safe = "no length is safe"
     if kv.cap.tokens is not None:
         safe = f"the safe cap is {kv.cap.tokens:,} tokens"
-    return f"{against}{safe}; against its own baseline the cap is {own:,} tokens."
+    return f"{against}{safe}; against its own baseline the cap is {own_cap:,} tokens."
 
 
 def cost_blocks(kv: KvComparison) -> list[Block]:
@@ -301,13 +301,13 @@ def _costs(compared: Sequence[tuple[KvMember, Comparison]]) -> DataTable | None:
         if not costs:
             continue
         last = costs[-1].bin
-        own = {cost.quantity: cost for cost in costs if cost.bin == last}
-        edges = next(iter(own.values()))
+        by_quantity = {cost.quantity: cost for cost in costs if cost.bin == last}
+        edges = next(iter(by_quantity.values()))
         span = f"{edges.edge_low:,} to {edges.edge_high:,} tokens"
         whole = Code(comparison.kv.policy_a) if comparison.kv else None
         if all(row[0] != whole for row in rows):
-            rows.insert(0, [whole, *_medians(own, quantities, "a")])
-        rows.append([Code(member.kv.label), *_medians(own, quantities, "b")])
+            rows.insert(0, [whole, *_medians(by_quantity, quantities, "a")])
+        rows.append([Code(member.kv.label), *_medians(by_quantity, quantities, "b")])
     if not rows:
         return None
     columns: list[Text] = ["policy", *(QUANTITY_NAMES[name] for name in quantities)]

@@ -1,6 +1,6 @@
 """Sections of a report as Markdown, as text for a terminal, and as JSON for programs.
 
-Text made safe for Markdown: what a user named or a model answered must not become markup.
+Text is made safe for Markdown: a user's name or a model's answer must not become markup.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def line_start(line: str) -> str:
 
 
 def one_line(text: Any) -> str:
-    """``text`` in printable characters with single spaces; what is no text is not stated."""
+    """``text`` in printable characters with single spaces; a non-text is not stated."""
     if text is None or (isinstance(text, float) and not math.isfinite(text)):
         return "not stated"
     return " ".join("".join(c if c.isprintable() else " " for c in str(text)).split())
@@ -132,7 +132,7 @@ def as_text(sections: Sequence[Section], width: int = 80) -> list[str]:
                     lines += ["", *(line for i in items for line in _wrapped(_words(i), width))]
                 case Bullets(items):
                     bullets = _bullets(items, _words)
-                    lines += ["", *(line for one in bullets for line in _wrapped(one, width))]
+                    lines += ["", *(line for bullet in bullets for line in _wrapped(bullet, width))]
                 case DataTable(columns, rows, caption):
                     lines += ["", *(_wrapped(caption, width) if caption else ())]
                     cells = [[cell_words(cell, _words) for cell in row] for row in (columns, *rows)]

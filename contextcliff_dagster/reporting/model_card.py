@@ -47,7 +47,7 @@ _WHY_NONE = {Verdict.INSUFFICIENT_DATA: "insufficient data", Verdict.FLOOR: "sco
 
 
 def measured_on(cliffs: Cliffs) -> str:
-    """The day of the last call, UTC; that of the analysis where calls have no times."""
+    """The day of the last call, UTC; the analysis's day where calls have no times."""
     ended = cliffs.provenance["times"].get("measured_to") or cliffs.created_at
     return datetime.fromisoformat(ended).astimezone(UTC).date().isoformat()
 
@@ -65,7 +65,7 @@ def headline(cliffs: Cliffs) -> str:
 
 
 def claim(cliffs: Cliffs) -> str:
-    """What the cap means, in one sentence; or why there is none."""
+    """Meaning of the cap in one sentence; or why there is none."""
     cap = deciding_cap(cliffs)
     if cap is None:
         return f"No safe cap. {sentence(cliffs.safe_cap_reason)}"
@@ -76,7 +76,7 @@ def claim(cliffs: Cliffs) -> str:
 
 
 def card_markdown(cliffs: Cliffs) -> str:
-    """The block: badge, claim, what it rests on, and the JSON-LD, folded."""
+    """The block: badge, claim, its evidence, and the JSON-LD, folded."""
     reach, drop = measured_range(cliffs), cliffs.cliff
     span = f", {tokens(reach[0])} to {tokens(reach[1])} tokens" if reach else ""
     verdict = VERDICT_PHRASE[cliffs.verdict]

@@ -1,16 +1,10 @@
-"""Write the report of a study: report.html, report.md, report.json, report.png and more pictures.
+"""Files of a report: report.html, report.md, report.json, report.png and more pictures.
 
-Absolute paths of this machine, kept out of what is handed on: a report names files alone.
+Each file is written whole, under another name first. A report may also be sections or a page,
+without a length profile.
 
+Absolute paths of this machine are kept out of the files: a report names files alone.
 ``/home/jo/scores.csv`` reads ``scores.csv``. Addresses of servers keep their paths.
-
-Write the report of a study: report.html, report.md, report.json, report.png and more pictures.
-
-Each file is written whole, under another name first.
-
-Write a report that is sections or a page, without a length profile.
-
-Each file is written whole, under another name first.
 """
 
 from __future__ import annotations
@@ -56,7 +50,7 @@ if TYPE_CHECKING:
     from contextcliff_dagster.reporting.html.metric_chart import MetricChart
 
 _NOT = r"\s\"'`<>|*?,;()\[\]{}=/\\"
-"""What ends a name within a path."""
+"""Characters that end a name within a path."""
 _FORMS = (
     rf"(?:file:/+)?[A-Za-z]:(?:[\\/]+[^{_NOT}]+)+[\\/]?",  # C:\Users\jo
     rf"\\\\[^{_NOT}]+(?:\\+[^{_NOT}]+)+\\?",  # \\server\share
@@ -69,7 +63,7 @@ _SHORTEST = 5
 
 
 def for_readers() -> Callable[[Any], Any]:
-    """What takes the environment's secrets and this machine's paths out of a JSON-like value."""
+    """Return a function that removes secrets and this machine's paths from a JSON-like value."""
     secrets, folders = secrets_of(os.environ), known_folders()
     return lambda value: without_paths(without_secrets(value, secrets), folders)
 
@@ -78,10 +72,10 @@ def known_folders() -> tuple[str, ...]:
     """The working folder, the home folder and the store: they may hold spaces, so no pattern."""
     from contextcliff_dagster.store import Store
 
-    found = {str(Path.cwd()), str(Store.default().root)}
+    folders = {str(Path.cwd()), str(Store.default().root)}
     with suppress(RuntimeError):  # no home folder
-        found.add(str(Path.home()))
-    return tuple(sorted((one for one in found if len(one) > _SHORTEST), key=len, reverse=True))
+        folders.add(str(Path.home()))
+    return tuple(sorted((path for path in folders if len(path) > _SHORTEST), key=len, reverse=True))
 
 
 def without_paths(value: Any, folders: Sequence[str] = ()) -> Any:
@@ -111,7 +105,7 @@ def _last(match: re.Match[str]) -> str:
 class ReportFiles(NamedTuple):
     """Where the files lie; ``png`` is None for a study without a length profile.
 
-    Those of `all_pictures` that have something to show lie in the same folder.
+    Pictures of `all_pictures` that have something to show lie in the same folder.
     """
 
     md: Path
@@ -130,7 +124,7 @@ def write_report(
     sections: Sequence[Section] = (),
     evidence: Evidence = NO_EVIDENCE,
 ) -> ReportFiles:
-    """Render and write all files into ``directory``; what is linked is written first.
+    """Render and write all files into ``directory``; linked files are written first.
 
     ``cliffs``: one result of the contract per model, in the order of the report. ``records``:
     EVAL_RECORDS for the single answers in the picture, or None. ``sections``: of other experiments
@@ -157,8 +151,8 @@ def write_report(
     if not folders:
         return _write_page(results, directory, title, notes, sections, shown)
     for name, folder, result in zip(labels(results), folders, results, strict=True):
-        own = directory / "models" / folder
-        _write_page([result], own, f"{name}: {title}", (), (), shown, f"All {len(results)} models")
+        path = directory / "models" / folder
+        _write_page([result], path, f"{name}: {title}", (), (), shown, f"All {len(results)} models")
     return _write_overview(results, folders, directory, title, notes, sections)
 
 
@@ -264,13 +258,13 @@ def model_folders(results: Sequence[Cliffs]) -> list[str]:
 
     None of them is another's on any file system.
     """
-    found: list[str] = []
+    folders: list[str] = []
     for name in labels(results) if len(results) > MANY else ():
         folder = slug(name)
-        if folder.casefold() in map(str.casefold, found):
-            folder = f"{folder}-{len(found)}"
-        found.append(folder)
-    return found
+        if folder.casefold() in map(str.casefold, folders):
+            folder = f"{folder}-{len(folders)}"
+        folders.append(folder)
+    return folders
 
 
 def point_latest(folder: Path) -> None:
@@ -297,7 +291,7 @@ def machine_report(
 
     ``models``: the results as they are in ``cliffs.json``. ``quantile_to_tokens``: per model and
     bin the token edges, ``[min, median, max]`` tokens and the number of samples, so that a reader
-    can check which documents a statement rests on. ``created_at``: that of the newest result; no
+    can check which documents a statement rests on. ``created_at``: the newest result's; no
     clock is read here. ``versions``: of what rendered the report; a result's provenance has those
     of the measurement.
     """

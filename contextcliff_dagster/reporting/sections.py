@@ -43,7 +43,7 @@ class Link:
 
 Span = str | Code | Strong | Bracketed | Link
 Text = Span | Sequence[Span]
-"""Inline text. A plain string is no markup: what looks like it is shown as written."""
+"""Inline text. A plain string is no markup: lookalikes are shown as written."""
 
 Cell = Text | int | float | None
 
@@ -149,7 +149,7 @@ class Fold(NamedTuple):
 
 
 class Page(NamedTuple):
-    """A whole report: ``head`` is what the reader sees first, ``folds`` what carries it."""
+    """A whole report: the reader sees ``head`` first; ``folds`` hold its evidence."""
 
     head: Sequence[Section]
     folds: Sequence[Fold]
@@ -202,7 +202,7 @@ def map_texts(value: Any, change: Callable[[str], str]) -> Any:
     if isinstance(value, str):
         return change(value)
     if is_dataclass(value) and not isinstance(value, type):
-        names = [one.name for one in fields(value)]
+        names = [part.name for part in fields(value)]
         return replace(value, **{name: map_texts(getattr(value, name), change) for name in names})
     if isinstance(value, list | tuple):
         return [map_texts(item, change) for item in value]

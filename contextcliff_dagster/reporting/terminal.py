@@ -96,7 +96,7 @@ def _attention(cliffs: Cliffs) -> list[str]:
 
 
 def control_lines(cliffs: Cliffs) -> list[str]:
-    """What the controls say, a line each; empty where none was asked."""
+    """Results of the controls, a line each; empty where none was asked."""
     lines = [sentence(text) for control in cliffs.controls for text in control.says]
     return ["CONTROLS:", *lines] if lines else []
 
@@ -154,10 +154,10 @@ def _missing(cliffs: Cliffs) -> list[str]:
     if not missing:
         return []
     planned = max(missing, round(missing / max(cliffs.missing_share, 1e-9)))
-    found = [f"{n:,} {words}" for words, n in why.items() if n]
-    if len(found) == 1:
-        return [f"{missing:,} of {planned:,} calls {found[0].partition(' ')[2]}."]
-    return [f"{missing:,} of {planned:,} calls have no answer: {', '.join(found)}."]
+    reasons = [f"{n:,} {words}" for words, n in why.items() if n]
+    if len(reasons) == 1:
+        return [f"{missing:,} of {planned:,} calls {reasons[0].partition(' ')[2]}."]
+    return [f"{missing:,} of {planned:,} calls have no answer: {', '.join(reasons)}."]
 
 
 def _threshold(cliffs: Cliffs) -> str:

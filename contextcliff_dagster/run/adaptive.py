@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Targeted:
-    """A measurement in rounds: the result, and what each model's last plan says."""
+    """A measurement in rounds: the result, and each model's last plan."""
 
     profiled: Profiled
     rounds: Mapping[str, Round]
@@ -36,7 +36,7 @@ def profile_targeted(
     watch: Watch | None = None,
     on_round: Callable[[str], None] | None = None,
 ) -> Targeted:
-    """Measure a prepared study until each model's loss is located, excluded, or nothing is left.
+    """Measure a prepared study until each model's loss is located or ruled out, or data runs out.
 
     Each bin gives at most ``study.sampling.samples_per_bin`` examples. What an earlier run has
     asked counts: a run that was cut goes on where it was. Where the budget or the deadline ends it,
@@ -112,7 +112,7 @@ def _add(calls: dict[str, RunSummary], more: Mapping[str, RunSummary]) -> None:
         if (so_far := calls.get(model)) is None:
             calls[model] = summary
             continue
-        # Of a later round everything known before was asked by an earlier one, or counted there.
+        # In a later round, all earlier answers were asked or counted by an earlier round.
         planned = so_far.planned + summary.planned - summary.cached
         calls[model] = replace(
             so_far.plus(summary),

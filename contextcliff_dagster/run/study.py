@@ -1,4 +1,4 @@
-"""A study's assets, materialized in this process: what the command line and notebooks call."""
+"""A study's assets, materialized in this process: the entry for the command line and notebooks."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class LocalRuns:
         cause: str = "python",
         with_answers: bool = False,
     ) -> LocalRuns:
-        """Return those of ``campaign``, the study's current one when None.
+        """Return the runs of ``campaign``, the study's current one when None.
 
         Raises:
             StudyError: there is no such campaign.
@@ -117,7 +117,7 @@ class LocalRuns:
         study, instance = self.study, self.instance
         if instance is None and os.environ.get("DAGSTER_HOME"):
             instance = dg.DagsterInstance.get()
-        # Each is a job of the code location, whose page shows the run.
+        # Each is a job of the code location; the job's page shows the run.
         job, partitions = job_name(study, partitioned(study)[0]), {}
         if experiment is not None and {*names} & {*experiment.document_assets()[:1]}:
             job = documents_job_name(study, experiment)
@@ -141,7 +141,7 @@ class LocalRuns:
         # The terminal belongs to the caller: Dagster's own lines go to its event log only.
         level = "DEBUG" if os.environ.get("CONTEXTCLIFF_VERBOSE") else "CRITICAL"
         settings["loggers"] = {"console": {"config": {"log_level": level}}}
-        with suppress(OSError):  # what cannot be written says so itself
+        with suppress(OSError):  # the write itself reports its error
             make_folder(self.store.root)
         try:
             with (
@@ -161,13 +161,13 @@ class LocalRuns:
             blocking = {check.name for check in experiment.checks if check.blocking}
             with StudyRun.open(self.study, self.store, self.campaign) as run:
                 outcomes = experiment.check_records(run, experiment.read_record_table(run))
-            if why := [one.why for one in outcomes if one.name in blocking and not one.passed]:
+            if why := [o.why for o in outcomes if o.name in blocking and not o.passed]:
                 return EngineError(" ".join(why))
         return ContextCliffError(f"{error}; the run's asset checks say why.")
 
 
 class ArchivedStudy(NamedTuple):
-    """What an archive holds, its results, and the store that it was unpacked into."""
+    """The contents of an archive, its results, and the store that it was unpacked into."""
 
     summary: ArchiveSummary
     done: Profiled
@@ -216,7 +216,7 @@ def rebuild_archive(file: Path, folder: Path, *, with_answers: bool = False) -> 
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A study that is ready to be measured: its frozen sample, and what measuring it would cost.
+    """A study that is ready to be measured: its frozen sample and its cost estimate.
 
     ``manifest`` is None for a study whose experiments make their own documents.
     ``kept``: whether the sample lies in the store; see ``keep`` of :func:`prepare_study`.
@@ -265,7 +265,7 @@ def prepare_study(
     instance: dg.DagsterInstance | None = None,
     cause: str = "python",
 ) -> Prepared:
-    """Corpus to frozen manifest and cost estimate; makes no call.
+    """Freeze the manifest from the corpus, and estimate the cost; makes no call.
 
     A manifest that was frozen for the same specification is reused: the corpus is then not opened.
     ``reread=True`` opens it again, and draws a new sample if its bytes have changed. ``keep=False``
@@ -285,7 +285,7 @@ def prepare_study(
     study, store = _as_asked(study, models, samples_per_bin, seed), store or Store.default()
     for model in study.models:
         get_model(model)
-    study.recipe()  # what is missing of prompt and scoring is noticed before anything is drawn
+    study.recipe()  # reports missing parts of prompt and scoring before anything is drawn
     open_scorer(study.scoring.scorer)
     sampled = study.has_corpus
     frozen = not sampled or (not reread and preparation.find_frozen(study, store) is not None)
@@ -330,7 +330,7 @@ def profile_study(
     cause: str = "python",
     with_answers: bool = False,
 ) -> Profiled:
-    """Measure what is not measured yet, then score, analyse and report.
+    """Make the missing calls, then score, analyse and report.
 
     Args:
         models, samples_per_bin, seed: instead of the study's own; another seed is another study
@@ -385,7 +385,7 @@ def rebuild_report(
     cause: str = "python",
     with_answers: bool = False,
 ) -> Profiled:
-    """Records, profiles and report again, from the ledger and the manifest alone; makes no call.
+    """Rebuild records, profiles and report from the ledger and the manifest; makes no call.
 
     A study that asks for more examples than its frozen sample has is reported from those.
     ``with_answers``: questions and answers go into report.html.
@@ -470,7 +470,7 @@ def read_profiled(
     files = ReportFiles(page, machine, html, folder / "report.png" if study.has_corpus else None)
     cliffs = read_cliffs(study, store, campaign) if study.has_corpus else []
     sections: Sequence[Section] = ()
-    others = any(one.name != "length_profile" for one in partitioned(study))
+    others = any(experiment.name != "length_profile" for experiment in partitioned(study))
     if others or any(result.verdict is Verdict.FLOOR for result in cliffs):
         with StudyRun.open(study, store, campaign, to_read=True) as run:
             sections = [*floor_sections(run, cliffs), *(study_sections(run) if others else ())]

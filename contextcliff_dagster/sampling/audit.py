@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from contextcliff_dagster.contracts.arrays import Ints
 
 CELLS = 18
-"""Equal parts of the 5-95 % range in which documents are looked for: one per 5 %."""
+"""Equal parts of the 5-95 % range that should each hold a document: one per 5 %."""
 LEAST_COVERAGE = 0.5
 GOOD_COVERAGE = 0.9
 LEAST_SPREAD = 1.25
 """Below this ratio of the longest to the shortest document (95th to 5th percentile) the lengths are
-one length for all a model can tell; below ``GOOD_SPREAD`` a cliff may well lie outside of them."""
+too alike to show a difference; below ``GOOD_SPREAD`` a cliff may well lie outside of them."""
 GOOD_SPREAD = 4.0
 BARS = 24
 
@@ -40,7 +40,7 @@ class HistogramBar:
 
 @dataclass(frozen=True, slots=True)
 class DistributionAudit:
-    """What the audit found.
+    """The audit's results.
 
     ``coverage``: of the range from 5 % to 95 % of the way between the shortest and the longest
     wanted length (the target's; the corpus's own, up to the window, without a target), cut into 18
@@ -73,7 +73,7 @@ class DistributionAudit:
 
 @dataclass(frozen=True, slots=True)
 class Requirements:
-    """What the study needs of the corpus.
+    """The study's requirements for the corpus.
 
     Args:
         starved_below: distinct documents that a bin needs.
@@ -102,8 +102,8 @@ def audit_lengths(
         examples: ``document_id`` and ``question`` of table ``examples``, in batches, to find
             duplicates (None: not looked for).
         bins: bins as cut, before starved ones are merged (``sampling.bins.cut_bins``).
-        manufactured: tasks whose documents were made as long as they are, and how.
-        cautions: clauses of the corpus itself that every reader has to know.
+        manufactured: tasks whose documents' lengths were manufactured, and how.
+        cautions: the corpus's own warnings for every reader, as clauses.
     """
     import numpy as np
 
@@ -153,7 +153,7 @@ def audit_lengths(
 
 
 def _refusals(audit: DistributionAudit) -> list[str]:
-    """Reasons why the corpus does not support the study, most telling first."""
+    """Return the reasons why the corpus does not support the study, the most telling first."""
     refusals: list[str] = []
     low, high, target = audit.min_tokens, audit.max_tokens, audit.target
     margin = 0.05 * (target[1] - target[0]) if target else 0.0
@@ -189,7 +189,7 @@ def _refusals(audit: DistributionAudit) -> list[str]:
 
 
 def _warnings(audit: DistributionAudit) -> tuple[list[str], list[str]]:
-    """What limits a usable corpus: of its lengths, and of its counts."""
+    """Return a usable corpus's limits: those of its lengths, and those of its counts."""
     lengths: list[str] = []
     counts: list[str] = []
     if audit.p95_tokens < GOOD_SPREAD * audit.p05_tokens:
@@ -226,13 +226,13 @@ def _over_window(audit: DistributionAudit) -> str:
 
 
 def _coverage(lengths: Ints, low: int, high: int) -> tuple[float, tuple[tuple[int, int], ...]]:
-    """Share of the 18 parts of the 5-95 % range that hold a document, and the empty stretches."""
+    """Return the share of the 5-95 % range's parts with a document, and the empty stretches."""
     import numpy as np
 
     if high <= low:
         return 0.0, ()
     edges = low + (high - low) * np.linspace(0.05, 0.95, CELLS + 1)
-    # The last part is closed above, as np.histogram has it.
+    # The last part is closed above, like np.histogram's.
     held, _ = np.histogram(lengths, edges)
     gaps: list[tuple[int, int]] = []
     for at in np.flatnonzero(held == 0).tolist():
@@ -252,7 +252,7 @@ def _gaps(uncovered: Sequence[tuple[int, int]]) -> str:
 
 
 def _duplicates(examples: Iterable[pa.RecordBatch]) -> int:
-    """Examples beyond the first of each (document, question), blanks and case aside."""
+    """Count examples that repeat a (document, question), ignoring blanks and case."""
     import hashlib
 
     import numpy as np

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class BinSpec:
-    """How to cut. ``width`` (tokens) is for ``fixed`` bins; None: equal widths over the range."""
+    """How to cut bins. ``width`` (tokens) is for ``fixed`` bins; None: equal widths."""
 
     kind: Literal["quantile", "fixed"] = "quantile"
     count: int = 10
@@ -34,15 +34,15 @@ class BinSpec:
 def make_bins(
     lengths_by_example: Sequence[int] | Ints, document_ids: Sequence[str] | Ints, spec: BinSpec
 ) -> list[LengthBin]:
-    """The study's bins: :func:`cut_bins`, starved ones refused or merged.
+    """Return the study's bins: :func:`cut_bins`, starved ones refused or merged.
 
     Merging takes the emptiest starved bin first (of equals the longest, tails being sparse) and
     joins it to the neighbour with fewer documents (of equals the shorter), until none is starved.
 
     Args:
         lengths_by_example: tokens of each example's document, one per example.
-        document_ids: the document of each example, parallel to the lengths; names or, for less
-            memory, numbers that tell documents apart.
+        document_ids: the document of each example, parallel to the lengths; names or, to save
+            memory, one number per document.
 
     Returns:
         ``spec.count`` bins ``b00``, ``b01``, ... in order of length. A merged bin keeps its key and
@@ -64,7 +64,7 @@ def make_bins(
     starved = [b for b in bins if b.n_documents < spec.starved_below]
     if starved and spec.starved == "refuse":
         raise CorpusError(_refusal(starved, bins, spec))
-    # Each group: the bins that end as one, in order of length.
+    # Each group holds the bins that are merged into one, in order of length.
     groups = [[b] for b in bins]
     # A document has one length, so documents of neighbouring bins add up.
     size = [b.n_documents for b in bins]
@@ -77,7 +77,7 @@ def make_bins(
         size[first] += size.pop(second)
     settled = []
     for group in groups:
-        # The key that survives is that of the bin with most documents: it moved least.
+        # The bin with most documents keeps its key: it moved least.
         keeper = max(group, key=lambda b: (b.n_documents, b.n, b.bin))
         whole = replace(keeper, edge_low=group[0].edge_low, edge_high=group[-1].edge_high)
         settled += [whole if b is keeper else replace(b, merged_into=keeper.bin) for b in group]
@@ -87,7 +87,7 @@ def make_bins(
 def cut_bins(
     lengths_by_example: Sequence[int] | Ints, document_ids: Sequence[str] | Ints, spec: BinSpec
 ) -> list[LengthBin]:
-    """The axis cut into ``spec.count`` bins, starved or empty ones included.
+    """Cut the axis into ``spec.count`` bins, starved or empty ones included.
 
     Quantile edges are observed lengths: edge k is the length at rank ``floor(k * n / count)`` of
     the sorted examples. Where many examples share a length, neighbouring edges coincide and the bin
@@ -120,12 +120,12 @@ def cut_bins(
 
 
 def active_bins(bins: Sequence[LengthBin]) -> list[LengthBin]:
-    """The bins that were not merged into another; their ranges partition the axis."""
+    """Return the bins that were not merged into another; their ranges partition the axis."""
     return [b for b in bins if b.merged_into is None]
 
 
 def assign_bin(length: int, bins: Sequence[LengthBin]) -> str:
-    """Key of the one bin that holds ``length`` tokens.
+    """Return the key of the bin that holds ``length`` tokens.
 
     Raises:
         CorpusError: the length lies below the first bin or above the last.
@@ -134,12 +134,12 @@ def assign_bin(length: int, bins: Sequence[LengthBin]) -> str:
     if not active or not active[0].edge_low <= length <= active[-1].edge_high:
         span = f"{active[0].edge_low}..{active[-1].edge_high}" if active else "none"
         raise CorpusError(f"A document of {length} tokens lies outside the bins ({span} tokens).")
-    # Of bins that start at the same length all but the last are empty.
+    # If several bins start at the same length, all but the last are empty.
     return active[bisect_right([b.edge_low for b in active], length) - 1].bin
 
 
 def _numbers(document_ids: Sequence[str] | Ints) -> Ints:
-    """A number for each document, in the place of each of its names."""
+    """Return ``document_ids`` as numbers, the same number for the same document."""
     import numpy as np
 
     if isinstance(document_ids, np.ndarray):
@@ -151,7 +151,7 @@ def _numbers(document_ids: Sequence[str] | Ints) -> Ints:
 def _filled(
     bins: Sequence[LengthBin], lengths: Sequence[int] | Ints, documents: Ints
 ) -> list[LengthBin]:
-    """The bins with their counts and lengths taken anew from the examples."""
+    """Return the bins with their counts and lengths recomputed from the examples."""
     import numpy as np
 
     active = active_bins(bins)
@@ -169,7 +169,7 @@ def _filled(
         of_bin = inside.get(b.bin, by_example[:0])
         low = median = high = None
         if len(of_bin):
-            # The lower median: a length that a document really has.
+            # The lower median is the length of a real document.
             low, median, high = (int(of_bin[i]) for i in (0, (len(of_bin) - 1) // 2, -1))
         b = replace(b, min_tokens=low, median_tokens=median, max_tokens=high)
         filled.append(replace(b, n=len(of_bin), n_documents=n_documents.get(b.bin, 0)))

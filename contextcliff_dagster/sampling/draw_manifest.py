@@ -1,6 +1,6 @@
 """Draw a manifest from a materialized corpus: its sample, with questions, texts and controls.
 
-Controls: the same questions without their document, or over their evidence alone.
+Controls ask the same questions without their document, or over their evidence alone:
 
 - ``no_context``: the prompt has an empty text where the document would be. What the model
   answers then, it knew or guessed.
@@ -11,16 +11,13 @@ Controls: the same questions without their document, or over their evidence alon
 A control is an ordinary call of another document by the study's recipe: same engine, ledger, budget
 and template. Its key cannot be that of a measured call, unless a document is nothing but that text.
 
-Draw a manifest from a materialized corpus: its sample, with questions and texts.
-
-Drawing the sample: stratified by bin, nested, balanced over documents, from a seed alone.
-
-A document's place in its bin's order is ``SHA-256(seed, document id)``, a question's within its
+The sample is stratified by bin, nested, balanced over documents, and drawn from a seed alone. A
+document's place in its bin's order is ``SHA-256(seed, document id)``, a question's within its
 document ``SHA-256(seed, example id)``. A bin is drawn in rounds: one question of each document, in
 document order, then a second of each, up to ``questions_per_document``. So the order depends on
 nothing but the seed and the ids, not on the source's order or the sample's size: n = 20 begins with
-the n = 5 sample, and in every prefix no document has given two questions more than another that had
-one left.
+the n = 5 sample. In every prefix no document has given two questions more than another that still
+had one to give.
 """
 
 from __future__ import annotations
@@ -67,7 +64,7 @@ Control = Literal["no_context", "oracle"]
 CONTROLS: tuple[Control, ...] = ("no_context", "oracle")
 
 BETWEEN = "\n\n"
-"""Stands between two pieces of evidence."""
+"""Separator between two pieces of evidence."""
 
 
 class ControlSource:
@@ -79,8 +76,8 @@ class ControlSource:
         self._document = lru_cache(maxsize=2)(source.document_text)  # neighbours share theirs
 
     def planned(self, bin: str, n: int) -> list[PlannedExample]:
-        """Those of the bin's first ``n`` examples that can be asked; lengths are the texts' own,
-        an oracle's by its share of the document's characters."""
+        """Return the bin's first ``n`` examples that can be asked, with the lengths of their texts;
+        an oracle's length is estimated by its share of the document's characters."""
         planned: list[PlannedExample] = []
         for sample in self._source.planned(bin, n):
             text, tokens = "", 0
@@ -101,14 +98,14 @@ class ControlSource:
         return planned
 
     def document_text(self, document_id: str) -> str:
-        """The control's text; that of an example that was planned."""
+        """Return the control's text for an example that was planned."""
         return self._texts[document_id]
 
 
 def evidence_of(metadata: Mapping[str, Any], document: str) -> list[str]:
-    """The pieces of evidence in the order of the text; none where any of them is not known.
+    """Return the pieces of evidence in text order; none if the place of any is unknown.
 
-    Pieces that overlap or touch are one.
+    Pieces that overlap or touch are joined.
     """
     spans = spans_of(metadata, document)
     joined: list[tuple[int, int]] = []
@@ -121,14 +118,14 @@ def evidence_of(metadata: Mapping[str, Any], document: str) -> list[str]:
 
 
 def spans_of(metadata: Mapping[str, Any], document: str) -> list[tuple[int, int]]:
-    """Start and end of each piece of evidence that ``metadata`` names, in characters."""
+    """Return start and end of each piece of evidence that ``metadata`` names, in characters."""
     return _spans(metadata.get(EVIDENCE_SPANS), document) or _evidence_places(
         metadata.get("evidence"), document
     )
 
 
 def _spans(given: Any, document: str) -> list[tuple[int, int]]:
-    # Fields of that name in a file of one's own may hold anything.
+    # In a user's own file, fields of that name may hold anything.
     spans = []
     for pair in given if isinstance(given, list | tuple) else ():
         match pair:
@@ -142,7 +139,7 @@ def _spans(given: Any, document: str) -> list[tuple[int, int]]:
 
 
 def _evidence_places(given: Any, document: str) -> list[tuple[int, int]]:
-    """Where the given texts first occur in the document; none where one does not."""
+    """Return where the given texts first occur in the document; none if one does not occur."""
     texts: Sequence[Any] = [given] if isinstance(given, str) else given or ()
     if not isinstance(texts, list | tuple):
         return []
@@ -160,7 +157,7 @@ _NAMES_AT_ONCE = 65_536
 
 @dataclass(frozen=True, slots=True)
 class SampleSpec:
-    """How much to draw. ``questions_per_document`` is a limit: documents are used up first."""
+    """How much to draw. ``questions_per_document`` is a maximum: new documents come first."""
 
     samples_per_bin: int = 20
     seed: int = 0
@@ -169,9 +166,9 @@ class SampleSpec:
 
 
 def draw_sample(length_map: pa.Table, bins: Sequence[LengthBin], spec: SampleSpec) -> pa.Table:
-    """At most ``spec.samples_per_bin`` examples of each active bin, in order of (bin, rank).
+    """Draw ``spec.samples_per_bin`` examples of each active bin, in order of (bin, rank).
 
-    A bin with fewer examples gives what it has.
+    A bin with fewer examples gives all it has.
 
     Returns:
         The columns of ``length_map``, ``bin`` (key) and ``rank`` (0, 1, ... in each bin).
@@ -191,13 +188,13 @@ def draw_sample(length_map: pa.Table, bins: Sequence[LengthBin], spec: SampleSpe
     of_bin = _bins_of(lengths[rows], bins)
     named = length_map["document_id"].take(rows).combine_chunks().dictionary_encode()
     count = len(named.dictionary)
-    # A document's questions in a bin, and the document's turn among those of its bin.
+    # A group is a document's questions in a bin; `turn` is the document's place within the bin.
     group = of_bin * count + named.indices.to_numpy(zero_copy_only=False)
     groups, of_row = np.unique(group, return_inverse=True)
     first, second = _places(spec.seed, "document", named.dictionary)
     turn = _numbered(groups // count, first[groups % count], second[groups % count])[of_row]
 
-    # Documents beyond the sample's size are never reached in the first round, nor later.
+    # Documents beyond the sample's size are never reached, in any round.
     near = turn < spec.samples_per_bin
     rows, of_bin, group, turn = rows[near], of_bin[near], group[near], turn[near]
     first, second = _places(spec.seed, "example", length_map["example_id"].take(rows))
@@ -213,7 +210,7 @@ def draw_sample(length_map: pa.Table, bins: Sequence[LengthBin], spec: SampleSpe
 
 
 def _bins_of(lengths: Ints, bins: Sequence[LengthBin]) -> Ints:
-    """The number of the active bin that holds each length."""
+    """Return the number of the active bin that holds each length."""
     active = active_bins(bins)
     for length in (int(lengths.min()), int(lengths.max())):
         assign_bin(length, bins)  # raises where it lies outside
@@ -221,7 +218,7 @@ def _bins_of(lengths: Ints, bins: Sequence[LengthBin]) -> Ints:
 
 
 def _places(seed: int, kind: str, names: pa.Array | pa.ChunkedArray) -> tuple[Ints, Ints]:
-    """The order that the seed gives to names: the first 16 bytes of each place, as two numbers."""
+    """Return the names' places by the seed: the first 16 bytes of each hash, as two numbers."""
     digests = bytearray()
     for start in range(0, len(names), _NAMES_AT_ONCE):
         for name in names.slice(start, _NAMES_AT_ONCE).to_pylist():
@@ -231,7 +228,7 @@ def _places(seed: int, kind: str, names: pa.Array | pa.ChunkedArray) -> tuple[In
 
 
 def _numbered(within: Ints, *by: Ints) -> Ints:
-    """The number of each item among those of the same ``within``, in the order of ``by``."""
+    """Number the items with the same ``within``, in the order of ``by``."""
     order = np.lexsort((*reversed(by), within))
     grouped = within[order]
     starts = np.flatnonzero(np.r_[True, grouped[1:] != grouped[:-1]])
@@ -244,9 +241,9 @@ def _numbered(within: Ints, *by: Ints) -> Ints:
 
 Item = TypeVar("Item")
 Locate = Callable[[str, Sequence[Sequence[str]]], Sequence[float | None]]
-"""From a text and the accepted answers of each question on it to where each has its evidence."""
+"""Maps a text and the accepted answers of each question on it to the places of their evidence."""
 _BLOCK = 16
-"""Texts that are at hand at a time."""
+"""Number of texts held at a time."""
 _ROWS_AT_ONCE = 10_000
 _PIECE_BYTES = 1 << 26
 _PLACE = ("length_tokens", "bin", "rank")
@@ -264,7 +261,7 @@ def draw_manifest(
 ) -> Manifest:
     """Draw the sample and gather its questions and texts from a materialized corpus.
 
-    ``length_map``: the file; its rows are let go of as soon as the sample is drawn.
+    ``length_map``: the file; its rows are freed as soon as the sample is drawn.
     ``header`` should name study, tokenizer and corpus fingerprint; the sample's spec is added as
     ``sample``. ``tokenizer`` opens the study's, where an example says in characters how far its
     pieces of evidence lie apart. ``locate`` finds the evidence of questions that do not say where
@@ -299,11 +296,11 @@ def draw_manifest(
 def count_distances(
     examples: pa.Table, documents: pa.Table, tokenizer: Callable[[], Tokenizer]
 ) -> pa.Table:
-    """Return the examples with ``inter_evidence_tokens`` where the metadata say where the pieces of
+    """Return the examples with ``inter_evidence_tokens``, if their metadata say where the pieces of
     evidence begin.
 
-    The tokens of the text from the start of the first piece to the start of the last. A corpus's
-    own number stays. ``tokenizer`` is called only where there is something to count.
+    These are the text's tokens from the start of the first piece to the start of the last. A
+    corpus's own number stays. ``tokenizer`` is called only if there is something to count.
     """
     import pyarrow.compute as pc
 
@@ -327,8 +324,8 @@ def count_distances(
 
 
 def locate_evidence(examples: pa.Table, documents: pa.Table, locate: Locate) -> pa.Table:
-    """Return the examples with ``evidence_position`` where that is unknown: where their first piece
-    of evidence begins, if they name it, else by ``locate``."""
+    """Return the examples with unknown ``evidence_position`` filled in: the start of their first
+    piece of evidence, if they name it, else by ``locate``."""
     import pyarrow.compute as pc
 
     unknown = pc.is_null(examples["evidence_position"])
@@ -344,28 +341,28 @@ def _located(
     text: str, rows: Sequence[Mapping[str, Any]], locate: Locate
 ) -> Iterator[float | None]:
     spans = [spans_of(json.loads(row["metadata"] or "{}"), text) for row in rows]
-    left = [row["answers"] for row, own in zip(rows, spans, strict=True) if not own]
-    found = iter(locate(text, left))
-    return (min(own)[0] / len(text) if own else next(found) for own in spans)
+    left = [row["answers"] for row, given in zip(rows, spans, strict=True) if not given]
+    places = iter(locate(text, left))
+    return (min(given)[0] / len(text) if given else next(places) for given in spans)
 
 
 def _grouped(
     examples: pa.Table, documents: pa.Table, wanted: pa.ChunkedArray
 ) -> Iterator[tuple[str, list[dict[str, Any]]]]:
-    """Each document's text with those of its examples that are ``wanted``, and their numbers."""
+    """Yield each document's text with its ``wanted`` examples and their numbers."""
     import numpy as np
     import pyarrow.compute as pc
 
     numbers = np.flatnonzero(wanted.to_numpy())
-    # Of all examples: the ids of the wanted ones would be a copy.
+    # Over all examples: selecting the wanted ids would copy them.
     of_all = pc.index_in(examples["document_id"], documents["document_id"].combine_chunks())
     owners = of_all.to_numpy()[numbers]
     order = np.argsort(owners, kind="stable")
     numbers, owners = numbers[order], owners[order]
     texts = TextColumn(documents["text"])
     rows = _rows_at(examples.select(["metadata", "answers"]), numbers, owners)
-    for owner, own in groupby(rows, lambda row: row["owner"]):
-        yield texts[owner], list(own)
+    for owner, group in groupby(rows, lambda row: row["owner"]):
+        yield texts[owner], list(group)
 
 
 def _rows_at(examples: pa.Table, numbers: Ints, owners: Ints) -> Iterator[dict[str, Any]]:
@@ -383,7 +380,7 @@ def _in_blocks(items: Iterator[Item]) -> Iterator[list[Item]]:
 
 
 def _numbers_in(column: pa.ChunkedArray) -> Floats:
-    """The values of a column as an array that can be changed; NaN where there is none."""
+    """Return the values of a column as a writable array; NaN for nulls."""
     import pyarrow as pa
 
     values: Floats = column.cast(pa.float64()).to_numpy(zero_copy_only=False)
@@ -400,13 +397,13 @@ def _with_column(examples: pa.Table, name: str, values: Floats) -> pa.Table:
 
 def _span(row: Mapping[str, Any]) -> tuple[int, int] | None:
     places = json.loads(row["metadata"]).get(EVIDENCE_CHARACTERS)
-    # A field of that name in a file of one's own may hold anything.
-    usable = isinstance(places, list) and all(type(one) is int and one >= 0 for one in places)
+    # In a user's own file, a field of that name may hold anything.
+    usable = isinstance(places, list) and all(type(at) is int and at >= 0 for at in places)
     return (min(places), max(places)) if usable and len(places) > 1 else None
 
 
 def _rows_of(path: Path, key: str, wanted: pa.ChunkedArray) -> pa.Table:
-    """Rows of a Parquet file by key, in the order wanted."""
+    """Read the rows of a Parquet file with the ``wanted`` keys, in that order."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -416,17 +413,17 @@ def _rows_of(path: Path, key: str, wanted: pa.ChunkedArray) -> pa.Table:
         raise _lacking(path, key, wanted.filter(pc.is_null(order))[0].as_py())
     schema, columns = rows.schema, []
     for name in schema.names:
-        # A column at a time, so that there are never two copies of all.
+        # A column at a time, to avoid a second copy of the whole table.
         columns.append(rows[name].take(order))
         rows = rows.drop_columns([name])
     return pa.table(columns, schema=schema)
 
 
 def _documents_of(path: Path, wanted: Sequence[str]) -> pa.Table:
-    """The table ``documents`` of these ids, in their order.
+    """Read the table ``documents`` for these ids, in their order.
 
     Filtering, joining and sorting in Arrow needs three copies of the texts. This needs one: it
-    reads the file twice, first for how much room each text takes.
+    reads the file twice, the first time for the sizes of the texts.
     """
     import numpy as np
     import pyarrow as pa
@@ -449,7 +446,7 @@ def _documents_of(path: Path, wanted: Sequence[str]) -> pa.Table:
         raise StoreError(f"{path} changed while it was read; run the same command again.")
     pieces, first = [DOCUMENTS.arrow_schema().empty_table()], 0
     while first < len(wanted):
-        # Arrow counts the bytes of a piece in 32 bits.
+        # Arrow's 32-bit offsets limit the bytes of a piece.
         end = int(np.searchsorted(starts, starts[first] + _PIECE_BYTES, side="right")) - 1
         last = max(first + 1, end)
         offsets = (starts[first : last + 1] - starts[first]).astype(np.int32)
@@ -466,7 +463,7 @@ def _documents_of(path: Path, wanted: Sequence[str]) -> pa.Table:
 
 
 def _placed(path: Path, names: pa.Array, place: Mapping[str, int]) -> Iterator[tuple[int, bytes]]:
-    """Each wanted text with its number, in the order of the file."""
+    """Yield each wanted text with its number, in the order of the file."""
     import pyarrow as pa
 
     for rows in _row_groups_of(path, "document_id", names):
@@ -479,7 +476,7 @@ def _placed(path: Path, names: pa.Array, place: Mapping[str, int]) -> Iterator[t
 
 
 def _row_groups_of(path: Path, key: str, names: pa.Array | pa.ChunkedArray) -> Iterator[pa.Table]:
-    """The rows of each row group of a Parquet file whose key is wanted, as they lie there."""
+    """Yield, for each row group of a Parquet file, the rows whose key is wanted, in file order."""
     import pyarrow as pa
     import pyarrow.compute as pc
     import pyarrow.parquet as pq
@@ -487,7 +484,7 @@ def _row_groups_of(path: Path, key: str, names: pa.Array | pa.ChunkedArray) -> I
     try:
         with pq.ParquetFile(path, pre_buffer=False) as file:
             yield file.schema_arrow.empty_table()
-            # All at once: each look-up builds a hash table of all names, and groups are hundreds.
+            # All at once: each look-up builds a hash table of all names, for hundreds of groups.
             keys = file.read(columns=[key], use_threads=False)[key]
             wanted = pc.is_in(keys, value_set=names)
             del keys
@@ -499,7 +496,7 @@ def _row_groups_of(path: Path, key: str, names: pa.Array | pa.ChunkedArray) -> I
                     yield file.read_row_group(group, use_threads=False).filter(mask)
     except FileNotFoundError as error:
         raise StoreError(f"There is no corpus at {path}; materialize it first.") from error
-    except (PermissionError, MemoryError) as error:  # Arrow's own is one
+    except (PermissionError, MemoryError) as error:  # ArrowMemoryError is a MemoryError
         raise StoreError(f"{path} cannot be read ({error}); correct that and go on.") from error
     except (pa.ArrowException, OSError) as error:
         raise _damaged(path, error) from error

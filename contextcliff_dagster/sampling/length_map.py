@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class LengthMapSummary:
-    """What was counted. ``tokens`` and the extremes are over distinct documents; ``counted_by``
-    names the library or server that counted, where it is known."""
+    """Totals of a length map. ``tokens`` and the extremes are over distinct documents;
+    ``counted_by`` is the library or server that counted, if known."""
 
     tokenizer: str
     tokenizer_fingerprint: str
@@ -80,7 +80,7 @@ def build_length_map(corpus_dir: Path, tokenizer: Tokenizer, out_path: Path) -> 
 
 
 def read_length_map(path: Path, min_tokens: int = 0) -> pa.Table:
-    """The table ``length_map`` without documents below ``min_tokens``.
+    """Read the table ``length_map`` without documents below ``min_tokens``.
 
     Raises:
         CorpusError: no document is that long.
@@ -102,13 +102,13 @@ def read_length_map(path: Path, min_tokens: int = 0) -> pa.Table:
 
 
 def binned_columns(length_map: pa.Table) -> tuple[Ints, Ints]:
-    """Each example's length, and a number for its document: what `sampling.bins` cuts by."""
+    """Return each example's length and a number for its document, as `sampling.bins` needs them."""
     named = length_map["document_id"].combine_chunks().dictionary_encode()
     return length_map["length_tokens"].to_numpy(), named.indices.to_numpy(zero_copy_only=False)
 
 
 def _count_documents(path: Path, tokenizer: Tokenizer) -> tuple[NDArray[np.bytes_], Ints]:
-    """Sorted document digests (32 bytes each) and their token counts."""
+    """Return the sorted document digests (32 bytes each) and their token counts."""
     import numpy as np
 
     digests = bytearray()
@@ -121,7 +121,7 @@ def _count_documents(path: Path, tokenizer: Tokenizer) -> tuple[NDArray[np.bytes
             checked.expect(sum(file.metadata.row_group(at).total_byte_size for at in groups))
         for group in groups:
             ids, texts = _text_group(file, group)
-            digests += b"".join(bytes.fromhex(one) for one in ids)
+            digests += b"".join(bytes.fromhex(digest) for digest in ids)
             if checked is not None:
                 odd = [row for row, text in enumerate(texts) if checked.by_reference(text)]
                 if odd:
@@ -145,7 +145,7 @@ def _count_documents(path: Path, tokenizer: Tokenizer) -> tuple[NDArray[np.bytes
 
 
 def _text_group(file: pq.ParquetFile, group: int) -> tuple[list[str], list[str]]:
-    """Ids and texts of a row group: a few MB of text, or a single longer document."""
+    """Read the ids and texts of a row group: a few MB of text, or one longer document."""
     table = file.read_row_group(group, columns=["document_id", "text"], use_threads=False)
     return table["document_id"].to_pylist(), table["text"].to_pylist()
 
@@ -156,7 +156,7 @@ def _look_up(
     import numpy as np
 
     wanted = np.frombuffer(
-        b"".join(bytes.fromhex(one) for one in document_ids.to_pylist()), dtype="S32"
+        b"".join(bytes.fromhex(digest) for digest in document_ids.to_pylist()), dtype="S32"
     )
     at = np.minimum(np.searchsorted(ids, wanted), len(ids) - 1)
     if missing := np.flatnonzero(ids[at] != wanted).tolist():

@@ -1,10 +1,9 @@
 """The manifest: the frozen, self-contained sample that everything downstream reads.
 
-The manifest as files: ``manifest.json``, ``examples.parquet`` and ``documents.parquet``.
-
-``manifest.json`` holds header, bins and the SHA-256 of the other two files, of the sample and of
-itself. Once they exist the source may be deleted. In manifests of earlier versions the examples are
-inside ``manifest.json``.
+Its files are ``manifest.json``, ``examples.parquet`` and ``documents.parquet``. ``manifest.json``
+holds header, bins and the SHA-256 of the other two files, of the sample and of itself. Once they
+exist the source may be deleted. In manifests of earlier versions the examples are inside
+``manifest.json``.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class PlannedExample:
-    """One example of the sample with its place in it."""
+    """One example of the sample, with its bin and rank."""
 
     example: Example
     length_tokens: int
@@ -52,7 +51,7 @@ class PlannedExample:
 
 
 class SampleSource(Protocol):
-    """Examples to ask about, and the texts of their documents (`manifest.Manifest`)."""
+    """A source of examples to ask about and their documents' texts, like `Manifest`."""
 
     def planned(self, bin: str, n: int) -> Sequence[PlannedExample]: ...
     def document_text(self, document_id: str) -> str: ...
@@ -60,7 +59,7 @@ class SampleSource(Protocol):
 
 _ROWS_AT_ONCE = 10_000
 _KEPT_ROWS = 100_000
-"""Examples that are kept as objects; bins used longest ago are made again."""
+"""Examples that are cached as objects; the bins used longest ago are dropped."""
 
 
 @dataclass(frozen=True)
@@ -68,10 +67,10 @@ class Manifest:
     """A frozen sample.
 
     ``examples``: table ``manifest_examples``, ordered by bin and rank. ``read_documents`` gives
-    :attr:`documents`; of a manifest in the store it reads the file, and raises StoreError where
-    that is another one by now. ``known_sha256``: :attr:`sha256` where it need not be computed. The
-    same content has the same :attr:`sha256`; when it was made (``header["created_at"]``) is not
-    part of it.
+    :attr:`documents`; for a manifest in the store it reads the file, and raises StoreError if that
+    was replaced since. ``known_sha256``: :attr:`sha256` if it need not be computed. The same
+    content has the same :attr:`sha256`, which does not cover the time of making
+    (``header["created_at"]``).
     """
 
     header: Mapping[str, Any]
@@ -83,18 +82,18 @@ class Manifest:
 
     @cached_property
     def documents(self) -> pa.Table:
-        """Table ``documents``, ordered by id: exactly the texts that the examples ask about."""
+        """Table ``documents``, ordered by id: exactly the documents of the examples."""
         return self.read_documents()
 
     def forget_documents(self) -> None:
-        """Let go of the texts; where they are wanted again, they are read again."""
+        """Free the texts; they are read again when needed."""
         for name in ("documents", "_texts"):
             self.__dict__.pop(name, None)
         return_freed_memory()
 
     @property
     def content(self) -> dict[str, Any]:
-        """What is under the hash apart from the examples, as plain values."""
+        """Return the hashed content except the examples, as plain values."""
         return {
             "schema_version": self.schema_version,
             "header": {k: v for k, v in self.header.items() if k != "created_at"},
@@ -149,7 +148,7 @@ class Manifest:
         return {name: n for n, name in enumerate(self.documents["document_id"].to_pylist())}
 
     def planned(self, bin: str, n: int) -> list[PlannedExample]:
-        """The first ``n`` examples of a bin, in draw order; all it has where it has fewer.
+        """Return the first ``n`` examples of a bin, in draw order; all if it has fewer.
 
         Raises:
             StoreError: the manifest has no such bin.
@@ -173,10 +172,10 @@ class Manifest:
                 )
 
     def document_text(self, document_id: str) -> str:
-        """The text of one of the sample's documents.
+        """Return the text of one of the sample's documents.
 
         Raises:
-            StoreError: it is not among them.
+            StoreError: the sample has no such document.
         """
         if document_id not in self._position:
             raise StoreError(f"The manifest has no document {document_id[:12]!r}.")
@@ -184,9 +183,9 @@ class Manifest:
 
 
 class TextColumn:
-    """A column of texts, each found in the same time however many pieces the column lies in.
+    """A column of texts with constant-time access, however many chunks the column has.
 
-    Arrow looks through all pieces each time it is asked for one value.
+    Arrow searches all chunks for every single value.
     """
 
     def __init__(self, column: pa.ChunkedArray) -> None:
@@ -200,7 +199,7 @@ class TextColumn:
 
 
 def canonical_json(value: Any) -> str:
-    """JSON with sorted keys and without spaces. Raises ValueError for nan."""
+    """Return JSON with sorted keys and without spaces. Raises ValueError for NaN."""
     return json.dumps(
         value, sort_keys=True, ensure_ascii=False, separators=(",", ":"), allow_nan=False
     )
@@ -208,24 +207,24 @@ def canonical_json(value: Any) -> str:
 
 HEAD, EXAMPLES_FILE, DOCUMENTS_FILE = "manifest.json", "examples.parquet", "documents.parquet"
 MANIFEST_FILES = (HEAD, EXAMPLES_FILE, DOCUMENTS_FILE)
-"""Of a manifest; those of earlier versions lack `EXAMPLES_FILE`."""
+"""Files of a manifest; earlier versions lack `EXAMPLES_FILE`."""
 _SAMPLE_KEYS = ("bins", "examples", "header", "schema_version")
-"""Of a manifest of an earlier version: what its hash is of."""
+"""Keys under the hash of a manifest of an earlier version."""
 
 
 @lean_arrow()
 def save_manifest(manifest: Manifest, directory: Path) -> None:
-    """Write the manifest; nothing is touched where the same one is there already.
+    """Write the manifest; leave the files untouched if it is already there.
 
     Raises:
         StoreError: the directory cannot be written.
     """
-    with suppress(StoreError):  # there is none yet, or it is damaged: write it anew
+    with suppress(StoreError):  # missing or damaged: write it anew
         if stored_sha256(directory) == manifest.sha256:
             return
     write_table(directory / DOCUMENTS_FILE, manifest.documents, DOCUMENTS)
     write_table(directory / EXAMPLES_FILE, manifest.examples, MANIFEST_EXAMPLES)
-    # When it was made is the file's own time: the same sample has the same bytes.
+    # The time of making is the file's modification time: the same sample has the same bytes.
     head = {
         **manifest.content,
         "sha256": manifest.sha256,
@@ -238,10 +237,10 @@ def save_manifest(manifest: Manifest, directory: Path) -> None:
 
 
 def load_manifest(directory: Path) -> Manifest:
-    """The manifest in ``directory``, its files as their hashes say; its texts are read when used.
+    """Load the manifest in ``directory`` and verify its hashes; its texts are read when used.
 
     Raises:
-        StoreError: there is none, or it is damaged.
+        StoreError: it is missing or damaged.
     """
     with _intact(directory):
         head = _proven_head(directory)
@@ -258,8 +257,8 @@ def load_manifest(directory: Path) -> Manifest:
 
 
 def stored_sha256(directory: Path) -> str:
-    """`Manifest.sha256` of the one in ``directory``, proven as by `load_manifest`, whose errors it
-    raises; no example and no text is kept."""
+    """Return the `Manifest.sha256` of the manifest in ``directory``, verified like `load_manifest`,
+    with the same errors; no example and no text is kept."""
     with _intact(directory):
         head = _proven_head(directory)
         for name in (DOCUMENTS_FILE, *(() if "examples" in head else (EXAMPLES_FILE,))):
@@ -268,7 +267,7 @@ def stored_sha256(directory: Path) -> str:
 
 
 def load_examples(directory: Path) -> pa.Table:
-    """The examples of the manifest in ``directory``, its documents unread; raises like
+    """Load the examples of the manifest in ``directory`` without reading its documents; raises like
     `load_manifest`."""
     with _intact(directory):
         return _examples(directory, _proven_head(directory))
@@ -295,7 +294,7 @@ def _require(directory: Path, name: str, head: Mapping[str, Any]) -> None:
 
 
 def _proven_head(directory: Path) -> dict[str, Any]:
-    """What ``manifest.json`` holds, proven against its own hash."""
+    """Read ``manifest.json`` and verify its own hash."""
     path = directory / HEAD
     head: dict[str, Any] = json.loads(path.read_bytes())
     if head["schema_version"].split(".")[0] != SCHEMA_VERSION.split(".")[0]:
@@ -316,7 +315,7 @@ def _proven_head(directory: Path) -> dict[str, Any]:
 
 @contextmanager
 def _intact(directory: Path) -> Iterator[None]:
-    """Turn what reading a missing or damaged manifest raises into a sentence."""
+    """Turn errors of reading a missing or damaged manifest into a StoreError."""
     try:
         yield
     except FileNotFoundError as error:

@@ -1,6 +1,4 @@
-"""The columns of a file, by name, whatever its format, as numbers and names.
-
-The columns of a file, by name, whatever its format.
+"""A file's columns, by name, whatever its format, as numbers and names.
 
 Arrow reads whole columns at the speed of the disk, and says little about what it cannot read. A
 file that it refuses is read again row by row (`plain`), which is slow, forgiving where a value is
@@ -29,12 +27,12 @@ if TYPE_CHECKING:
     from contextcliff_dagster.contracts.arrays import Bools, Floats
 
 MOST_TOKENS = 1e12
-"""No length is longer; above, an integer has lost digits or a unit is wrong."""
+"""Longest length that is accepted; above it, an integer has lost digits or a unit is wrong."""
 
 
 def need(columns: Columns, *names: str, hint: str = "") -> None:
     """Raises:
-    ScoreFileError: a column of ``names`` is missing, with those found and ``hint``.
+    ScoreFileError: a column of ``names`` is missing; the message lists the columns, and ``hint``.
     """
     for name in names:
         if name not in columns.arrays:
@@ -45,10 +43,10 @@ def need(columns: Columns, *names: str, hint: str = "") -> None:
 
 
 def numbers(columns: Columns, name: str) -> Floats:
-    """Column ``name`` as floats, NaN where it is empty; true and false are 1 and 0.
+    """Return column ``name`` as floats, NaN for empty cells; true and false are 1 and 0.
 
     Raises:
-        ScoreFileError: a value is no number.
+        ScoreFileError: a value is not a number.
     """
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -70,7 +68,7 @@ def numbers(columns: Columns, name: str) -> Floats:
 
 
 def texts(columns: Columns, name: str) -> pa.ChunkedArray:
-    """Column ``name`` as strings, null where it is empty; 7 and 7.0 are both "7"."""
+    """Return column ``name`` as strings, null for empty cells; 7 and 7.0 are both "7"."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -106,7 +104,7 @@ def refuse(columns: Columns, name: str, bad: Bools, why: str) -> None:
 
 
 def lengths(columns: Columns) -> Floats:
-    """``length_tokens``, every one positive and finite.
+    """Return ``length_tokens``, all of them positive and finite.
 
     Raises:
         ScoreFileError: one is not.
@@ -119,7 +117,7 @@ def lengths(columns: Columns) -> Floats:
 
 
 def rows_by_model(columns: Columns) -> list[tuple[str | None, Any]]:
-    """(model, index of its rows) in order of the models' names; all rows where none is named.
+    """Return (model, index of its rows) in order of the names; all rows if no model is named.
 
     Raises:
         ScoreFileError: some rows name a model and others do not.
@@ -140,7 +138,7 @@ def rows_by_model(columns: Columns) -> list[tuple[str | None, Any]]:
 
 
 def of_scale(columns: Columns, name: str, values: Floats, scale: float) -> Floats:
-    """``values`` (0..scale, NaN allowed) as shares 0..1.
+    """Return ``values`` (0..scale, NaN allowed) as shares 0..1.
 
     Raises:
         ScoreFileError: one lies outside 0..scale.
@@ -150,7 +148,7 @@ def of_scale(columns: Columns, name: str, values: Floats, scale: float) -> Float
         hint = "; percentages are read with --scale 100"
     outside = (values < 0) | (values > scale)
     refuse(columns, name, outside, f", outside 0..{scale:g}{hint}")
-    # Rounding off what dividing adds: 56.7 of 100 is .567 exactly as .567 is.
+    # Rounding removes the error of the division: 56.7 of 100 equals .567 exactly.
     return values if scale == 1 else np.round(values / scale, 12)
 
 
@@ -164,7 +162,7 @@ def _decoded(array: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _parsed(columns: Columns, name: str, array: pa.ChunkedArray) -> Floats:
-    """Numbers that are written as text."""
+    """Parse numbers that are written as text."""
     import pandas as pd
     import pyarrow.compute as pc
 
@@ -183,10 +181,10 @@ _PIECE = 1 << 20
 
 
 def opened(path: Path) -> pa.NativeFile:
-    """The file, opened for reading.
+    """Open the file for reading.
 
     Raises:
-        OSError: it is no regular file, cannot be opened or cannot be unpacked.
+        OSError: it is not a regular file, or cannot be opened or unpacked.
         ScoreFileError: it unpacks to more than any table of results would.
     """
     require_file(path)
@@ -230,7 +228,7 @@ _LONGEST_FIELD = 2**31 - 1  # the csv module's own limit is shorter than many do
 
 
 def as_array(values: list[Any]) -> pa.ChunkedArray:
-    """Values of any scalar types as one Arrow array: numbers where all are, else their letters."""
+    """Return scalars of any types as one Arrow array: numbers if all are numbers, else strings."""
     import pyarrow as pa
 
     kinds = {type(value) for value in values} - {type(None)}
@@ -241,13 +239,13 @@ def as_array(values: list[Any]) -> pa.ChunkedArray:
 
 
 def _letters(value: Any) -> str | None:
-    if isinstance(value, str):  # half a surrogate pair is no text
+    if isinstance(value, str):  # half a surrogate pair is not text
         return value if value.isascii() else value.encode("utf-8", "replace").decode()
     return None if value is None else json.dumps(value)
 
 
 def deepest(text: bytes) -> int:
-    """How deep brackets and braces lie in one another at most; those in strings count, too."""
+    """Return the deepest nesting of brackets and braces; those inside strings count, too."""
     import numpy as np
 
     step = np.zeros(256, np.int8)
@@ -257,10 +255,10 @@ def deepest(text: bytes) -> int:
 
 
 def header_names(path: Path, line: str, delimiter: str) -> list[str]:
-    """The names of the columns, as a table's first ``line`` has them.
+    """Return the columns' names from a table's first ``line``.
 
     Raises:
-        ScoreFileError: the line is no header.
+        ScoreFileError: the line is not a header.
     """
     csv.field_size_limit(_LONGEST_FIELD)
     try:
@@ -273,7 +271,7 @@ def header_names(path: Path, line: str, delimiter: str) -> list[str]:
 def read_csv(
     path: Path, file: Any, delimiter: str, header: list[str], wanted: Collection[str]
 ) -> tuple[dict[str, pa.ChunkedArray], int]:
-    """The ``wanted`` columns as text, empty ones null.
+    """Read the ``wanted`` columns as text, empty cells as null.
 
     Raises:
         ScoreFileError: a row has more or fewer fields than the header, or is not UTF-8.
@@ -304,10 +302,10 @@ def read_csv(
 
 
 def loads(content: bytes) -> Any:
-    """The JSON value in ``content``; NaN and Infinity pass, and are refused by their row later.
+    """Parse ``content`` as JSON; NaN and Infinity pass, and are refused by their row later.
 
     Raises:
-        ValueError: there is none.
+        ValueError: it is not JSON.
     """
     import orjson
 
@@ -321,7 +319,7 @@ def loads(content: bytes) -> Any:
 
 
 def json_lines(path: Path, lines: Iterable[bytes]) -> Iterator[Any]:
-    """The JSON value of each line that is not empty.
+    """Yield the JSON value of each line that is not empty.
 
     Raises:
         ScoreFileError: a line is not JSON.
@@ -338,7 +336,7 @@ def json_lines(path: Path, lines: Iterable[bytes]) -> Iterator[Any]:
 def read_objects(
     path: Path, items: Iterable[Any], wanted: Collection[str]
 ) -> tuple[tuple[str, ...], dict[str, pa.ChunkedArray], int]:
-    """The names of all fields of the objects ``items``, the ``wanted`` ones, and how many objects.
+    """Return the names of all fields in ``items``, the ``wanted`` fields, and the number of items.
 
     Raises:
         ScoreFileError: an item is not an object.
@@ -378,9 +376,9 @@ _UTF16_OR_32 = (b"\xff\xfe", b"\xfe\xff", b"\x00\x00\xfe\xff")
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """The names of all columns of a file, and ``rows`` values of each wanted one that it has.
+    """The names of all columns of a file, and ``rows`` values of each wanted column that it has.
 
-    ``own_names``: the file's names of those that it calls otherwise.
+    ``own_names``: our name of a column -> the file's, where they differ.
     """
 
     path: Path
@@ -391,15 +389,15 @@ class Columns:
 
     @property
     def listed(self) -> str:
-        """The names of all columns for a sentence; of many, the first."""
+        """Return the names of all columns for a sentence; only the first of many."""
         more = len(self.found) - _MOST_LISTED
         names = ", ".join(self.found[:_MOST_LISTED]) or "none"
         return f"{names} and {more:,} others" if more > 0 else names
 
     def named(self, name: str) -> str:
-        """Column ``name`` for a sentence, with the file's own name of it."""
-        own = self.own_names.get(name, name)
-        return name if own == name else f"{own} ({name})"
+        """Return column ``name`` for a sentence, with the file's own name of it."""
+        in_file = self.own_names.get(name, name)
+        return name if in_file == name else f"{in_file} ({name})"
 
 
 def read_columns(
@@ -408,24 +406,24 @@ def read_columns(
     numbers: Collection[str],
     own_names: Mapping[str, str] | None = None,
 ) -> Columns:
-    """The columns ``texts`` and ``numbers`` of a CSV, TSV, JSON Lines, JSON or Parquet file.
+    """Read the columns ``texts`` and ``numbers`` of a CSV, TSV, JSON Lines, JSON or Parquet file.
 
     ``texts`` keep the letters they are written with (``007``); ``numbers`` may come back as
-    anything the file holds. ``own_names``: the file's name of a column that it calls otherwise.
+    anything the file holds. ``own_names``: our name of a column -> the file's, where they differ.
 
     Raises:
-        ScoreFileError: the file is not there, is empty, is not what its ending says, or has no
-            column of ``own_names``.
+        ScoreFileError: the file is missing, is empty, is not of the format of its ending, or lacks
+            a column of ``own_names``.
     """
     readers = {"csv": _csv, "jsonl": _json_lines, "json": _json, "parquet": _parquet}
-    own = dict(own_names or {})
-    if unknown := [name for name in own if name not in {*texts, *numbers}]:
+    renamed = dict(own_names or {})
+    if unknown := [name for name in renamed if name not in {*texts, *numbers}]:
         raise ScoreFileError(
             f"--columns names {unknown[0]!r}, which is no column here; it names some of "
             f"{', '.join(sorted({*texts, *numbers}))}."
         )
-    # A field with another name is not read under its own as well.
-    theirs = [frozenset(own.get(name, name) for name in names) for names in (texts, numbers)]
+    # A renamed column is not also read under our name.
+    theirs = [frozenset(renamed.get(name, name) for name in names) for names in (texts, numbers)]
     try:
         columns = readers[_kind(path)](path, *theirs)
     except FileNotFoundError as error:
@@ -434,24 +432,24 @@ def read_columns(
         raise ScoreFileError(f"{path} cannot be read: {error.strerror or error}.") from error
     if not columns.rows:
         raise ScoreFileError(f"{path} holds no rows: give at least two of different lengths.")
-    if not own:
+    if not renamed:
         return columns
-    for name, column in own.items():
+    for name, column in renamed.items():
         if column not in columns.arrays:
             raise ScoreFileError(
                 f"{path} has no column {column!r}, which --columns takes as {name!r}; columns "
                 f"found: {', '.join(columns.found) or 'none'}."
             )
     arrays = {
-        name: columns.arrays[own.get(name, name)]
+        name: columns.arrays[renamed.get(name, name)]
         for name in dict.fromkeys((*texts, *numbers))
-        if own.get(name, name) in columns.arrays
+        if renamed.get(name, name) in columns.arrays
     }
-    return replace(columns, arrays=arrays, own_names=own)
+    return replace(columns, arrays=arrays, own_names=renamed)
 
 
 def stem(path: Path) -> str:
-    """The file's name without what says its format: ``a.jsonl.gz`` is ``a``."""
+    """Return the file's name without the endings of its format: ``a`` for ``a.jsonl.gz``."""
     name = path.name
     for endings in (PACKED, tuple(FORMATS)):
         ending = Path(name).suffix
@@ -515,7 +513,7 @@ def _csv(path: Path, texts: frozenset[str], numbers: frozenset[str]) -> Columns:
     for name in wanted:
         if wanted.count(name) > 1:
             raise ScoreFileError(f"The header of {path} names column {name!r} twice.")
-    # Arrow wants every name to be another.
+    # Arrow needs distinct names.
     names = [name if name in wanted else f"{i} {name}" for i, name in enumerate(header)]
     if not wanted:
         return Columns(path, tuple(header), {}, 1)
@@ -537,7 +535,7 @@ def _csv(path: Path, texts: frozenset[str], numbers: frozenset[str]) -> Columns:
         readable = not any(pa.types.is_temporal(k) or pa.types.is_binary(k) for k in kinds)
     except pa.ArrowInvalid:
         readable = False
-    if readable:  # what is no UTF-8 comes as bytes
+    if readable:  # Arrow gives what is not UTF-8 as bytes
         return Columns(path, tuple(header), {n: table[n] for n in wanted}, table.num_rows)
     arrays, rows = read_csv(path, opened(path), delimiter, header, wanted)
     return Columns(path, tuple(header), arrays, rows)
@@ -569,13 +567,13 @@ def _json_lines(path: Path, texts: frozenset[str], numbers: frozenset[str]) -> C
 def _json_schema(
     head: bytes, texts: frozenset[str], numbers: frozenset[str]
 ) -> tuple[pa.Schema, list[str]]:
-    """Types of the wanted fields by the first rows, and the names of all fields there."""
+    """Return the wanted fields' types by the first rows, and the names of all fields there."""
     import pyarrow as pa
     from pyarrow import json as arrow_json
 
     if len(head) == _HEAD:
         head = head[: head.rfind(b"\n") + 1]
-    if deepest(head) > _DEEPEST:  # Arrow makes types of it by recursion, and ends the process
+    if deepest(head) > _DEEPEST:  # Arrow's recursion into the types would end the process
         raise pa.ArrowInvalid("nested too deeply")
     first = arrow_json.read_json(io.BytesIO(head)).schema
     fields = []
@@ -584,7 +582,7 @@ def _json_schema(
         seen = first.field(name).type if name in first.names else pa.null()
         if pa.types.is_null(seen) or (pa.types.is_integer(seen) and name in numbers):
             seen = plain  # a fraction may follow
-        # What looks like a time is a name that looks like one.
+        # A value that looks like a time is read as a name.
         fields.append((name, pa.string() if pa.types.is_timestamp(seen) else seen))
     return pa.schema(fields), first.names
 

@@ -23,10 +23,10 @@ T = TypeVar("T", bound="ScoreRecords | MeansTable")
 
 
 def read_scores(path: Path, log: LogOptions, *, scale: float = 1.0) -> list[ScoreRecords]:
-    """The records of ``path`` by model; its content shows what it is.
+    """Read the records of ``path`` by model; its format is recognised by its content.
 
     Raises:
-        ScoreFileError: it cannot be used, or ``log`` says how to read a log and it is none.
+        ScoreFileError: it cannot be used, or ``log`` has options for logs and it is not a log.
     """
     plain = bool(log.columns)
     records = None if plain else read_log(path, replace(log, scale=scale))
@@ -43,10 +43,10 @@ def read_scores(path: Path, log: LogOptions, *, scale: float = 1.0) -> list[Scor
 
 
 def pooled(files: Sequence[tuple[Path, Sequence[ScoreRecords]]]) -> list[ScoreRecords]:
-    """The records of all ``files`` by model, in order of the models' names.
+    """Pool the records of all ``files`` by model, in order of the models' names.
 
-    Examples of logs that share a name are repeats of one; those of other files are distinguished by
-    their file. Files that name no model are of one.
+    Examples of logs that share a name are repeats; examples of other files are distinguished by
+    their file. Files that name no model belong to the same one.
 
     Raises:
         ScoreFileError: lengths or scores of one model are not the same measure in all files.
@@ -107,7 +107,7 @@ def _one(parts: Sequence[tuple[Path, ScoreRecords]]) -> ScoreRecords:
         notes[mixed] = None
     task = tasks[0] if len(tasks) == 1 else None
     shares = [records.copied_share for _, records in parts]
-    copied = min((one for one in shares if one is not None), default=None)
+    copied = min((share for share in shares if share is not None), default=None)
     if None in shares:
         copied = None
     return replace(first, frame=frame, task=task, notes=tuple(notes), copied_share=copied)
@@ -116,13 +116,13 @@ def _one(parts: Sequence[tuple[Path, ScoreRecords]]) -> ScoreRecords:
 def chosen(
     path: Path, tables: Sequence[T], *, model: str | None, by_model: bool
 ) -> list[tuple[str, T]]:
-    """Those of ``tables`` to analyse, each with its name.
+    """Return the ``tables`` to analyse, each with its name.
 
-    ``model`` picks one of the file's models, or names the one of a file that names none. A file of
-    one model needs neither that nor ``by_model``; without any name it is called as the file.
+    ``model`` picks one of the file's models, or gives a name if the file has none. A file with one
+    model needs neither that nor ``by_model``; a model without any name is called like the file.
 
     Raises:
-        ScoreFileError: there are several and none was chosen, or the chosen one is not there.
+        ScoreFileError: there are several models and none was chosen, or the chosen one is missing.
     """
     names = [str(item.model) for item in tables if item.model is not None]
     if not names:
@@ -147,7 +147,7 @@ def chosen(
 
 def need_two_lengths(path: Path, scores: ScoreRecords | MeansTable) -> None:
     """Raises:
-    ScoreFileError: there is no score at all, or only at one length.
+    ScoreFileError: there is no score, or only at one length.
     """
     seen = scores.measured_lengths
     of_model = "" if scores.model is None else f" of model {scores.model!r}"

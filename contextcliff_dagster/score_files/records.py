@@ -1,4 +1,4 @@
-"""Score files as an analysis asks for them: records of single answers, or means by length."""
+"""Score files in the form an analysis needs: records of single answers, or means by length."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ _NUMBERS_OF_MEANS = ("length_tokens", "mean", "n", "base_score", "threshold")
 
 @dataclass(frozen=True, slots=True)
 class MeansTable:
-    """One model's means; arrays of one entry a length, shortest first.
+    """One model's means; arrays with one entry per length, shortest first.
 
-    ``mean``, ``base_score`` and ``threshold`` are 0..1; ``n`` counts examples, NaN where the table
-    does not say. ``base_score`` and ``threshold`` are None where it has none.
+    ``mean``, ``base_score`` and ``threshold`` are 0..1; ``n`` counts examples, NaN if the table
+    does not say. ``base_score`` and ``threshold`` are None if it has none.
     """
 
     model: str | None
@@ -56,12 +56,12 @@ class MeansTable:
 def read_tables(
     path: Path, *, scale: float = 1.0, columns: Mapping[str, str] | None = None
 ) -> list[MeansTable]:
-    """The tables of ``path`` by model, in order of the models' names; one where it names none.
+    """Read the tables of ``path`` by model, in order of the models' names; one if it names none.
 
     The file needs ``length_tokens`` (above 0) and ``mean`` (0..``scale``); ``n`` may be empty or
-    not there, ``base_score`` and ``threshold`` (0..``scale``) are stated once or the same in every
-    row. Rows of one length are pooled, weighted by n; where one of them has none, they count alike
-    and the length has no n. ``columns``: the file's name of a column that it calls otherwise.
+    missing, ``base_score`` and ``threshold`` (0..``scale``) are stated once or the same in every
+    row. Rows of one length are pooled, weighted by n; if one of them has none, they count alike
+    and the length has no n. ``columns``: our name of a column -> the file's, where they differ.
 
     Raises:
         ScoreFileError: the file cannot be read, lacks a column, or a row cannot be used.
@@ -99,10 +99,10 @@ def _only(columns: Columns, name: str, values: Floats, model: str | None) -> flo
 
 
 def _pooled(length: Floats, mean: Floats, n: Floats) -> tuple[Ints, Floats, Floats]:
-    """Lengths in order, each once; a length of fractions of a token is rounded."""
+    """Pool rows of equal length, in order of length; fractions of a token are rounded."""
     tokens, group = np.unique(np.maximum(length.round(), 1).astype(np.int64), return_inverse=True)
     rows = np.bincount(group)
-    total = np.bincount(group, weights=n).astype(np.float64)  # NaN where one of them is
+    total = np.bincount(group, weights=n).astype(np.float64)  # NaN if one of them is
     weight = np.where(np.isnan(total)[group], 1.0, n)
     pooled = np.bincount(group, weights=weight * mean) / np.bincount(group, weights=weight)
     # A single row keeps its mean to the last digit.
@@ -130,9 +130,9 @@ class ScoreRecords:
     """One model's records of one file.
 
     ``frame`` holds the columns of ``EVAL_RECORDS`` that the file has, scores 0..1. ``task`` and
-    ``tokenizer`` are named where all its rows agree. ``length_kind`` says what ``length_tokens``
-    counts, ``notes`` what else a reader must know, and ``copied_share`` how many accepted answers
-    stand in their documents, all of logs of other tools.
+    ``tokenizer`` are set if all its rows agree. For logs of other tools, ``length_kind`` is what
+    ``length_tokens`` counts, ``notes`` are remarks for the reader, and ``copied_share`` is the
+    share of accepted answers that stand in their documents.
     """
 
     model: str | None
@@ -159,15 +159,15 @@ def read_records(
     counted: Lengths | None = None,
     columns: Mapping[str, str] | None = None,
 ) -> list[ScoreRecords]:
-    """The records of ``path`` by model, in order of the models' names; one where it names none.
+    """Read the records of ``path`` by model, in order of the models' names; one if it names none.
 
     The file needs ``length_tokens`` (above 0) and ``score`` (0..``scale``; empty only where
     ``failure`` says why there is no answer). ``document_id``, ``example_id``, ``replicate``,
     ``model``, ``failure``, ``task``, ``kind``, ``level``, ``domain``, ``source``, ``tokenizer``,
-    times and token counts are used where they are there, anything else is left aside. With
-    ``counted``, lengths are those of each row's longest text, whatever ``length_tokens`` says, and
-    the texts are the documents where ``document_id`` does not name them. ``columns``: the file's
-    name of a column that it calls otherwise (``{"score": "llm_judge_output"}``).
+    times and token counts are used if present, anything else is ignored. With ``counted``, lengths
+    are counted from each row's longest text, whatever ``length_tokens`` says, and the texts are the
+    documents where ``document_id`` does not name them. ``columns``: our name of a column -> the
+    file's, where they differ (``{"score": "llm_judge_output"}``).
 
     Raises:
         ScoreFileError: the file cannot be read, lacks a column, or a row cannot be used.
@@ -206,7 +206,7 @@ def _frame(columns: Columns, scale: float, counted: Lengths | None) -> pd.DataFr
     ):
         if name in data:
             refuse(columns, name, (data[name] < 0) | (data[name] > most), why)
-    if "replicate" in columns.arrays:  # numbers or names, they are only distinguished
+    if "replicate" in columns.arrays:  # numbers or names: only their identity matters
         data["replicate"] = pd.factorize(texts(columns, "replicate").to_pandas(), sort=True)[0]
     for name in _FACTS:
         if name in columns.arrays:
@@ -214,7 +214,7 @@ def _frame(columns: Columns, scale: float, counted: Lengths | None) -> pd.DataFr
     if counted is not None:
         data["tokenizer"] = pd.Categorical([counted.name] * columns.rows)
     for name in (_TIME, *_CATEGORIES):
-        with suppress(ScoreFileError):  # what holds no names is left aside
+        with suppress(ScoreFileError):  # a column without names is ignored
             if name == _TIME and name in columns.arrays:
                 data[name] = moments(texts(columns, name).to_pandas())
             elif name in columns.arrays:
@@ -223,13 +223,13 @@ def _frame(columns: Columns, scale: float, counted: Lengths | None) -> pd.DataFr
 
 
 def _one_a_text(named: pd.Series[Any], digests: pd.Series[Any]) -> pd.Series[Any]:
-    """Documents by name, else by the digest of their text; names that share a text are one."""
+    """Name documents by name, else by text digest; names that share a text become one."""
     import pandas as pd
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 
     names = named.fillna(digests)
-    (of_name, known), (of_text, text) = (pd.factorize(one) for one in (names, digests))
+    (of_name, known), (of_text, text) = (pd.factorize(values) for values in (names, digests))
     size = len(known) + len(text)
     shared = coo_array((np.ones(len(names)), (of_name, len(known) + of_text)), shape=(size, size))
     return names.groupby(connected_components(shared, directed=False)[1][of_name]).transform(
@@ -238,7 +238,7 @@ def _one_a_text(named: pd.Series[Any], digests: pd.Series[Any]) -> pd.Series[Any
 
 
 def moments(written: pd.Series[Any]) -> pd.Series[Any]:
-    """Times in ISO 8601, or in seconds since 1970, as moments; null where neither."""
+    """Parse times in ISO 8601, or in seconds since 1970; null for anything else."""
     import pandas as pd
 
     seconds = pd.to_numeric(written, errors="coerce")
@@ -248,7 +248,7 @@ def moments(written: pd.Series[Any]) -> pd.Series[Any]:
 
 
 def _measured(columns: Columns, counted: Lengths | None) -> dict[str, Any]:
-    """``length_tokens`` as the file has it, or counted, and then ``document_id``, too.
+    """Return ``length_tokens`` from the file, or counted; in that case ``document_id``, too.
 
     Raises:
         ScoreFileError: a length or a text is missing, or there is no column of texts.
@@ -279,6 +279,6 @@ def _measured(columns: Columns, counted: Lengths | None) -> dict[str, Any]:
 def _records(model: str | None, frame: pd.DataFrame) -> ScoreRecords:
     known = {name: frame[name].dropna().unique() for name in _FACTS if name in frame}
     facts: dict[str, Any] = {name: str(seen[0]) for name, seen in known.items() if len(seen) == 1}
-    # Several tasks are categories of questions.
+    # Several tasks in one file are categories of questions.
     dropped = [name for name in known if name in facts or name != "task"]
     return ScoreRecords(model, frame.drop(columns=dropped), **facts)

@@ -9,5 +9,5 @@ All of it is pure: the same rows give the same records, so records can be thrown
 from typing import Final
 
 SCORER_VERSION: Final = "3"
-"""Of the scorers shipped here, in every record and result. Raise it when the same output would get
-another score: older records are then scored again where they are read. Null in older files: 1."""
+"""Version of the scorers shipped here, in every record and result (null in older files: 1). Raise
+it when the same output would get another score: older records are then scored again when read."""

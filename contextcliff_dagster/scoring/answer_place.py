@@ -20,8 +20,8 @@ _Span = tuple[int, int]
 
 
 def answer_positions(text: str, accepted: Sequence[Sequence[str]]) -> list[float | None]:
-    """Where the answer of each question begins in `text`, as a share 0..1 of its characters: where
-    its accepted answers occur once, as `contained` finds them; else None.
+    """Return where each question's answer begins in `text`, as a share 0..1 of its characters; None
+    unless its accepted answers occur exactly once, by the rules of `contained`.
 
     Accepted answers that overlap are one occurrence. Yes, no, true, false, and a single letter or
     digit stand in any text by chance and have no position.
@@ -43,23 +43,23 @@ def _by_chance(answer: str) -> bool:
 
 class _Searched:
     def __init__(self, text: str) -> None:
-        # Of ASCII text every character stays where it is.
+        # In ASCII text no character moves.
         self._text = (text if text.isascii() else straightened(fold_forms(text))).lower()
 
     def only_place(self, phrases: Sequence[str]) -> float | None:
-        found = _one_stretch(self._as_written(phrase) for phrase in phrases)
-        if found is None:
+        written = _one_stretch(self._as_written(phrase) for phrase in phrases)
+        if written is None:
             return None
-        at = found[0] / len(self._text) if found else None
+        at = written[0] / len(self._text) if written else None
         if not any(map(self._may_be_elsewhere, phrases)):
             return at
         by_token = _one_stretch(map(self._by_token, phrases))
-        if by_token is None or (found and by_token and not self._same(found[0], by_token[0])):
+        if by_token is None or (written and by_token and not self._same(written[0], by_token[0])):
             return None
-        return at if found or not by_token else by_token[0] / len(self._token_text)
+        return at if written or not by_token else by_token[0] / len(self._token_text)
 
     def _as_written(self, phrase: str) -> Iterator[_Span]:
-        """Where the phrase begins and ends, as whole words; any white space is like any other."""
+        """Yield start and end of the phrase, as whole words; all white space counts as equal."""
         words, text = comparable(phrase).split(), self._text
         if len(words) > 1:
             for match in re.finditer(r"\s+".join(map(re.escape, words)), text):
@@ -74,7 +74,7 @@ class _Searched:
             at = text.find(words[0], at + 1)
 
     def _by_token(self, phrase: str) -> Iterator[_Span]:
-        """Where its normalised tokens begin and end in the text of such tokens."""
+        """Yield start and end of the phrase's normalised tokens in the text of such tokens."""
         words = " ".join(answer_tokens(phrase))
         at = self._token_text.find(f" {words} ") if words else -1
         while at >= 0:
@@ -82,14 +82,14 @@ class _Searched:
             at = self._token_text.find(f" {words} ", at + 1)
 
     def _may_be_elsewhere(self, phrase: str) -> bool:
-        """Whether there may be more of the phrase by tokens than as written; never wrongly no."""
+        """Whether the phrase may occur more often by tokens than as written; no false negatives."""
         least = 1 if next(self._as_written(phrase), None) is None else 2
         tokens = answer_tokens(phrase)
         return bool(tokens) and all(self._stripped.count(token) >= least for token in tokens)
 
     def _same(self, at: int, by_token: int) -> bool:
-        """Whether as many tokens are before the one place as before the other."""
-        # Both as texts of their own: what an article is depends on the scripts of the whole.
+        """Whether the same number of tokens precedes both places."""
+        # Each prefix as a separate text: which words are articles depends on a text's scripts.
         before, before_token = self._text[:at], self._token_text[:by_token]
         return len(folded_tokens(before)) == len(folded_tokens(before_token))
 
@@ -103,8 +103,8 @@ class _Searched:
 
 
 def _one_stretch(places: Iterable[Iterator[_Span]]) -> list[int] | None:
-    """The start of the one stretch that all `places` (each in order) make, as they overlap; empty
-    where there is no place, None where there are two stretches."""
+    """Return the start of the single stretch that all `places` (each in order) cover, overlapping;
+    empty if there is no place, None if there are two stretches."""
     start, reached = None, 0
     for low, high in merge(*places):
         if start is None:

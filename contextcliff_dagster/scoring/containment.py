@@ -1,7 +1,5 @@
 """Containment: is an accepted answer inside the output, and where in its document is it?
 
-Containment: is an accepted answer inside the output?
-
 RULER (Hsieh et al. 2024, `string_match_part`) and NoLiMa (Modarressi et al. 2025) ask whether the
 answer is a substring of the output, in lower case. So do we, with whole words and whole numbers:
 "12" is not in "112" nor in "12.5", nor "no" in "I do not know", which a substring search
@@ -11,11 +9,9 @@ without spaces between words every character with its marks is a word.
 An answer that is equal to an accepted one after SQuAD's normalisation is contained as well, so that
 containment is never below exact match.
 
-Where in its document the answer of a question is, for questions that do not say it.
-
-Only where it occurs once, as :mod:`.containment` finds it: then the question cannot be about
-another place. Texts are long and many (100,000 tokens each), so what is needed to be sure of "once"
-is done cheapest first.
+The place of an answer in its document is derived for questions that do not state it, and only where
+the answer occurs once: then the question cannot be about another place. Texts are long and many
+(100,000 tokens each), so the cheapest checks for "once" come first.
 """
 
 from __future__ import annotations
@@ -35,14 +31,14 @@ from contextcliff_dagster.scoring.normalize import (
 )
 
 LEAST_QUESTIONS, MOST_QUESTIONS, MOST_CHARACTERS = 20, 60, 200_000
-"""Questions that `copied_share` looks at, and the longest document that it does, in characters:
-whether answers are copied does not depend on the length."""
+"""Fewest and most questions for `copied_share`, and the longest document that it reads, in
+characters: whether answers are copied does not depend on the length."""
 YES_NO = frozenset(("yes", "no", "true", "false"))
 _STRAIGHT = {"\u2018": "'", "\u2019": "'", "\u201c": '"', "\u201d": '"'}
 
 
 def contained(output: str, accepted: Sequence[str]) -> float:
-    """1.0 if one of the `accepted` answers is in `output` as whole words, else 0.0.
+    """Return 1.0 if one of the `accepted` answers is in `output` as whole words, else 0.0.
 
     >>> contained("It is in aisle 12.", ["aisle 12"]), contained("aisle 120", ["aisle 12"])
     (1.0, 0.0)
@@ -52,11 +48,11 @@ def contained(output: str, accepted: Sequence[str]) -> float:
 
 
 def copied_share(questions: Sequence[tuple[str, bool]]) -> float | None:
-    """Share of questions whose answer is to be copied; pairs (answer, whether its document holds
-    it).
+    """Return the share of questions whose answer is copied from the document; ``questions`` are
+    pairs (answer, whether its document holds it).
 
-    None for fewer than `LEAST_QUESTIONS`, and where fewer than half of the answers differ: counts,
-    choices and the like stand in any text by chance.
+    None for fewer than `LEAST_QUESTIONS`, and if fewer than half of the answers are distinct:
+    counts, choices and the like occur in any text by chance.
     """
     answers = {answer for answer, _ in questions}
     if len(questions) < LEAST_QUESTIONS or 2 * len(answers) < len(questions):
@@ -67,8 +63,8 @@ def copied_share(questions: Sequence[tuple[str, bool]]) -> float | None:
 def not_in_text(
     examples: Iterable[Example], document_text: Callable[[str], str]
 ) -> tuple[list[Example], int]:
-    """The examples of which no accepted answer occurs in the document, and how many were looked at:
-    all whose answers are no yes or no."""
+    """Return the examples whose document holds none of their accepted answers, and how many were
+    checked: all but those answered by yes or no."""
     by_document: dict[str, list[Example]] = {}
     for example in examples:
         if not any(answer.strip(" .").lower() in YES_NO for answer in example.answers):
@@ -76,18 +72,18 @@ def not_in_text(
     missing: list[Example] = []
     for document, asked in by_document.items():
         haystack = Haystack(document_text(document))
-        missing += [one for one in asked if not any(map(haystack.holds, one.answers))]
+        missing += [item for item in asked if not any(map(haystack.holds, item.answers))]
     return missing, sum(map(len, by_document.values()))
 
 
 class Haystack:
-    """A text in which many phrases are looked up; prepared once, each look-up is linear in it."""
+    """A text prepared once for many phrase look-ups, each linear in its length."""
 
     def __init__(self, text: str) -> None:
         self._text = comparable(text)
 
     def holds(self, phrase: str) -> bool:
-        """Whether `phrase` is in the text as whole words; a phrase of nothing never does."""
+        """Whether `phrase` is in the text as whole words; an empty phrase never is."""
         needle = comparable(phrase)
         if not needle:
             return False
@@ -99,7 +95,7 @@ class Haystack:
             at = text.find(needle, at + 1)
         tokens = answer_tokens(phrase)
         if not tokens or not all(token in self._without_punctuation for token in tokens):
-            return False  # as most wrong answers: the text is not taken apart for them
+            return False  # most wrong answers end here, before the text is split
         return f" {' '.join(tokens)} " in self._token_text
 
     @cached_property
@@ -117,7 +113,7 @@ def straightened(text: str) -> str:
 
 
 def comparable(text: str) -> str:
-    """The form in which phrases are looked up: lower case, single blanks, straight quotes."""
+    """Return `text` in the form for look-ups: lower case, single blanks, straight quotes."""
     return bare(straightened(text))
 
 

@@ -1,12 +1,9 @@
 """From predictions to evaluation records: one scored row per call, and nothing lost on the way.
 
-Prompts that a server shortened silently, found from all calls of a model.
-
 Each answer whose server counted fewer prompt tokens than were sent is set apart as it comes in
-(`invalid_truncated`). That needs a count of our own. Without one a cut still shows in the calls
-together: documents of different lengths that were all read as the same, largest number of tokens.
-
-From predictions to evaluation records: one scored row per call, and nothing lost on the way.
+(`invalid_truncated`). That needs a count of our own. Without one, a silent cut still shows in all
+calls of a model together: documents of different lengths, all read as the same, largest number of
+tokens.
 
 A record failed where exact match is 0 (containment, where that is the study's primary score) or the
 answer cannot be parsed. Only failed records carry a failure tag. The three outcomes that are no
@@ -39,31 +36,31 @@ from contextcliff_dagster.scoring.taxonomy import tag_failure
 from contextcliff_dagster.scoring.typed import typed_scorer
 
 TRUNCATED_SHARE_LIMIT = 0.01
-"""Above this share of a model's calls its results are not to be believed."""
+"""A model's results are not trustworthy if a larger share of its calls was cut."""
 COLUMNS = ("model", "document_id", "length_tokens", "prompt_tokens", "own_prompt_tokens", "failure")
 """Columns of ``EVAL_RECORDS`` that are read here."""
 
 _TIED_DOCUMENTS = 3
 _TIED_SPREAD = 0.05
-"""Documents as much alike in length as this may well have the same number of tokens."""
+"""Documents whose lengths differ by no more than this share may have equal numbers of tokens."""
 _TOKENS_PER_TOKEN = 4
-"""No model's tokenizer gives more tokens than this for one of the study's: a server that says so
-does not count."""
+"""Most tokens that a model's tokenizer makes of one of the study's: a server that reports more
+does not count them."""
 
 Row = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Truncation:
-    """What is known about one model.
+    """Silent truncation of one model's prompts.
 
     Attributes:
         model: its name.
         calls: calls that the server answered.
-        marked: those among them with the tag ``invalid_truncated``.
-        at_ceiling: further ones, whose prompts were all read as ``ceiling_tokens`` tokens.
-        ceiling_tokens: that number; None where there is no such ceiling.
-        from_tokens: shortest document that was cut; None where none was.
+        marked: answered calls with the tag ``invalid_truncated``.
+        at_ceiling: further calls, whose prompts were all read as ``ceiling_tokens`` tokens.
+        ceiling_tokens: the number of tokens at the ceiling; None if there is no ceiling.
+        from_tokens: length of the shortest document that was cut; None if none was.
         without_usage: answers for which the server reported no prompt tokens.
         without_own_count: answers with prompt tokens of the server, but no count of our own.
     """
@@ -79,12 +76,12 @@ class Truncation:
 
     @property
     def unchecked(self) -> int:
-        """Answers without two counts of the prompt's tokens to compare."""
+        """Answers whose prompt lacks one of the two token counts to compare."""
         return self.without_usage + self.without_own_count
 
     @property
     def share(self) -> float:
-        """Calls cut silently, of all that were answered."""
+        """The share of answered calls that were silently cut."""
         return (self.marked + self.at_ceiling) / self.calls if self.calls else 0.0
 
     @property
@@ -94,7 +91,7 @@ class Truncation:
 
 
 def truncations(rows: Iterable[Row]) -> list[Truncation]:
-    """One entry per model, in the order of first appearance. ``rows`` need `COLUMNS`."""
+    """Return one entry per model, in order of first appearance. ``rows`` need `COLUMNS`."""
     by_model: dict[str, list[Row]] = {}
     for row in rows:
         if row["failure"] not in ("context_overflow", "transport_error"):
@@ -120,8 +117,8 @@ def _of_model(model: str, rows: Sequence[Row]) -> Truncation:
 
 
 def _at_ceiling(rows: Sequence[Row]) -> list[Row]:
-    """Calls read as the largest number of tokens, where documents of clearly different lengths are
-    among them."""
+    """Return the calls read as the largest number of tokens, if their documents clearly differ in
+    length; else none."""
     most = max((row["prompt_tokens"] for row in rows), default=None)
     tied = [row for row in rows if row["prompt_tokens"] == most]
     lengths = {row["document_id"]: int(row["length_tokens"]) for row in tied}
@@ -133,7 +130,7 @@ def _at_ceiling(rows: Sequence[Row]) -> list[Row]:
 
 
 def refusal(seen: Truncation, study: str) -> str:
-    """What was cut, where, and what to do: for a model with `Truncation.too_many`."""
+    """Say what was cut, where, and what to do, for a model with `Truncation.too_many`."""
     cut, ceiling = seen.marked + seen.at_ceiling, ""
     if seen.ceiling_tokens is not None:
         ceiling = f" (longer prompts are all read as {seen.ceiling_tokens:,} tokens)"
@@ -148,7 +145,7 @@ def refusal(seen: Truncation, study: str) -> str:
 
 
 def unchecked(seen: Truncation) -> list[str]:
-    """Sentences for the report where a cut might have gone unnoticed, or did not matter."""
+    """Return sentences for the report on cuts that may be unnoticed, or do not matter."""
     sentences = []
     answers = seen.calls - seen.marked
     if seen.without_usage:
@@ -176,24 +173,24 @@ _NOT_SCORED: dict[str, Any] = dict.fromkeys(
 _OF_SCORING = {*_NOT_SCORED, "failure", "scorer_version"}
 _CALL_COLUMNS = tuple(name for name in EVAL_RECORDS.column_names if name not in _OF_SCORING)
 _CATEGORIES = ("kind", "domain", "source")
-"""What else an example may say of the category that its question is of."""
+"""Further metadata of an example that give its question's category."""
 
 
 @dataclass(frozen=True, slots=True)
 class ScoringRules:
-    """How answers are scored: what the study and its recipe say.
+    """How answers are scored, by the study and its recipe.
 
     Args:
         primary: the score that becomes `score`.
         scorer: `auto`, `typed`, `text`, `numeric`, `choice`, `structured`, or an entry point (see
             `scorers`).
         output_schema: the JSON Schema that the recipe asks answers to fit, if it does.
-        max_output_tokens: the recipe's limit: where a server gives no finish reason, an output of
-            so many tokens was cut by it.
-        answer_prefix: how the recipe began the reply (it may contain ``{question}``); removed
-            where a server repeats it.
-        labels: of `typed`, what every accepted answer is one of; empty: no small set.
-        thought_tags: further names of tags that the model thinks in.
+        max_output_tokens: the recipe's limit: if a server gives no finish reason, an output of
+            that many tokens counts as cut.
+        answer_prefix: the beginning of the reply that the recipe gave (it may contain
+            ``{question}``); removed if a server repeats it.
+        labels: for `typed`, the small set that all accepted answers belong to; empty: none.
+        thought_tags: further names of tags around the model's thoughts.
     """
 
     primary: PrimaryScore = "em"
@@ -205,7 +202,7 @@ class ScoringRules:
     thought_tags: Sequence[str] = ()
 
     def scorer_of(self, example: Example) -> Scorer | None:
-        """The scorer of this example, where it depends on the example; None: the one by name."""
+        """Return this example's own scorer; None if the scorer's name alone decides."""
         if self.scorer == TYPED:
             return typed_scorer(example.question, self.labels, free=self.primary == "f1")
         return scorer_of(example.metadata) if self.scorer == AUTO else None
@@ -217,12 +214,12 @@ def score_rows(
     documents: Callable[[str], str],
     rules: ScoringRules,
 ) -> list[dict[str, Any]]:
-    """The rows of `EVAL_RECORDS` for rows of `PREDICTIONS`, in the same order.
+    """Score rows of `PREDICTIONS`: return rows of `EVAL_RECORDS` in the same order.
 
     Args:
         prediction_rows: rows with the columns of `PREDICTIONS`.
-        examples: by example id, those that the rows name.
-        documents: document id -> text; asked only where a failure tag depends on the document.
+        examples: the rows' examples, by example id.
+        documents: document id -> text; called only if a failure tag depends on the document.
 
     Raises:
         StudyError: the scorer is unknown or fails; the schema is no JSON Schema.
@@ -230,7 +227,7 @@ def score_rows(
     """
     judge = open_scorer(rules.scorer)
 
-    # Neighbouring rows mostly share a document; a few are kept, since they may be large.
+    # Neighbouring rows mostly share a document; only a few are cached, since they may be large.
     @lru_cache(maxsize=4)
     def haystack(document_id: str) -> Haystack:
         return Haystack(documents(document_id))
@@ -292,13 +289,13 @@ def score_rows(
 
 
 def _instead(extra: str | None) -> str | None:
-    """What the reply holds in the place of an answer."""
+    """Return what the reply holds instead of an answer."""
     held = json.loads(extra).get(ANSWER_IN) if extra else None
     return held if held in NO_ANSWERS else None
 
 
 def _label(value: Any) -> str | None:
-    """``kind`` may be a field of the user's own file: anything but a name is none."""
+    """Return ``value`` if it is a name, else None: a user's field ``kind`` may hold anything."""
     named = isinstance(value, str | int) and not isinstance(value, bool)
     return str(value) if named else None
 

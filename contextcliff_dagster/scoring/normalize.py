@@ -58,14 +58,14 @@ def _of_category(initial: str) -> str:
 
 class _Patterns(NamedTuple):
     character: re.Pattern[str]
-    """A letter of a script without spaces, with the marks on it."""
+    """A letter of a script without spaces, with its combining marks."""
     token: re.Pattern[str]
     run: re.Pattern[str]
 
 
 @cache
 def _patterns() -> _Patterns:
-    """Compiled where a text needs them: most texts are ASCII."""
+    """Return the patterns, compiled on first use: most texts are ASCII."""
     letters = _HAN_AND_KANA + _of_category("L")
     character = f"[{letters}][{_of_category('M')}\u0300-\u036f\u3099\u309a]*"
     every = (character, rf"{character}|[^\s{letters}]+", f"(?:{character})+")
@@ -93,7 +93,7 @@ def _is_punctuation(character: str) -> bool:
 
 
 def _characters(text: str) -> set[str]:
-    """`set(text)`, ten times as fast where all of a long text is Latin-1."""
+    """Return `set(text)`, ten times as fast if a long text is all Latin-1."""
     if len(text) < _LONG:
         return set(text)
     try:
@@ -104,19 +104,19 @@ def _characters(text: str) -> set[str]:
 
 
 def remove_punctuation(text: str) -> str:
-    """`text` without punctuation; what was on both sides of it joins, as in SQuAD."""
+    """Return `text` without punctuation; the characters on both sides of it join, as in SQuAD."""
     if text.isascii():
         return text.translate(_ASCII_DELETIONS)
     return substitute(text, dict.fromkeys(filter(_is_punctuation, _characters(text)), ""))
 
 
 def fold_forms(text: str) -> str:
-    """`text` in NFC, full- and half-width forms as the usual ones, without invisible characters."""
+    """Return `text` in NFC, full- and half-width forms made usual, invisible characters removed."""
     return text if text.isascii() else unicodedata.normalize("NFC", substitute(text, _FOLDED))
 
 
 def substitute(text: str, by: Mapping[str, str]) -> str:
-    """`text` with each character of `by` replaced, as `str.translate` does it.
+    """Return `text` with each character of `by` replaced, like `str.translate`.
 
     No replacement may be a key of `by`. Ten times as fast on a long text with accents.
     """
@@ -126,7 +126,7 @@ def substitute(text: str, by: Mapping[str, str]) -> str:
 
 
 def answer_tokens(text: str) -> list[str]:
-    """The normalised tokens of an answer, in order; see the module for the steps.
+    """Return the normalised tokens of an answer, in order; see the module for the steps.
 
     >>> answer_tokens("The  Red-Crate!"), answer_tokens("於 2013年。")
     (['redcrate'], ['於', '2013', '年'])
@@ -135,30 +135,30 @@ def answer_tokens(text: str) -> list[str]:
 
 
 def folded_tokens(lowered: str) -> list[str]:
-    """`answer_tokens` of a text that went through `fold_forms` and is in lower case already."""
+    """Return `answer_tokens` of a text already in lower case and through `fold_forms`."""
     return tokens_without_punctuation(folded_without_punctuation(lowered))
 
 
 def folded_without_punctuation(lowered: str) -> str:
-    """The text of which `folded_tokens` are parts: without punctuation, in NFC."""
+    """Return the text that `folded_tokens` are cut from: without punctuation, in NFC."""
     without = remove_punctuation(lowered)
-    # A mark may have come to its letter.
+    # A combining mark may now be next to its letter.
     return without if lowered.isascii() else unicodedata.normalize("NFC", without)
 
 
 def tokens_without_punctuation(lowered: str) -> list[str]:
-    """`folded_tokens` of a text that went through `folded_without_punctuation`."""
+    """Return `folded_tokens` of a text already through `folded_without_punctuation`."""
     characters = "".join(_characters(lowered).difference(string.whitespace))
     if not characters.isascii() and _patterns().character.search(characters):
         return _patterns().token.findall(lowered)
     if characters.isalnum():
         return [word for word in lowered.split() if word not in _ARTICLE_WORDS]
-    # Next to a sign that is no punctuation ("a\u20ac") an article is a part of a word.
+    # An article next to a sign that is not punctuation ("a\u20ac") is part of a word.
     return _ARTICLES.sub(" ", lowered).split()
 
 
 def normalize_answer(text: str) -> str:
-    """The form in which two answers are compared: the tokens, a space between each two.
+    """Return the form in which answers are compared: the tokens joined by spaces.
 
     >>> normalize_answer("The  Red-Crate!")
     'redcrate'
@@ -172,20 +172,20 @@ def is_unspaced(character: str) -> bool:
 
 
 def unspaced_runs(text: str) -> list[list[str]]:
-    """The stretches of characters of scripts without spaces, character by character."""
+    """Return each stretch of a script without spaces as a list of its characters."""
     if text.isascii():
         return []
     character, _, run = _patterns()
-    return [character.findall(found[0]) for found in run.finditer(fold_forms(text))]
+    return [character.findall(match[0]) for match in run.finditer(fold_forms(text))]
 
 
 def spaced_text(text: str) -> str:
-    """`text` with a space for every character of a script without spaces."""
+    """Return `text` with a space for every character of a script without spaces."""
     return text if text.isascii() else _patterns().character.sub(" ", fold_forms(text))
 
 
 def word_count(text: str) -> int:
-    """How many words `text` has; two characters of a script without spaces count as one.
+    """Count the words of `text`; two characters of a script without spaces count as one word.
 
     >>> word_count("the red house"), word_count("厦门大学")
     (3, 2)
@@ -197,12 +197,12 @@ def word_count(text: str) -> int:
 
 
 def exact_match(answer: str, accepted: Sequence[str]) -> float:
-    """1.0 if `answer` equals one of the `accepted` answers after normalisation, else 0.0."""
+    """Return 1.0 if `answer` equals an `accepted` answer after normalisation, else 0.0."""
     return max((_exact(answer, gold) for gold in accepted), default=0.0)
 
 
 def token_f1(answer: str, accepted: Sequence[str]) -> float:
-    """The largest token F1 (0..1) of `answer` against the `accepted` answers.
+    """Return the largest token F1 (0..1) of `answer` against the `accepted` answers.
 
     >>> token_f1("the red crate", ["a red crate", "crate 7 of four"])
     1.0
@@ -213,7 +213,7 @@ def token_f1(answer: str, accepted: Sequence[str]) -> float:
 
 
 def bare(text: str) -> str:
-    """`text` in lower case with white space collapsed; nothing that can be seen is removed."""
+    """Return `text` in lower case with white space collapsed; nothing visible is removed."""
     return " ".join(fold_forms(text).lower().split())
 
 

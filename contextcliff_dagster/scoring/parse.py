@@ -43,11 +43,11 @@ _PAIRS = (
 
 @dataclass(frozen=True, slots=True)
 class ParsedAnswer:
-    """What was taken out of one raw output.
+    """The answer parsed from one raw output.
 
-    `text` is None where there is no answer to score, and `error` then says why. `visible` is the
+    `text` is None if there is no answer to score, and `error` then says why. `visible` is the
     output without closed reasoning blocks and markers: containment and failure tags look at it.
-    `value` is the JSON value behind `text`, where a schema was asked for and kept.
+    `value` is the JSON value behind `text`, if a schema was asked for and kept.
     """
 
     text: str | None
@@ -63,9 +63,9 @@ def parse_answer(
     output_schema: Mapping[str, Any] | None = None,
     thought_tags: Sequence[str] = (),
 ) -> ParsedAnswer:
-    """Take the answer out of `raw`; `raw` None or without content has none.
+    """Parse the answer from `raw`; None or blank output has no answer.
 
-    `thought_tags`: further names of tags that thoughts stand in.
+    `thought_tags`: further names of tags around the model's thoughts.
 
     Raises:
         StudyError: `output_schema` is no JSON Schema.
@@ -87,7 +87,7 @@ def parse_answer(
 
 
 def has_content(text: str) -> bool:
-    """Whether `text` says anything: more than white space, control characters and punctuation."""
+    """Whether `text` has more than white space, control characters and punctuation."""
     return any(
         c not in _VOID and unicodedata.category(c)[0] not in ("CZ" if c.isascii() else "CZP")
         for c in text
@@ -116,12 +116,12 @@ def _unwrapped(text: str) -> str:
 
 
 def canonical_json(value: Any) -> str:
-    """One text for one JSON value, whatever the order of its keys."""
+    """Return the JSON text of a value, the same for any order of its keys."""
     return json.dumps(value, ensure_ascii=False, sort_keys=True)
 
 
 def load_json(text: str) -> Any:
-    """The JSON value that `text` is. Raises ValueError where it is none (NaN is none)."""
+    """Parse `text` as JSON. Raises ValueError if it is not JSON (NaN is not)."""
 
     def no_constant(name: str) -> None:
         raise ValueError(f"{name} is not JSON")

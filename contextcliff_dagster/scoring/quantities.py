@@ -88,7 +88,7 @@ _ELSEWHERE = {
         start=1,
     )
     for word in words.split("|")
-}  # those that are no other word, too
+}  # only names that are not also other words
 
 _THIN = r"'\u2019\u00a0\u202f\u2009 "
 _DIGITS = rf"\d{{1,3}}(?:[,.{_THIN}]\d{{3}})+(?:[.,]\d+)?|\d+(?:[.,]\d+)?"
@@ -148,7 +148,7 @@ _DATE = re.compile(
 
 
 class Quantity(NamedTuple):
-    """A number: what it may be worth, in which unit, its decimals, and where it is written."""
+    """A number: its possible values, its unit, its decimals, and its place in the text."""
 
     values: frozenset[Decimal]
     unit: str | None
@@ -159,9 +159,9 @@ class Quantity(NamedTuple):
 
 
 class Day(NamedTuple):
-    """A date: the days (year, month, day) that it may be, and where it is written.
+    """A date: the possible days (year, month, day), and its place in the text.
 
-    The day of a month alone is 0.
+    The day is 0 if only a month is named.
     """
 
     days: frozenset[tuple[int, int, int]]
@@ -170,12 +170,12 @@ class Day(NamedTuple):
 
     @property
     def of_month(self) -> bool:
-        """Whether it names a month alone."""
+        """Whether the date names a month without a day."""
         return any(day == 0 for _, _, day in self.days)
 
 
 def quantities(text: str) -> Iterator[Quantity]:
-    """The numbers in ``text``, in order.
+    """Yield the numbers in ``text``, in order.
 
     >>> [(sorted(q.values), q.unit) for q in quantities("EUR 1.250,50, or thirty days")]
     [([Decimal('1250.50')], 'EUR'), ([Decimal('30')], 'day')]
@@ -192,7 +192,7 @@ def quantities(text: str) -> Iterator[Quantity]:
             values, decimals = _values(written)
         scale = next((by for place, by in enumerate(_SCALES) if match[f"s{place}"]), Decimal(1))
         scale *= Decimal(10) ** int(match["power"] or 0)
-        # A letter alone is metres as well as millions.
+        # A single letter may be a unit or a factor: metres, millions.
         letter = re.search(r"\d\s?[kmb]$", match[0], re.IGNORECASE)
         plain = Decimal(1) if letter else scale
         sign = -1 if match["minus"] or match["sign"] in ("-", "\u2212") else 1
@@ -209,8 +209,8 @@ def quantities(text: str) -> Iterator[Quantity]:
 def same_quantity(given: Quantity, gold: Quantity) -> bool:
     """Whether ``given`` is the accepted ``gold``.
 
-    A unit that is left out is no error, another one is. Whole numbers are equal, digit by digit
-    where the accepted one begins with 0; others after rounding to the decimals of the accepted one.
+    A missing unit is accepted, a different one is not. Whole numbers must be equal, digit by digit
+    if the accepted number begins with 0; others are rounded to the accepted number's decimals.
     """
     differ = given.unit != gold.unit and frozenset((given.unit, gold.unit)) not in _ALIKE
     if given.unit and differ and (gold.unit or given.unit == "%"):
@@ -218,15 +218,15 @@ def same_quantity(given: Quantity, gold: Quantity) -> bool:
     if gold.digits.startswith("0") and len(gold.digits) > 1 and not gold.decimals:
         return given.digits == gold.digits
     unit = Decimal(1).scaleb(-gold.decimals)
-    for one, other in product(given.values, gold.values):
-        exact = one == other
-        if exact or (gold.decimals and one.quantize(unit) == other.quantize(unit)):
+    for value, other in product(given.values, gold.values):
+        exact = value == other
+        if exact or (gold.decimals and value.quantize(unit) == other.quantize(unit)):
             return True
     return False
 
 
 def days(text: str) -> Iterator[Day]:
-    """The dates in ``text``, in order; ``03/04/2024`` is the third of April or the fourth of March.
+    """Yield the dates in ``text``, in order; ``03/04/2024`` may be 3 April or March 4.
 
     >>> [sorted(day.days) for day in days("on 3 March 2024, not 2024-05-01")]
     [[(2024, 3, 3)], [(2024, 5, 1)]]
@@ -234,27 +234,27 @@ def days(text: str) -> Iterator[Day]:
     for match in _DATE.finditer(fold_forms(text)):
         part = match.groupdict()
         if part["y"]:
-            found = {(int(part["y"]), int(part["m"]), int(part["d"]))}
+            dates = {(int(part["y"]), int(part["m"]), int(part["d"]))}
         elif part["year"]:
             year = int(part["year"]) + (2000 if len(part["year"]) == 2 else 0)
             one, two = int(part["a"]), int(part["b"])
-            found = {(year, two, one), (year, one, two)}
+            dates = {(year, two, one), (year, one, two)}
         else:
             month = _MONTHS[(part["month"] or part["named"]).lower().rstrip(".")]
-            found = {(int(part["of"] or part["in"]), month, int(part["day"] or part["on"] or 0))}
-        possible = {(y, m, d) for y, m, d in found if 1 <= m <= 12 and d <= 31}
+            dates = {(int(part["of"] or part["in"]), month, int(part["day"] or part["on"] or 0))}
+        possible = {(y, m, d) for y, m, d in dates if 1 <= m <= 12 and d <= 31}
         if possible:
             yield Day(frozenset(possible), *match.span())
 
 
 def same_day(given: Day, gold: Day) -> bool:
-    """Whether ``given`` is the accepted ``gold``; any day of a month that is accepted alone."""
+    """Whether ``given`` is the accepted ``gold``; a month alone accepts any of its days."""
     parts = 2 if gold.of_month else 3
     return bool({day[:parts] for day in given.days} & {day[:parts] for day in gold.days})
 
 
 def _spelled(words: str) -> Decimal:
-    """What English number words are worth: "two thousand one hundred and five"."""
+    """Return the value of English number words: "two thousand one hundred and five"."""
     if words in _ELSEWHERE:
         return _ELSEWHERE[words]
     total = part = Decimal(0)
@@ -268,7 +268,7 @@ def _spelled(words: str) -> Decimal:
 
 
 def _values(written: str) -> tuple[set[Decimal], int]:
-    """What digits with marks may be worth, and how many decimals they have."""
+    """Return the possible values of digits with separators, and their number of decimals."""
     plain = re.sub(f"[{_THIN}]", "", written)
     marks = re.findall(r"[.,]", plain)
     if not marks:

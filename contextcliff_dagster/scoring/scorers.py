@@ -1,20 +1,18 @@
 """Scorers: what "right" means for a task, as three scores from 0 to 1.
 
-Exact match and token F1 of SQuAD, each the best over the accepted answers.
-
-Source: the official evaluation scripts of Rajpurkar et al. 2016 (v1.1) and Rajpurkar, Jia and
-Liang 2018 (v2.0, the F1 of an answer without tokens). With P = |shared| / |output| and
-R = |shared| / |answer| over bags of normalised tokens, F1 = 2PR / (P + R). What a token is in
-scripts without spaces between words: `normalize`.
+Exact match and token F1 are SQuAD's, each the best over the accepted answers. Source: the official
+evaluation scripts of Rajpurkar et al. 2016 (v1.1) and Rajpurkar, Jia and Liang 2018 (v2.0, the F1
+of an answer without tokens). With P = |shared| / |output| and R = |shared| / |answer| over bags of
+normalised tokens, F1 = 2PR / (P + R). `normalize` defines tokens in scripts without spaces between
+words.
 
 One deviation, for the instrument's sake: an accepted answer that normalisation would erase (the
 choice "A" is an article, "+" is punctuation) is compared with its articles, and if need be with its
 punctuation. The scripts would call an *empty* output right there.
 
-Rules by which benchmarks score tasks that are no free text, each from its own publication.
-
-An example names its rule in ``metadata["scoring_rule"]``, an object with ``name`` and what the rule
-needs; the corpora of benchmarks write it. `f1` is the published score, `em` whether that is 1.
+Published rules score a benchmark's tasks that are no free text, each from its own publication. An
+example names its rule in ``metadata["scoring_rule"]``, an object with ``name`` and the rule's
+parameters; the corpora of benchmarks write it. `f1` is the published score, `em` whether that is 1.
 
 - `share_of_numbers` (LongBench, Bai et al. 2023: passage retrieval and count): of the numbers in
   the output, the share that is the accepted one.
@@ -24,19 +22,17 @@ needs; the corpora of benchmarks write it. `f1` is the published score, `em` whe
 - `only_label` (BABILong, Kuratov et al. 2024), with ``labels``: the first sentence names the
   accepted label or labels (``apple,milk``) and no other, as whole words; the published script
   finds them inside words, too, by which ``none`` names ``one`` and is never right.
-- `answer_line`, `any_answer_line` (LongBench Pro, Chen et al. 2026: "Accuracy", "SubEM"): of what
-  follows the last ``[Answer]`` the first line, or any, is the accepted answer.
+- `answer_line`, `any_answer_line` (LongBench Pro, Chen et al. 2026: "Accuracy", "SubEM"): of the
+  text after the last ``[Answer]`` the first line, or any, is the accepted answer.
 - `closed_apart` (HotpotQA, Yang et al. 2018): as text, but yes, no and "noanswer" share nothing
   with another answer.
 - `true_or_false`, `last_number`, `said` (L-Eval, An et al. 2023: sci_fi, gsm100, topic retrieval):
   the first of the two words, before any ``[fact:``; the number after "The answer is", or the last
   of the first paragraph; whether the first line holds the accepted answer, whatever the spaces.
 
-Scorers: what "right" means for a task, as three scores from 0 to 1.
-
-Whichever is used, the three columns keep their sense: `em`, the answer is an accepted one; `f1`,
-how much of it is shared; `contained`, an accepted answer is inside the output. `em` never
-exceeds the other two.
+A study names one of these scorers. With each of them the three columns keep their sense: `em`, the
+answer is an accepted one; `f1`, how much of it is shared; `contained`, an accepted answer is inside
+the output. `em` never exceeds the other two.
 
 - `text`: equal after SQuAD's normalisation; SQuAD's token F1; whole words inside the output.
 - `numeric`: the answer's numbers are the accepted ones, by value; F1 over numbers; the accepted
@@ -46,11 +42,10 @@ exceeds the other two.
   other; some of them and no other are an F1 of .25 (L-Eval's rule, An et al. 2023).
 - `structured`: equal JSON values, keys in any order; F1 over (path, value) leaves; every accepted
   leaf is there.
-
 - `typed`: by the kind of the accepted answer (number, date, label, span ...), wherever the reply
   states it (`typed`).
-- `auto`: what each example's corpus says: its benchmark's own rule (`published_rules`), `choice`
-  for lettered options, else `text`.
+- `auto`: by each example's corpus: its benchmark's published rule, `choice` for lettered options,
+  else `text`.
 
 Any other name is an entry point of the group `contextcliff.scorers`: a callable
 `(answer: str, accepted: Sequence[str]) -> float | Scores`, where a float is the value of all three.
@@ -100,10 +95,10 @@ _NONE = Scores(0.0, 0.0, 0.0)
 
 
 def scorer_of(metadata: Mapping[str, Any]) -> Scorer:
-    """The scorer of an example by what its corpus says of it.
+    """Return the scorer of an example, by its metadata.
 
-    Its benchmark's own rule, `choice` where the answer is a lettered option, else `text`. A rule
-    that is unknown here counts as none: a newer version, or a user's own field, may name it.
+    Its benchmark's published rule, `choice` if the answer is a lettered option, else `text`. An
+    unknown rule is ignored: a newer version, or a user's own field, may name it.
     """
     rule = metadata.get(RULE)
     if isinstance(rule, dict) and (scorer := _RULES.get(str(rule.get("name")))) is not None:
@@ -119,7 +114,7 @@ _Rule = Callable[[ParsedAnswer, str, Sequence[str]], Scores]
 def _where_answered(
     rule: _Rule, labels: Sequence[str], parsed: ParsedAnswer, accepted: Sequence[str]
 ) -> Scores:
-    """Each score at its best over the accepted answers."""
+    """Return each score at its best over the accepted answers."""
     if parsed.text is None or not accepted:
         return _NONE
     return Scores(*map(max, zip(*(rule(parsed, gold, labels) for gold in accepted), strict=True)))
@@ -146,8 +141,8 @@ def _share_of_numbers(parsed: ParsedAnswer, gold: str, _: Sequence[str]) -> Scor
 
 def _labels(parsed: ParsedAnswer, gold: str, labels: Sequence[str]) -> Scores:
     line = _first_line(parsed)
-    named = [one for one in dict.fromkeys((*labels, gold)) if one in line]
-    named = [one for one in named if one == gold or one not in gold]
+    named = [label for label in dict.fromkeys((*labels, gold)) if label in line]
+    named = [label for label in named if label == gold or label not in gold]
     return _graded(1 / len(named), True) if gold in named else _NONE
 
 
@@ -157,7 +152,7 @@ def _only_label(parsed: ParsedAnswer, gold: str, labels: Sequence[str]) -> Score
     # Directions ("n,e") are one label; objects ("apple,milk") are several.
     wanted = set(gold.split(",")) if len(gold) > 3 else {gold}
     known = {*map(str.lower, labels), *wanted}
-    named = {one for one in known if re.search(rf"(?<!\w){re.escape(one)}(?!\w)", sentence)}
+    named = {label for label in known if re.search(rf"(?<!\w){re.escape(label)}(?!\w)", sentence)}
     return Scores(float(named == wanted), float(named == wanted), float(named >= wanted))
 
 
@@ -213,13 +208,13 @@ _RULES: dict[str, _Rule] = {
 
 ENTRY_POINT_GROUP = "contextcliff.scorers"
 RELATIVE_TOLERANCE = Decimal("1e-9")
-"""Two numbers are one where they differ by at most this share of the accepted one; whole numbers,
-which may be identifiers, only where they are equal."""
+"""Numbers count as equal if they differ by at most this share of the accepted number; whole
+numbers, which may be identifiers, must be identical."""
 
 _LETTER = re.compile(r"[A-Za-z]")
 _LETTERS = re.compile(r"[A-H](?:(?:\s*[,;/&]\s*|\s+and\s+|\s*)[A-H])+")
 _OPTIONS = "ABCDEFGH"
-"""Of a question with more, the accepted letter: without it, "I" is the pronoun."""
+"""Letters of options; a longer list adds only its accepted letter, since "I" is a pronoun, too."""
 _SOME_OF_SEVERAL = 0.25
 AUTO, TYPED = "auto", "typed"
 
@@ -228,7 +223,7 @@ Scorer = Callable[[ParsedAnswer, Sequence[str]], Scores]
 
 
 def score_text(parsed: ParsedAnswer, accepted: Sequence[str]) -> Scores:
-    """SQuAD exact match and token F1 of the answer; containment in the whole output."""
+    """Score by SQuAD exact match and token F1 of the answer, and containment in the output."""
     inside = contained(parsed.visible, accepted)
     if parsed.text is None:
         return Scores(0.0, 0.0, inside)
@@ -237,17 +232,17 @@ def score_text(parsed: ParsedAnswer, accepted: Sequence[str]) -> Scores:
 
 
 def score_numeric(parsed: ParsedAnswer, accepted: Sequence[str]) -> Scores:
-    """Numbers by value: "1,200.0", "1200" and "1.2e3" are one. Units and words do not count."""
+    """Score numbers by value: "1,200.0" equals "1200" and "1.2e3". Ignore units and words."""
     given = numbers(parsed.text or "")
     seen = numbers(parsed.visible)
     return _best(_numeric(given, seen, numbers(gold)) for gold in accepted)
 
 
 def score_choice(parsed: ParsedAnswer, accepted: Sequence[str]) -> Scores:
-    """The chosen letter where one is accepted, or the option's text, as `score_text` scores it.
+    """Score the chosen letter if a letter is accepted, or the option's text, like `score_text`.
 
-    A letter counts as chosen only where the answer says so: "a" is inside many a wrong one. Where
-    it says so of none, the accepted letter counts if it is the only one in the answer.
+    A letter counts as chosen only if the answer says so: many wrong answers contain "a". If it says
+    so of none, the accepted letter counts if it is the only one in the answer.
     """
     for gold in accepted:
         if (right := _several_letters(gold)) and (given := chosen_letters(parsed.text or "")):
@@ -261,12 +256,12 @@ def score_choice(parsed: ParsedAnswer, accepted: Sequence[str]) -> Scores:
     if letter is None:
         texts = [gold for gold in accepted if not _LETTER.fullmatch(gold.strip())]
         return score_text(parsed, texts)
-    # Where another was chosen, it is wrong whatever texts it weighed on the way.
+    # A reply that chose another letter is wrong, whatever option texts it discussed.
     return Scores(*[float(letter in letters)] * 3)
 
 
 def _several_letters(gold: str) -> frozenset[str]:
-    """The letters of an answer such as ``BD`` or ``B and D``; in their order, unlike most words."""
+    """Return the letters of an answer such as ``BD``, ``B and D``; in order, unlike most words."""
     if not _LETTERS.fullmatch(gold.strip()):
         return frozenset()
     letters = re.findall("[A-H]", gold)
@@ -274,7 +269,7 @@ def _several_letters(gold: str) -> frozenset[str]:
 
 
 def score_structured(parsed: ParsedAnswer, accepted: Sequence[str]) -> Scores:
-    """JSON by value. An output or accepted answer that is no JSON counts as that string."""
+    """Score JSON by value. An output or accepted answer that is not JSON counts as a string."""
     if parsed.text is None:
         return Scores(0.0, 0.0, 0.0)
     value = parsed.value if parsed.value is not None else _json_or_string(parsed.text)
@@ -296,13 +291,13 @@ BUILT_IN: dict[str, Scorer] = {
 
 
 def scorer_names() -> list[str]:
-    """Return the names of the scorers there are, the built-in ones first."""
+    """Return the names of all scorers, the built-in ones first."""
     return [*BUILT_IN, *sorted(entry.name for entry in entry_points(group=ENTRY_POINT_GROUP))]
 
 
 def open_scorer(name: str) -> Scorer:
-    """The scorer called `name`: built in, or an entry point of `contextcliff.scorers`; of `auto`
-    and `typed` the one of examples of which nothing is known.
+    """Return the scorer `name`: built in, or an entry point of `contextcliff.scorers`; `auto` and
+    `typed` give the scorer for examples without metadata.
 
     Raises:
         StudyError: no scorer has that name, or its package cannot be imported.
@@ -347,7 +342,7 @@ def _custom_scorer(name: str, function: Callable[[str, Sequence[str]], Any]) -> 
     return score
 
 
-# Bounded repeats: a number of more digits than any quantity has is digits, not a number.
+# Bounded repeats: a run with more digits than any quantity has is not a number.
 _NUMBER = re.compile(
     r"(?<![\w.])[-+\u2212]?(?:\d{1,3}(?:,\d{3}){1,20}|\d{1,400})(?:\.\d{1,400})?"
     r"(?:[eE][-+]?\d{1,3})?(?!\d)(?!\.\d)"
@@ -355,13 +350,13 @@ _NUMBER = re.compile(
 
 
 def numbers(text: str) -> list[Decimal]:
-    """The numbers in `text`, in order: signs, decimals, exponents, commas between thousands.
+    """Return the numbers in `text`, in order: signs, decimals, exponents, thousands separators.
 
     >>> numbers("from -3 to 1,250.5, or 2e3")
     [Decimal('-3'), Decimal('1250.5'), Decimal('2E+3')]
     """
-    found = _NUMBER.finditer(spaced_text(text))  # a Chinese word may touch its number
-    return [Decimal(m[0].replace(",", "").replace("\u2212", "-")) for m in found]
+    matches = _NUMBER.finditer(spaced_text(text))  # a Chinese word may touch its number
+    return [Decimal(m[0].replace(",", "").replace("\u2212", "-")) for m in matches]
 
 
 def _same_number(given: Decimal, gold: Decimal) -> bool:
@@ -396,7 +391,7 @@ def _json_or_string(text: str) -> Any:
 
 
 def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
-    """Every scalar of a JSON value with the path to it; an empty container is a leaf."""
+    """Yield every scalar of a JSON value with its path; an empty container is a leaf."""
     if isinstance(value, dict) and value:
         for key, inner in value.items():
             yield from _leaves(inner, f"{path}.{canonical_json(key)}")

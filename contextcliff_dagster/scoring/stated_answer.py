@@ -1,8 +1,6 @@
-r"""Where in a reply its answer is stated, and which lettered option it chooses.
+r"""Stated answer: where in a reply its answer stands, and which lettered option it chooses.
 
-Where in a reply its answer is stated: a few rules, the same at every length.
-
-In this order, the first that applies:
+The rules are few, and the same at every length. The first that applies, in this order:
 
 1. a JSON object: the value of the key ``answer``, ``result`` or the like, else of the one that
    shares most words with the question and gives no reason or source; of a table the last cell;
@@ -15,8 +13,8 @@ In this order, the first that applies:
 7. the last sentence that says "the answer is", else the last that begins with "so" or "therefore",
    else with "it is", else the one that shares most words with the question, the last of equal ones.
 
-The question itself, where the reply repeats it, what comes before a correction ("Wait, no: ") and
-sentences that ask are left out. A list of candidates states none.
+Left out are the question itself, where the reply repeats it, everything before a correction ("Wait,
+no: ") and sentences that ask. A list of candidates states no answer.
 """
 
 from __future__ import annotations
@@ -37,7 +35,7 @@ from contextcliff_dagster.scoring.quantities import (
 )
 
 NEAR = 200
-"""Characters around a value that decide: reading a reply takes time in proportion to its length."""
+"""Characters around a value that are searched: this keeps reading linear in the reply's length."""
 _FUNCTION_WORDS = frozenset(
     "the and for are was were has have had does did which what who whom whose when where why how "
     "many much this that these those with from into not its one any all under".split()
@@ -74,7 +72,7 @@ _DENIED = re.compile(
     r"|\b(?:previously|formerly|originally|earlier)\s[^.,;]*$",
     re.IGNORECASE,
 )
-"""Before a value that a reply does not give."""
+"""Words before a value that the reply denies."""
 _TAKEN_BACK = re.compile(
     r"^[\"'*_)]*(?:(?:,|\s(?:and|or|nor))\s[A-H]\b)*\s*(?:(?:is|was|are|would be)"
     r"(?:n['\u2019]t|\s+(?:not|wrong|incorrect|false|ruled out))|can be ruled out"
@@ -89,7 +87,7 @@ _TAKEN_BACK = re.compile(
     r"(?!\s+(?:the|an?|in|on|at|from|also|only|still|so|stated|given|exceptions?|payable|due)\b)))",
     re.IGNORECASE,
 )
-"""After a value that a reply does not give after all."""
+"""Words after a value that the reply takes back."""
 _EITHER = re.compile(
     r"^[\"'*_)]*,?\s*(?:or|oder|ou|o bien|o|versus|vs\.?)\s"
     r"(?!(?:more|less|older|later|fewer)\b)"
@@ -134,7 +132,7 @@ _ANNOUNCED = (
     r"|答案(?:应该|應該)?[是为為选選]?|[选選](?:择|擇|项|項)?|正解は|答えは|정답은)"
     rf"\s*[:=]?{_OPEN}"
 )
-"""A word that announces a choice. "A" and "I" are words as well: see `_is_word`."""
+"""Words that announce a choice. "A" and "I" are words as well: see `_is_word`."""
 _STATED = re.compile(rf"{_ANNOUNCED}([A-Z]){_END}")
 _ANOTHER = re.compile(
     r"[)\]}*_`\"'.]*\s*(?:,|/|&|，|、|\bor\b|\band\b|[或和与])[\s\"'*_(\[]*([A-Z])" + _END
@@ -161,11 +159,11 @@ _LEADING_LETTERS = re.compile(rf"(?i:both\s)?{_OPEN}([A-H](?:{_BETWEEN}[A-H]{_EN
 
 
 def chosen_letter(answer: str, options: str = ascii_uppercase) -> str | None:
-    """The letter of ``options`` that ``answer`` chooses; None where it names none, or two at once.
+    """Return the letter of ``options`` that ``answer`` chooses; None if it names none, or two.
 
-    Read are a letter alone (``b``), a letter that begins the answer (``B) Paris``), and the last
-    that the answer announces (``I first thought of A, but the answer is B``). One that is called
-    wrong counts only where no other is chosen.
+    It is a single letter (``b``), a letter that begins the answer (``B) Paris``), or the last one
+    that the answer announces (``I first thought of A, but the answer is B``). A letter that is
+    called wrong counts only if no other is chosen.
 
     >>> [chosen_letter(answer) for answer in ("b", "B) Paris", "A or B", "the answer is C.")]
     ['B', 'B', None, 'C']
@@ -176,26 +174,26 @@ def chosen_letter(answer: str, options: str = ascii_uppercase) -> str | None:
 
 
 def single_letter(answer: str, options: str = ascii_uppercase) -> str | None:
-    """The only capital of ``options`` that is a word of its own in ``answer`` and not called wrong;
-    None where there is none or another, and never the word "A" or "I".
+    """Return the only capital of ``options`` that stands alone in ``answer`` and is not called
+    wrong; None if there is none or more than one. The words "A" and "I" never count.
 
     >>> [single_letter(one) for one in ("It's B", "A man", "A is wrong, C is right", "B or C")]
     ['B', None, 'C', None]
     """
-    found = _singles(_REJECTED.sub(" ", fold_forms(answer)), options)
-    return found.pop() if len(found) == 1 else None
+    letters = _singles(_REJECTED.sub(" ", fold_forms(answer)), options)
+    return letters.pop() if len(letters) == 1 else None
 
 
 def _singles(answer: str, options: str) -> set[str]:
-    found = {one[1] for one in _SINGLE.finditer(answer) if not _is_word(answer, one)}
-    return found & set(options)
+    letters = {match[1] for match in _SINGLE.finditer(answer) if not _is_word(answer, match)}
+    return letters & set(options)
 
 
 def _chosen(answer: str, options: str) -> str | None:
     if (whole := _ALONE.fullmatch(answer)) and whole[1].upper() in options:
         return whole[1].upper()
-    announced = [one for one in _STATED.finditer(answer) if not _is_word(answer, one)]
-    stated = [one for one in announced if one[1] in options]
+    announced = [mention for mention in _STATED.finditer(answer) if not _is_word(answer, mention)]
+    stated = [mention for mention in announced if mention[1] in options]
     match = stated[-1] if stated else _LEADING.match(answer)
     if match is None or match[1] not in options or _names_another(answer, match, options):
         return None
@@ -203,7 +201,7 @@ def _chosen(answer: str, options: str) -> str | None:
 
 
 def chosen_letters(answer: str) -> frozenset[str]:
-    """All letters (A-H) that ``answer`` chooses, where several may be right; empty: none.
+    """Return all letters (A-H) that ``answer`` chooses, for questions with several right options.
 
     >>> [sorted(chosen_letters(one)) for one in ("BD", "B, D", "B and D", "B) yes", "B or D")]
     [['B', 'D'], ['B', 'D'], ['B', 'D'], ['B'], []]
@@ -219,8 +217,8 @@ def chosen_letters(answer: str) -> frozenset[str]:
         letters = re.findall(r"[A-H]", match[1]) if match else []
         if match and len(letters) > 1 and not _names_another(answer, match, _SEVERAL_OF):
             return frozenset(letters)
-    one = chosen_letter(whole, _SEVERAL_OF) or single_letter(answer, _SEVERAL_OF)
-    return frozenset((one,)) if one else frozenset()
+    letter = chosen_letter(whole, _SEVERAL_OF) or single_letter(answer, _SEVERAL_OF)
+    return frozenset((letter,)) if letter else frozenset()
 
 
 def _names_another(answer: str, match: re.Match[str], options: str) -> bool:
@@ -234,7 +232,7 @@ def _is_word(answer: str, match: re.Match[str]) -> bool:
 
 SHORT = 6
 _LEAST_REPEATED = 4
-"""Words of a question that a reply is said to repeat."""
+"""Fewest words of a question that count as repeated by a reply."""
 _MARKS = "*_ \"'\u201c\u201d\u00ab\u00bb`"
 _DASH = re.compile(r"\s[-\u2013\u2014]\s(?!(?:[A-Z]{3}\s)?[\d$\u20ac\u00a3])|\s\(")
 _BRIEF = re.compile(r"\S+(?:\s[^\s;]+){0,2}(?=;\s)")
@@ -243,7 +241,7 @@ _SUBJECT = re.compile(
     r"(?::|(?:is|are|was|were|sets?|states|says|provides|requires|gives|has)\b)",
     re.IGNORECASE,
 )
-"""What is no value by itself, though an aside follows it: "The fee (Section 4) is"."""
+"""A subject, which is not a value although an aside follows it: "The fee (Section 4) is"."""
 _PLACE = re.compile(rf"\W*({PLACE_WORD})\s*\d[\w.]*\W*$", re.IGNORECASE)
 _SOURCE = re.compile(r"\b(?:according to|based on|as per|per|see)\s$", re.IGNORECASE)
 _POINTS = re.compile(
@@ -251,7 +249,7 @@ _POINTS = re.compile(
     rf"|(?:this|that|it) is (?:on|in) {PLACE_WORD})",
     re.IGNORECASE,
 )
-"""A sentence that only says where it stands."""
+"""A sentence that only points to a place in the document."""
 _ALTERNATIVES = re.compile(r"\b(?:or|oder|ou|one of)\b|(?<!\w)A\s?[).:]", re.IGNORECASE)
 _TABLE_ROW = re.compile(r"\|(.+)\|\s*$")
 _FIELD = re.compile(r"\W*[^\W\d][\w ()/-]{0,40}?(?<!\s[A-H])\W{0,3}:\W{0,3}\s(?P<value>\S.*)$")
@@ -329,19 +327,19 @@ _NUMBERED = re.compile(r"^\s*\d{1,2}[.)]\s+(?=\S)")
 
 
 def readable(reply: str, question: str) -> str:
-    """``reply`` without LaTeX's marks, what is struck out, and questions that follow the answer.
+    """Return ``reply`` without LaTeX markup, struck-out text, and questions after the answer.
 
     >>> readable(r"$1{,}250\\%$", "How much?")
     '1,250%'
     """
     reply = _NO_WORD.sub("", _LATEX.sub(r"\1\2", reply))
     turn = _NEXT_TURN.search(_without_question(reply.strip(), question))
-    own = turn.string[: turn.start()] if turn else ""
-    return own if re.search(r"\w", own) else reply
+    first_turn = turn.string[: turn.start()] if turn else ""
+    return first_turn if re.search(r"\w", first_turn) else reply
 
 
 def stated_answer(reply: str, question: str) -> str:
-    """The part of ``reply`` that states its answer to ``question``; else all of it.
+    """Return the part of ``reply`` that states its answer to ``question``; else all of it.
 
     >>> stated_answer("Section 2 says 30 days. **Answer:** 45 days", "How long is the notice?")
     '45 days'
@@ -365,7 +363,7 @@ def stated_answer(reply: str, question: str) -> str:
 
 
 def stated_items(reply: str, question: str) -> str:
-    """The part of ``reply`` that lists items: a JSON value, what follows a label, else all."""
+    """Return the part of ``reply`` that lists items: a JSON value, text after a label, or all."""
     if (value := _of_json(reply, question)) is not None:
         return value
     text = _corrected(reply, question)
@@ -374,7 +372,7 @@ def stated_items(reply: str, question: str) -> str:
 
 
 def _corrected(reply: str, question: str) -> str:
-    """Without the question, and what comes before "Wait, no: "."""
+    """Return ``reply`` without the question and everything before "Wait, no: "."""
     return _CORRECTS.split(_without_question(reply.strip(), question))[-1]
 
 
@@ -383,11 +381,11 @@ def _stated(text: str, question: str) -> str:
         return str(boxed[-1])
     if (fenced := _FENCE.findall(text)) and (inner := str(fenced[-1][1]).strip()):
         return _of_json(inner, question) or inner
-    sentences = [one for one in _sentences(text) if re.search(r"\w", one)]
+    sentences = [sentence for sentence in _sentences(text) if re.search(r"\w", sentence)]
     if not sentences:
         return text
     told = [one for one in sentences if not (_FIELD.match(one) and _is_aside(one))]
-    fields = [field for one in told if (field := _FIELD.match(one))]
+    fields = [field for sentence in told if (field := _FIELD.match(sentence))]
     last = fields[0] if len(fields) == 1 and fields[0].string == told[-1] else None
     if (
         last
@@ -411,33 +409,33 @@ def _stated(text: str, question: str) -> str:
     if (bold := _bold(text, question)) is not None:
         return bold
     asking = [one for one in sentences if one.rstrip(_MARKS).endswith("?") or _POINTS.match(one)]
-    telling = [one for one in sentences if one not in asking] or sentences
+    telling = [sentence for sentence in sentences if sentence not in asking] or sentences
     for rule in (_ANSWERS.search, _CONCLUDES.match, _IT_IS.match):
-        if concluding := [one for one in telling if rule(one)]:
+        if concluding := [sentence for sentence in telling if rule(sentence)]:
             return concluding[-1]
     asked = content_words(question)
-    return max(reversed(telling), key=lambda one: len(asked & content_words(one)))
+    return max(reversed(telling), key=lambda sentence: len(asked & content_words(sentence)))
 
 
 def _bold(text: str, question: str) -> str | None:
-    """The last value in bold; of several in one sentence that nearest to the question's words."""
+    """Return the last value in bold; of several in a sentence the nearest to question words."""
     values = [
-        Place(words, one.start(), one.end())
-        for one in _BOLD.finditer(text)
+        Place(words, match.start(), match.end())
+        for match in _BOLD.finditer(text)
         if not (
-            (words := one[1] or one[2]).rstrip().endswith((":", "?")) or _names(words, question)
+            (words := match[1] or match[2]).rstrip().endswith((":", "?")) or _names(words, question)
         )
-        and not (refused(text, *one.span()) or _SOURCE.search(before(text, one.start())))
+        and not (refused(text, *match.span()) or _SOURCE.search(before(text, match.start())))
     ]
     if not values:
         return None
     ends = _SENTENCE_END.finditer(text, 0, values[-1].start + len("**B"))
     low = max((end.end() for end in ends), default=0)
-    return of_clause(text, question, [one for one in values if one.start >= low])[-1].words
+    return of_clause(text, question, [value for value in values if value.start >= low])[-1].words
 
 
 def _names(text: str, question: str) -> bool:
-    """Whether ``text`` is no value, but names what is asked for, or a place as "Section 4" does."""
+    """Whether ``text`` is not a value but repeats the question's subject, or cites "Section 4"."""
     place, words = _PLACE.match(text), content_words(text)
     if place and place[1].lower() not in question.lower():
         return True
@@ -447,7 +445,7 @@ def _names(text: str, question: str) -> bool:
 
 
 def _without_question(text: str, question: str) -> str:
-    """The reply without the question, where it repeats it word for word."""
+    """Return the reply without the question, if it repeats it word for word."""
     words = re.findall(r"\w+", question)
     if len(words) < _LEAST_REPEATED:
         return text
@@ -462,7 +460,7 @@ def _after_q(text: str) -> list[re.Match[str]]:
 
 
 def _alone(sentence: str) -> bool:
-    """Whether it is a value by itself: short, and no sentence that only leads to one."""
+    """Whether the sentence is a bare value: short, and not a lead-in to a value."""
     return _short(sentence) and ":" not in sentence and not sentence.rstrip().endswith(("?", ","))
 
 
@@ -502,7 +500,7 @@ def _short(text: str) -> bool:
 
 
 def _of_json(text: str, question: str) -> str | None:
-    """The answer in a JSON object that is all of ``text``, but for a fence and words around it."""
+    """Return the answer in a JSON object that is all of ``text``, but for a fence and words."""
     start, end = text.find("{"), text.rfind("}")
     if start < 0 or end < start:
         return None
@@ -516,8 +514,8 @@ def _of_json(text: str, question: str) -> str | None:
     telling = [keys[key] for key in keys if not _ASIDE.search(key)]
     asked = content_words(question)
     telling.sort(key=lambda key: -len(asked & content_words(str(key))))
-    found = next((keys[key] for key in _KEYS if key in keys), next(iter(telling), None))
-    inner = value.get(found)
+    chosen = next((keys[key] for key in _KEYS if key in keys), next(iter(telling), None))
+    inner = value.get(chosen)
     if isinstance(inner, dict):
         return " ".join(str(part) for part in inner.values())
     if isinstance(inner, list):
@@ -537,36 +535,36 @@ _Placed = TypeVar("_Placed", Place, Quantity, Day)
 
 
 def before(text: str, start: int) -> str:
-    """What stands before ``start``, near enough to decide."""
+    """Return the text shortly before ``start``: at most `NEAR` characters."""
     return text[max(start - NEAR, 0) : start]
 
 
 def refused(text: str, start: int, end: int) -> bool:
-    """Whether the reply does not give what is there: "not" before it, "is wrong" after it."""
+    """Whether the reply denies the value there: "not" before it, or "is wrong" after it."""
     return bool(_DENIED.search(before(text, start)) or _TAKEN_BACK.match(text[end : end + NEAR]))
 
 
 def names_a_place(text: str, one: Quantity, question: str) -> bool:
-    """Whether it is the number of a section or a page, and the question asks for none."""
+    """Whether the number is that of a section or a page, which the question does not ask for."""
     word = _PLACE_WORD.search(before(text, one.start))
     return word is not None and word[1].lower().strip(".") not in question.lower()
 
 
 def unstated(stated: str, reply: str) -> bool:
-    """Whether the reply says that the document does not tell, and gives nothing after "but"."""
+    """Whether the reply says that the document has no answer, and gives none after "but"."""
     said = [(_UNSTATED.search(stated), stated), (_ABSTAINS.match(reply), reply)]
-    return any(found and not _YET.search(text, found.end()) for found, text in said)
+    return any(match and not _YET.search(text, match.end()) for match, text in said)
 
 
 def offered(text: str, start: int, end: int) -> bool:
-    """Whether "or" is at either side: one of several that the reply does not choose from."""
+    """Whether "or" stands on either side: one of several candidates without a choice."""
     left = before(text, start)
     either = _OR.search(left) and not _FROM_TO.search(left)
     return bool(either or _EITHER.match(text[end : end + NEAR]))
 
 
 def of_clause(text: str, question: str, found: Sequence[_Placed]) -> list[_Placed]:
-    """Those in the clause that shares most words with the question; all where none shares any."""
+    """Return the places in the clause sharing most words with the question; all if none does."""
     cuts = [0, *(cut.end() for cut in _CLAUSE.finditer(text)), len(text)]
     asked = content_words(question)
     clauses = [
@@ -577,14 +575,14 @@ def of_clause(text: str, question: str, found: Sequence[_Placed]) -> list[_Place
             inside,
         )
         for low, high in pairwise(cuts)
-        if (inside := [one for one in found if low <= one.start < high])
+        if (inside := [place for place in found if low <= place.start < high])
     ]
     shared, _, _, inside = max(clauses, key=itemgetter(0, 1, 2), default=(0, False, 0, []))
     return inside if shared else list(found)
 
 
 def elsewhere(text: str, question: str, places: Sequence[Place]) -> bool:
-    """Whether all ``places`` are outside the clause of what is asked, which states another name."""
+    """Whether all ``places`` are outside the clause on the question, which states another name."""
     cuts = [0, *(cut.end() for cut in _BESIDE.finditer(text)), len(text)]
     asked = content_words(question)
     shared = {
@@ -605,7 +603,7 @@ def elsewhere(text: str, question: str, places: Sequence[Place]) -> bool:
 
 
 def content_words(text: str) -> frozenset[str]:
-    """Words by which a sentence is recognised as being about what was asked, in lower case."""
+    """Return the words that show what a text is about, in lower case."""
     words = re.findall(r"[^\W_]+", text.lower())
     words = [word for word in words if len(word) > 2 and word not in _FUNCTION_WORDS]
     return frozenset(word[:_STEM] for word in words)

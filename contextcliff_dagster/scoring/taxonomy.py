@@ -64,7 +64,7 @@ _ENGLISH = (
     r"|i (?:must|have to) decline|i won't|i will not"
     r")"
 )
-# Documents deny many things themselves: a denial counts where it is about the text.
+# Documents contain denials, too: a denial counts only if it is about the text.
 _CHINESE = (
     r"抱歉|对不起|對不起|很遗憾|很遺憾|作为(?:一个|一個)?(?:AI|人工智能)"
     r"|(?:无法|無法|不能|没办法|沒辦法)[^，。！？\n]{0,8}"
@@ -118,11 +118,11 @@ DRIFT_RATIO = 5.0
 DRIFT_MIN_WORDS = 15
 """... if it has more words than this as well: a short answer may be wordy."""
 OFF_TOPIC_MIN_WORDS = 6
-"""Answers of so many words are sentences, and share a content word with the question."""
+"""Answers of this many words are sentences, and on topic share a content word with the question."""
 REFUSAL_WINDOW = 300
 """Characters at both ends of the output in which a refusing phrase counts."""
 QUOTE_MIN_WORDS = 4
-"""So many consecutive words of the document are a quotation, not a refusal."""
+"""This many consecutive words of the document are a quotation, not a refusal."""
 
 _LENGTH_REASONS = frozenset({"length", "max_tokens", "max_output_tokens"})
 _FILTER_REASONS = frozenset({"content_filter", "refusal", "safety"})
@@ -152,10 +152,10 @@ def tag_failure(
     asks_schema: bool = False,
     holds_accepted: bool = False,
 ) -> FailureTag:
-    """The tag of a failed answer (see the table above).
+    """Return the tag of a failed answer (see the table above).
 
-    `document` gives the document to look in, and is called only where the tag depends on it.
-    `holds_accepted`: containment is 1. Call it only for answers that failed.
+    `document` returns the document's text, and is called only if the tag depends on it.
+    `holds_accepted`: containment is 1. Call this only for answers that failed.
     """
     if not has_content(parsed.visible):
         return FailureTag.EMPTY
@@ -215,8 +215,8 @@ def _drifts(answer: str, question: str, accepted: Sequence[str]) -> bool:
 
 
 def _content_words(text: str) -> set[str]:
-    """Stems of the words of `text` that carry its topic; in scripts without spaces, where words are
-    not known, each two neighbouring characters."""
+    """Return the stems of the words that carry the topic of `text`; in scripts without spaces,
+    where words are not known, all pairs of neighbouring characters."""
     words = re.findall(r"[^\W_]+", spaced_text(text).lower())
     pairs = {a + b for run in unspaced_runs(text) for a, b in pairwise(run)}
     return pairs | {
@@ -242,7 +242,7 @@ def _stands_in(answer: str, question: str, document: Haystack) -> bool:
 
 
 def _specifics(answer: str) -> set[str]:
-    """The numbers and names of an answer: what it would have to have from the document."""
+    """Return an answer's numbers and names, which can only come from the document."""
     words = re.findall(r"[^\W_]+(?:[.,'][^\W_]+)*", spaced_text(answer))
     return {
         w

@@ -1,14 +1,11 @@
-"""What kind of answers a task accepts, and replies judged by it.
+"""Answer types: the kind of answers a task accepts, and replies scored by it.
 
-What kind of answers a task accepts: it decides what is asked for, and how replies are judged.
+The type decides which answer is asked for, and how replies are scored. A study has one type, by at
+least `MOST` of its questions' accepted answers; else its answers are spans where `VERBATIM` of them
+stand in the document word for word and half of them have at most `SPAN_WORDS` words; else they are
+free text.
 
-A study has one type, by at least `MOST` of its questions' accepted answers; else its answers are
-spans where `VERBATIM` of them stand in the document word for word and half of them have at most
-`SPAN_WORDS` words; else they are free text.
-
-Replies judged by what kind of answer is accepted: `answer_types`.
-
-Read is what the reply states as its answer (`stated_answer`). `em` is 1 where that is the accepted
+Scored is the answer that the reply states (`stated_answer`). `em` is 1 where that is the accepted
 one, whatever words, units' spellings and marks are around it: the number and its unit, the date,
 the label, yes or no, the chosen letter, all items of a list (more do no harm); of words, the
 accepted ones as whole words in an answer of at most `BOUND` more. Another answer beside it, or
@@ -62,9 +59,9 @@ AnswerType = Literal["choice", "yes_no", "number", "date", "list", "label", "spa
 
 MOST, VERBATIM, SPAN_WORDS = 0.95, 0.80, 5
 MOST_LABELS, LEAST_TIMES = 12, 4
-"""Labels are at most so many different answers, each of them accepted so often on average."""
+"""Answers are labels if at most this many differ, and each is accepted this often on average."""
 _LOOKED_UP = 60
-"""Questions whose documents are read, to see whether answers are spans."""
+"""Number of questions whose documents are read to see whether answers are spans."""
 
 YES: Final = frozenset(
     "yes yeah yep true correct ja wahr richtig oui vrai sí si verdadero sì vero sim verdadeiro да"
@@ -90,7 +87,7 @@ INSTRUCTIONS: Final[dict[AnswerType, str]] = {
     "span": "Answer with a few words from the text only.",
     "free": "Answer briefly.",
 }
-"""What the prompt of a new study says after the question."""
+"""The instruction after the question in a new study's prompt."""
 
 NAMED_AND_SCORED: Final[dict[AnswerType, tuple[str, str]]] = {
     "choice": ("letters of options", "by the letter"),
@@ -102,11 +99,11 @@ NAMED_AND_SCORED: Final[dict[AnswerType, tuple[str, str]]] = {
     "span": ("a few words each", "by these words"),
     "free": ("free text", "by the share of its words (token F1)"),
 }
-"""How a person would call each type, and what decides whether a reply is right."""
+"""Each type in words, and the rule by which a reply is right."""
 
 
 class StudyType(NamedTuple):
-    """The type of a study's answers, its labels where it is ``label``, and what shows the type."""
+    """The type of a study's answers, its labels if it is ``label``, and the evidence for it."""
 
     kind: AnswerType
     labels: list[str]
@@ -114,13 +111,13 @@ class StudyType(NamedTuple):
 
 
 def answer_type(answers: Sequence[str]) -> AnswerType | None:
-    """The type that accepted answers have by themselves; None: words, which may be any other.
+    """Return the type that accepted answers have by themselves; None for words, which may be any.
 
     >>> [answer_type([one]) for one in ("B", "no", "EUR 1,250", "3 March 2024", "Berlin")]
     ['choice', 'yes_no', 'number', 'date', None]
     """
-    found = {_type_of(answer.strip()) for answer in answers}
-    return found.pop() if len(found) == 1 else None
+    kinds = {_type_of(answer.strip()) for answer in answers}
+    return kinds.pop() if len(kinds) == 1 else None
 
 
 def _type_of(answer: str) -> AnswerType | None:
@@ -139,26 +136,26 @@ def _type_of(answer: str) -> AnswerType | None:
 
 
 def option(answer: str) -> tuple[str, str] | None:
-    """The letter of an accepted answer that is an option, and its words, if it has any.
+    """Return letter and words (may be empty) of an accepted answer that is an option, else None.
 
     >>> option("B) Paris"), option("(b)"), option("Berlin")
     (('B', 'Paris'), ('B', ''), None)
     """
-    found = _OPTION.fullmatch(answer.strip())
-    return (found["letter"].upper(), found["words"] or "") if found else None
+    match = _OPTION.fullmatch(answer.strip())
+    return (match["letter"].upper(), match["words"] or "") if match else None
 
 
 def _is_number(answer: str) -> bool:
-    found = list(quantities(answer))
-    if len(found) != 1:
+    numbers = list(quantities(answer))
+    if len(numbers) != 1:
         return False
-    rest = f"{answer[: found[0].start]} {answer[found[0].end :]}".strip(" .")
-    before = answer[: found[0].start].strip(" ($\u20ac\u00a3")
+    rest = f"{answer[: numbers[0].start]} {answer[numbers[0].end :]}".strip(" .")
+    before = answer[: numbers[0].start].strip(" ($\u20ac\u00a3")
     return not before and word_count(rest) <= _UNIT_WORDS and not any(map(str.isdigit, rest))
 
 
 def answer_items(answer: str) -> list[str]:
-    """The items of an accepted answer that is a list, by semicolons, or by two commas and more."""
+    """Split an accepted answer that is a list: at semicolons, or at two or more commas."""
     parts = [part.strip() for part in answer.split(";")]
     if len(parts) == 1 and answer.count(",") > 1:
         parts = [re.sub(r"^and\s+", "", part.strip()) for part in answer.split(",")]
@@ -166,7 +163,7 @@ def answer_items(answer: str) -> list[str]:
 
 
 def labels_of(examples: Sequence[Example]) -> list[str]:
-    """The labels that the examples' answers are from; empty where they are from no small set."""
+    """Return the labels that the examples' answers belong to; empty if there is no small set."""
     accepted = [answer for example in examples for answer in example.answers]
     spelled = {normalize_answer(answer): answer for answer in reversed(accepted)}
     times = Counter(normalize_answer(answer) for answer in accepted)
@@ -175,10 +172,10 @@ def labels_of(examples: Sequence[Example]) -> list[str]:
 
 
 def study_type(examples: Sequence[Example], document_text: Callable[[str], str]) -> StudyType:
-    """The type of a study's answers.
+    """Return the type of a study's answers.
 
     Args:
-        document_text: of a document id; asked for a sample of the questions at most.
+        document_text: text of a document id; called for a sample of the questions at most.
     """
     from contextcliff_dagster.scoring.containment import not_in_text
 
@@ -203,25 +200,25 @@ def study_type(examples: Sequence[Example], document_text: Callable[[str], str])
 
 
 def guessing(kind: AnswerType, labels: Sequence[str], examples: Sequence[Example]) -> float:
-    """Mean score of who picks one of the possible answers at random; 0 where they are not few.
+    """Return the mean score of picking an answer at random; 0 if the possible answers are not few.
 
-    The options of a choice are as many as letters are accepted.
+    A choice has as many options as distinct letters are accepted.
     """
     if kind == "yes_no":
         return 0.5
     if kind == "choice":
-        found = (option(answer) for example in examples for answer in example.answers)
-        labels = sorted({letter for letter, _ in filter(None, found)})
+        choices = (option(answer) for example in examples for answer in example.answers)
+        labels = sorted({letter for letter, _ in filter(None, choices)})
     return round(1.0 / len(labels), 3) if len(labels) > 1 else 0.0
 
 
 def instruction_of(kind: AnswerType, labels: Sequence[str]) -> str:
-    """The line that asks for answers of ``kind``."""
+    """Return the prompt's line that asks for answers of ``kind``."""
     return INSTRUCTIONS[kind].format(labels=", ".join(labels))
 
 
 BOUND = 25
-"""Words that an answer may have besides the accepted ones, to be one that states them."""
+"""Words that an answer may have besides the accepted ones and still count as stating them."""
 _UNDECIDED = re.compile(
     r"(?:^|[.!?]\s|\b(?:i|we|it|one|so|therefore)\b,?\s)(?:am |was )?"
     r"(?:can(?:no|['\u2019])t|cannot|unable to|could(?: not|n['\u2019]t)) (?:\w+ )?"
@@ -274,11 +271,11 @@ _STATED = re.compile(
 
 
 def typed_scorer(question: str, labels: Sequence[str] = (), *, free: bool = False) -> Scorer:
-    """The scorer of one question.
+    """Return the scorer of one question.
 
     Args:
-        labels: those that the study's answers are from; empty: from no small set.
-        free: words are free text, judged by token F1, and no spans.
+        labels: the small set that the study's answers belong to; empty: none.
+        free: words are free text, scored by token F1, rather than spans.
     """
 
     def score(parsed: ParsedAnswer, accepted: Sequence[str]) -> Scores:
@@ -322,19 +319,19 @@ def typed_scorer(question: str, labels: Sequence[str] = (), *, free: bool = Fals
 
 
 def _letters_are(parsed: ParsedAnswer, question: str, accepted: Sequence[str]) -> bool:
-    """Whether the one letter that the reply gives is accepted; of several that which it announces.
+    """Whether the reply's only letter is accepted; of several letters, the one that it announces.
 
-    Where several letters are right, as `score_choice` has it.
+    Questions with several right letters are scored by `score_choice`.
     """
-    right = dict(one for gold in accepted if (one := option(gold)))
+    right = dict(pair for gold in accepted if (pair := option(gold)))
     if not right:
         return score_choice(parsed, accepted).em > 0
     text = _LOWER.sub(lambda match: match[0].upper(), parsed.text or "")
-    found = list(_LETTER.finditer(text))
-    if any(offered(text, *one.span()) for one in found):
+    mentions = list(_LETTER.finditer(text))
+    if any(offered(text, *mention.span()) for mention in mentions):
         return False
-    given = {one[0] for one in found if not refused(text, *one.span())}
-    if not found:  # the option's text alone
+    given = {mention[0] for mention in mentions if not refused(text, *mention.span())}
+    if not mentions:  # the option's text alone
         options = {
             letter: words.strip(" .;,") for letter, words in _OPTIONS_ASKED.findall(question)
         }
@@ -343,18 +340,18 @@ def _letters_are(parsed: ParsedAnswer, question: str, accepted: Sequence[str]) -
         given &= {leading[1]}
     elif len(given) > 1 and (announced := _ANNOUNCED.findall(text)):
         given = {announced[-1].upper()}
-    if not given and not found:
+    if not given and not mentions:
         return any(words and _holds(text, words) for words in right.values())
     return len(given) == 1 and given <= right.keys()
 
 
 def _says(text: str) -> bool | None:
-    """Yes or no: the last of the words that is an answer of its own; None where there is none."""
+    """Return the last yes (True) or no (False) that is an answer by itself; None without any."""
     plain = comparable(text)
     if _YES_AND_NO.search(plain):
         return None
     said = [*_YES_NO.finditer(plain)] or [*_IS_TRUE.finditer(plain)]
-    words = [(one["word"] in YES) is (one["not"] is None) for one in said]
+    words = [(match["word"] in YES) is (match["not"] is None) for match in said]
     if words:
         return None if word_count(text) == len(set(words)) == _PAIR else words[-1]
     it = _IT_DOES.match(text)
@@ -368,24 +365,25 @@ def _number_is(stated: str, question: str, gold: str) -> bool:
     names = re.findall(r"\b[A-Z][a-z]+", gold[accepted.end :])  # "3 March", "12 Main Street"
     if not all(name.lower() in stated.lower() for name in names):
         return False
-    asked = [one.values for one in quantities(question)]
-    found = [*quantities(stated)] or [*quantities(stated.replace("#", ""))]
-    given = _affirmed(stated, [one for one in found if not names_a_place(stated, one, question)])
-    given = [one for one in given if one.unit or one.values not in asked] or given
+    asked = [number.values for number in quantities(question)]
+    numbers = [*quantities(stated)] or [*quantities(stated.replace("#", ""))]
+    given = [number for number in numbers if not names_a_place(stated, number, question)]
+    given = _affirmed(stated, given)
+    given = [number for number in given if number.unit or number.values not in asked] or given
     dated = list(days(stated))
     given = [
-        one for one in given if not any(day.start <= one.start < day.end for day in dated)
+        number for number in given if not any(day.start <= number.start < day.end for day in dated)
     ] or given
-    several = len({one.values for one in given}) > 1
-    if several and any(one.unit for one in given) and accepted.unit:
-        given = [one for one in given if one.unit == accepted.unit] or given
+    several = len({number.values for number in given}) > 1
+    if several and any(number.unit for number in given) and accepted.unit:
+        given = [number for number in given if number.unit == accepted.unit] or given
     years = {year for day in dated for year, *_ in day.days}
     if re.fullmatch(r"[12]\d{3}", gold.strip()) and len(years) == 1:
         return years == {int(gold)}
-    if len({one.values for one in given}) > 1:
+    if len({number.values for number in given}) > 1:
         given = of_clause(stated, question, given)
-    if len({one.values for one in given}) > 1:  # as in "on page 12 the fee is 300": what "is" says
-        given = [one for one in given if _STATED.search(before(stated, one.start))][-1:]
+    if len({number.values for number in given}) > 1:  # "on page 12 the fee is 300"
+        given = [number for number in given if _STATED.search(before(stated, number.start))][-1:]
     counted = accepted.unit is None and re.match(r"\s*[a-z]{3}", gold[accepted.end :])
     return bool(
         given and same_quantity(given[0], accepted) and not (counted and given[0].unit is not None)
@@ -393,25 +391,25 @@ def _number_is(stated: str, question: str, gold: str) -> bool:
 
 
 def _affirmed(text: str, found: Iterable[Quantity]) -> list[Quantity]:
-    """Without those that are denied; none at all where two are offered."""
-    kept = [one for one in found if not refused(text, one.start, one.end)]
-    if len(kept) == _PAIR == len({one.unit for one in kept} - {None}):
+    """Return the numbers that are not denied; none if several are offered."""
+    kept = [number for number in found if not refused(text, number.start, number.end)]
+    if len(kept) == _PAIR == len({number.unit for number in kept} - {None}):
         return kept  # "45 days/1.5 months"
-    return [] if any(offered(text, one.start, one.end) for one in kept) else kept
+    return [] if any(offered(text, number.start, number.end) for number in kept) else kept
 
 
 def _day_is(stated: str, question: str, gold: str) -> bool:
     accepted = next(days(gold), None)
-    given = [one for one in days(stated) if not refused(stated, one.start, one.end)]
-    given = [one for one in given if not one.of_month] or given
+    given = [day for day in days(stated) if not refused(stated, day.start, day.end)]
+    given = [day for day in given if not day.of_month] or given
     given = of_clause(stated, question, given)
-    given = [one for one in given if not _ASIDE.search(stated, 0, one.start)] or given
-    same = [accepted is not None and same_day(one, accepted) for one in given]
+    given = [day for day in given if not _ASIDE.search(stated, 0, day.start)] or given
+    same = [accepted is not None and same_day(day, accepted) for day in given]
     return bool(same) and all(same)
 
 
 def _places(text: str, phrase: str) -> list[re.Match[str]]:
-    """Where ``phrase`` is in ``text``, both made comparable, as whole words."""
+    """Return where ``phrase`` stands in ``text`` as whole words, both made comparable."""
     return list(re.finditer(rf"(?<!\w){re.escape(comparable(phrase))}(?!\w)", text))
 
 
@@ -444,11 +442,11 @@ def _holds(stated: str, gold: str, question: str = "") -> bool:
     text = comparable(stated)
     places = _places(text, gold)
     if len(text) == len(stated) and elsewhere(
-        stated, question, [Place(one[0], *one.span()) for one in places]
+        stated, question, [Place(place[0], *place.span()) for place in places]
     ):
         return False
-    denied = [refused(text, *one.span()) for one in places]
-    return not places or not (all(denied) or any(offered(text, *one.span()) for one in places))
+    denied = [refused(text, *place.span()) for place in places]
+    return not places or not (all(denied) or any(offered(text, *place.span()) for place in places))
 
 
 def _holds_all(stated: str, gold: str) -> bool:
@@ -456,10 +454,10 @@ def _holds_all(stated: str, gold: str) -> bool:
     if word_count(stated) > sum(map(word_count, items)) + 2 * BOUND:
         return False
     places = [_places(text, item) for item in items]
-    return all(any(not refused(text, *one.span()) for one in there) for there in places)
+    return all(any(not refused(text, *place.span()) for place in there) for there in places)
 
 
 def _plain(text: str) -> str:
-    """Without accents, which models leave out."""
+    """Return ``text`` without accents, which models leave out."""
     parts = unicodedata.normalize("NFKD", text)
     return "".join(part for part in parts if not unicodedata.combining(part))

@@ -106,4 +106,4 @@ def check_sections(
 
 def _within(error: ValidationError, *loc: str) -> list[Any]:
     errors = error.errors(include_url=False)
-    return [{"ctx": {}, **one, "loc": (*loc, *one["loc"])} for one in errors]
+    return [{"ctx": {}, **item, "loc": (*loc, *item["loc"])} for item in errors]

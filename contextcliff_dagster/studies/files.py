@@ -1,8 +1,6 @@
-"""Where study files are looked for, reading them, and renaming one.
+"""Study files: find, read, retire and rename them.
 
-Where study files are looked for, and reading them.
-
-Studies that are no longer shown: a note next to their results, which stay where they are.
+A retired study is no longer shown: a note next to its results says so, and they stay in place.
 """
 
 from __future__ import annotations
@@ -48,8 +46,8 @@ def load_study(path: Path) -> Study:
     if folder == kept.resolve():
         return study.with_leave(recorded_leave(study, kept / path.name))
     # A link there is the user's own, too.
-    own = folder in [one.resolve() for one in study_folders()]
-    return study if own else study.with_leave(Leave(home_of(path)))
+    searched = folder in [known.resolve() for known in study_folders()]
+    return study if searched else study.with_leave(Leave(home_of(path)))
 
 
 def in_folder(study: Study, folder: Path) -> Study:
@@ -69,8 +67,8 @@ def study_folders() -> list[Path]:
         StudyError: ``CONTEXTCLIFF_STUDIES`` names no folder.
     """
     folders = [*shipped_folders(), kept_in(store_root())]
-    if own := os.environ.get("CONTEXTCLIFF_STUDIES"):
-        folder = Path(own).expanduser()
+    if named := os.environ.get("CONTEXTCLIFF_STUDIES"):
+        folder = Path(named).expanduser()
         if not folder.is_dir():
             raise StudyError(f"CONTEXTCLIFF_STUDIES names {folder}, which is not a folder.")
         folders.append(folder)
@@ -105,21 +103,33 @@ def load_studies() -> dict[str, Study]:
     return read_studies()[0]
 
 
+def known_study(name: str) -> Study | None:
+    """Return the study called ``name``; None without one, or if its file is malformed.
+
+    No other file is loaded: some would load packages that this study has no use for.
+
+    Raises:
+        StudyError: ``CONTEXTCLIFF_STUDIES`` names no folder.
+    """
+    return read_studies(named=name)[0].get(name)
+
+
 def read_studies(
-    shipped: Callable[[str], bool] | None = None,
+    shipped: Callable[[str], bool] | None = None, named: str | None = None
 ) -> tuple[dict[str, Study], list[BrokenStudy]]:
     """All studies by name, and the files that give none; raises like :func:`load_studies`.
 
-    ``shipped``: which of the shipped ones are loaded, by name; None for all.
+    ``shipped``: which of the shipped ones are loaded, by name; None for all. ``named``: the only
+    one wanted; others may come along.
     """
     studies: dict[str, Study] = {}
     broken: dict[str, BrokenStudy] = {}
     of_ours = shipped_folders()
     for folder in study_folders():
-        found, unusable = _studies_in(folder, shipped if folder in of_ours else None)
+        sound, unusable = _studies_in(folder, shipped if folder in of_ours else None, named)
         for name in unusable:  # it would replace the other, were it sound
             studies.pop(name, None)
-        for name, (_, study) in found.items():
+        for name, (_, study) in sound.items():
             studies[name] = study
             broken.pop(name, None)
         broken |= unusable
@@ -127,20 +137,23 @@ def read_studies(
 
 
 def _studies_in(
-    folder: Path, wanted: Callable[[str], bool] | None = None
+    folder: Path, wanted: Callable[[str], bool] | None = None, named: str | None = None
 ) -> tuple[dict[str, tuple[Path, Study]], dict[str, BrokenStudy]]:
     studies: dict[str, tuple[Path, Study]] = {}
     errors: list[BrokenStudy] = []
     twice: dict[str, BrokenStudy] = {}
     for path in sorted([*folder.glob("*.yaml"), *folder.glob("*.yml")]):
-        if wanted is not None and not wanted(_written_name(path)):
+        written = _written_name(path)
+        if wanted is not None and not wanted(written or path.stem):
+            continue
+        if named is not None and written not in (None, named):
             continue
         try:
             study = load_study(path)
         except Exception as error:  # whatever is wrong with one file, the others go on
             known = isinstance(error, StudyError)
             text = str(error) if known else f"{path}: {error}"
-            errors.append(BrokenStudy(_written_name(path), path, text))
+            errors.append(BrokenStudy(written or path.stem, path, text))
             continue
         if study.name in studies:
             both = (
@@ -151,18 +164,18 @@ def _studies_in(
         studies[study.name] = path, study
     # A spoiled copy of a sound file does not take its name away.
     spoiled = [replace(e, name=e.path.name) if e.name in studies else e for e in errors]
-    broken = {one.name: one for one in spoiled} | twice
-    return {name: one for name, one in studies.items() if name not in twice}, broken
+    broken = {entry.name: entry for entry in spoiled} | twice
+    return {name: entry for name, entry in studies.items() if name not in twice}, broken
 
 
-def _written_name(path: Path) -> str:
-    """The name that a malformed file gives its study, else that of the file."""
+def _written_name(path: Path) -> str | None:
+    """The name that a file gives its study, however malformed; None where it shows none."""
     with suppress(OSError):
         with open_file(path) as file:
             text = file.read(1 << 16).decode(errors="replace")
         if match := re.search(r"^name:\s*[\"']?([a-z0-9][a-z0-9-]{0,59})\b", text, re.MULTILINE):
             return match[1]
-    return path.stem
+    return None
 
 
 def own_study(name: str) -> tuple[Path, Study] | None:
@@ -223,13 +236,13 @@ def find_study(name: str) -> Study:
     """
     if name.endswith((".yaml", ".yml")):
         return self_contained(load_study(Path(name)))
-    studies, broken = read_studies()
-    for one in broken:
-        if one.name == name:
-            raise StudyError(one.error)
+    studies, broken = read_studies(named=name)
+    for entry in broken:
+        if entry.name == name:
+            raise StudyError(entry.error)
     if name not in studies:
         raise StudyError(
-            f"There is no study {name!r}; there are {', '.join(studies)} "
+            f"There is no study {name!r}; there are {', '.join(load_studies())} "
             "(add your own folder with CONTEXTCLIFF_STUDIES)."
         )
     return studies[name]
@@ -242,7 +255,7 @@ def self_contained(study: Study) -> Study:
     same study.
     """
     absolute = study.with_absolute_paths()
-    known = load_studies().get(study.name)
+    known = known_study(study.name)
     if known is None or known.with_absolute_paths().model_dump() != absolute.model_dump():
         return absolute
     if known.leave.home is None:
@@ -311,7 +324,7 @@ def study_files(store: Store, name: str) -> list[Path]:
     """
     own, kept = own_study(name), kept_in(store.root) / f"{name}.yaml"
     files = [*([own[0]] if own else []), *([kept] if kept.is_file() else [])]
-    if not files and name in load_studies():
+    if not files and known_study(name) is not None:
         raise StudyError(
             f"Study {name!r} comes with the package , which keeps "
             "its name; copy the file into a folder of yours (CONTEXTCLIFF_STUDIES) to change it."
@@ -325,7 +338,7 @@ def is_taken(store: Store, name: str) -> Path | None:
         for path in (folder / f"{name}.yaml", folder / f"{name}.yml"):
             if path.exists():
                 return path
-    known = load_studies().get(name)
+    known = known_study(name)
     return None if known is None else known.folder
 
 
@@ -406,8 +419,8 @@ def rename_kept(store: Store, old: str, new: str) -> Path:
     write_atomic(target, text.encode())
     path.unlink(missing_ok=True)
     # The mark last: without it the old definition would be the user's own.
-    for one in (*(folder / f"{old}.{key}.txt" for _, key in values), imported_mark(path)):
-        one.unlink(missing_ok=True)
+    for leftover in (*(folder / f"{old}.{key}.txt" for _, key in values), imported_mark(path)):
+        leftover.unlink(missing_ok=True)
     return target
 
 

@@ -1,9 +1,7 @@
-"""A study, the part of it that each room asks for, and the files that it names.
+"""A study: the part of it that each package asks for, and the files that it names.
 
-The files that a study names: where they are, and whether they are those of its own folder.
-
-A study may come from another person. What it reads outside of its folder, and the server that
-counts its tokens, need the user's leave.
+A study may come from another person. Files that it names outside of its own folder, and the server
+that counts its tokens, need the user's leave.
 """
 
 from __future__ import annotations
@@ -138,18 +136,18 @@ def leave_needed(study: Study, part: str = "") -> list[str]:
     track = study.track if home is not None and "track".startswith(part) else None
     if track is not None and (address := track.tracking_uri or track.entity):
         needed.append(f"{_TRACKER}{address}")
-    return [one for one in needed if one not in study.leave.allowed]
+    return [need for need in needed if need not in study.leave.allowed]
 
 
 def described(study: Study, needed: Sequence[str]) -> str:
     """A clause about what `leave_needed` has found."""
-    files = [one for one in needed if not one.startswith((_SERVER, _TRACKER))]
+    files = [need for need in needed if not need.startswith((_SERVER, _TRACKER))]
     more = ["and others"] if len(files) > _MOST_NAMED else []
-    hosts = [one.removeprefix(_SERVER) for one in needed if one.startswith(_SERVER)]
+    hosts = [need.removeprefix(_SERVER) for need in needed if need.startswith(_SERVER)]
     where = "models.yaml" if study.leave.home is None else "CONTEXTCLIFF_MODELS"
     read = f"reads {', '.join(files[:_MOST_NAMED] + more)}, outside of its folder"
     sent = f"sends its documents to {', '.join(hosts)}, which {where} does not list"
-    trackers = [one.removeprefix(_TRACKER) for one in needed if one.startswith(_TRACKER)]
+    trackers = [need.removeprefix(_TRACKER) for need in needed if need.startswith(_TRACKER)]
     logged = f"sends its results to {', '.join(trackers)}"
     clauses = [read] * bool(files) + [sent] * bool(hosts) + [logged] * bool(trackers)
     return f"study {study.name!r} {' and '.join(clauses)}"
@@ -169,26 +167,26 @@ def refuse_without_leave(study: Study, part: str = "") -> None:
 
 
 def _files(study: Study, part: str) -> Iterator[tuple[str, str]]:
-    found: list[tuple[str, str]] = []
+    files: list[tuple[str, str]] = []
 
     def note(kind: str, options: Mapping[str, Any]) -> dict[str, Any]:
         for key in _path_keys(kind, options):
             file = absolute(study.folder, options[key])
-            found.append((f"corpus.{key}", file))
+            files.append((f"corpus.{key}", file))
             if kind not in ("folder", "python-source"):  # which follow no link out of theirs
-                found.extend((f"corpus.{key}", link) for link in _links_below(file))
+                files.extend((f"corpus.{key}", link) for link in _links_below(file))
         return dict(options)
 
     if "corpus".startswith(part):
         study.corpus.changed_options(note)
     for key, name in _tokenizers(study):
         if name.startswith("file:"):
-            found.append((key, name[5:]))
-    found.extend((f"prompt.{key}", file) for key, file in prompt_files(study).items())
+            files.append((key, name[5:]))
+    files.extend((f"prompt.{key}", file) for key, file in prompt_files(study).items())
     for name, section in study.sections.items():
         named = getattr(section, "named_files", ())
-        found.extend((f"{name}.texts", absolute(study.folder, file)) for file in named)
-    for key, file in found:
+        files.extend((f"{name}.texts", absolute(study.folder, file)) for file in named)
+    for key, file in files:
         if key.startswith(part):
             yield key, absolute(study.folder, file)
 
@@ -436,8 +434,8 @@ class Study(Section):
     @model_validator(mode="wrap")
     @classmethod
     def _sections_are_checked(cls, data: Any, handler: ModelWrapValidatorHandler[Study]) -> Study:
-        own = set(cls.model_fields)
-        return read_by_all(check_sections(data, handler, own, needs=("corpus", "tokenizer")))
+        keys = set(cls.model_fields)
+        return read_by_all(check_sections(data, handler, keys, needs=("corpus", "tokenizer")))
 
     @field_validator("models")
     @classmethod
@@ -567,9 +565,9 @@ class Study(Section):
         """
         from contextcliff_dagster.analysis.design.allocation import Target
 
-        if (own := self.targeted) is None:
+        if (asked := self.targeted) is None:
             return Target()
-        return Target(own.pilot, float(own.until.removesuffix("%")) / 100.0, own.round)
+        return Target(asked.pilot, float(asked.until.removesuffix("%")) / 100.0, asked.round)
 
     def manifest_spec_hash(self) -> str:
         """SHA-256 (hex) of what the manifest depends on, apart from the corpus bytes and the sample
@@ -615,9 +613,9 @@ class Study(Section):
         def reseeded(kind: str, options: Mapping[str, Any]) -> dict[str, Any]:
             if kind not in ("reference", "python-source", "folder"):
                 return dict(options)
-            own = options.get("seed", 0)
+            own_seed = options.get("seed", 0)
             # What is no whole number is refused where the corpus is opened.
-            moved = own + seed - self.sampling.seed if type(own) is int else own
+            moved = own_seed + seed - self.sampling.seed if type(own_seed) is int else own_seed
             return {**options, "seed": moved}
 
         options = self.corpus.changed_options(reseeded)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -76,6 +77,18 @@ def test_one_that_cannot_be_loaded_is_named_where_it_is_asked_for(tmp_path: Path
     assert ended.returncode == 2
     assert f"Experiment {name!r} cannot be loaded" in ended.stderr
     assert ended.stderr.count("\n") == 1
+
+
+@some_rooms
+def test_one_that_cannot_be_loaded_is_a_fault_for_doctor_and_explains_a_missing_command() -> None:
+    name = ROOMS[0]
+    findings = json.loads(without_rooms("doctor", "--offline", "--json").stdout)
+    (finding,) = (one for one in findings if one["what"] == f"experiment {name}")
+    assert finding["state"] == "fault"
+    assert "is not here" in finding["said"]
+    ended = without_rooms(name)
+    assert ended.returncode == 2
+    assert "is broken: see `contextcliff doctor`" in ended.stderr
 
 
 TOY = '''

@@ -1,7 +1,5 @@
 """Where the next examples are best spent, and the rounds in which they are drawn.
 
-Where the next tokens teach most about where a loss lies, and when enough is known.
-
 The question is which window of the wanted width holds the place of the loss. A score from cell g
 tells the more of it the more its chance differs between the answers "before the window", "inside"
 and "after it, or nowhere" (c, with posterior weights w_c):
@@ -16,16 +14,14 @@ that mean. A graded score tells more, by a like factor everywhere. Examples are 
 and cubed, since the best cell alone would stake everything on a posterior that may be wrong.
 
 Sampling stops when the window holds 95%, when the cap is the longest length, or when nothing is
-left to ask. What is drawn depends on scores only through lengths, and within a cell, or a bin,
+left to ask. The next draw depends on scores only through lengths, and within a cell, or a bin,
 documents come in an order that was fixed beforehand. So given the lengths the likelihood of all
 scores is what it would be had the lengths been chosen at the start (Berger and Wolpert 1988, The
 Likelihood Principle, chapter 4), and so is the posterior; tail probabilities of a verdict reached
 this way are not covered by that argument, so benchmarks/sequential.py measures them.
 
-Pilot, then targeted: which bins give how many more examples, and why.
-
 A study asks whole bins, each in the order of its manifest, so a round is a number of examples for
-every bin. The first is the pilot, the same for each; the others follow `allocation.weigh`.
+every bin. The first round is the pilot, the same for each bin; the others follow `weigh`.
 """
 
 from __future__ import annotations
@@ -55,7 +51,7 @@ Stop = Literal["located", "no_loss", "exhausted"]
 
 @dataclass(frozen=True)
 class Aim:
-    """What the posterior says to do next.
+    """Next step by the posterior.
 
     ``window``: where the loss most likely lies. ``none``: probability that there is none.
     ``done``: why sampling ends, ``None`` while it goes on.
@@ -70,8 +66,8 @@ def take_aim(posterior: LossPlace, half_width: float, enough: float, safe: float
     """The likeliest window of ± ``half_width`` (share of the examples), and whether to go on.
 
     Args:
-        enough: probability at which a window is taken as found.
-        safe: that of no loss at which the cap is the longest length.
+        enough: probability at which the window is settled.
+        safe: probability of no loss at which the cap is the longest length.
     """
     window = posterior.window(half_width)
     if window.mass >= enough:
@@ -98,7 +94,7 @@ def weigh(posterior: LossPlace, window: Window, group: Ints, count: int) -> Floa
     """Weight of each of ``count`` groups of cells in the next batch, summing to 1.
 
     ``group``: of each cell (G), a bin's number; -1 for none. Within a group examples come in an
-    order of their own, so that its information and its cost are those of an average cell.
+    order of their own, so that its information and its cost are of an average cell.
     """
     inside = group >= 0
     share = posterior.cells.share * inside
@@ -121,9 +117,9 @@ def weigh(posterior: LossPlace, window: Window, group: Ints, count: int) -> Floa
 
 
 def apportion(weight: Floats, left: Ints, batch: int) -> Ints:
-    """Whole numbers near ``batch`` x ``weight``, none above ``left``; they sum to what there is.
+    """Whole numbers near ``batch`` x ``weight``, none above ``left``; they sum to all there is.
 
-    By largest remainders; what a group cannot give goes to the others by their weight.
+    By largest remainders; a group's shortfall goes to the others by their weight.
     """
     given = np.zeros(len(weight), dtype=np.int64)
     while (wanted := min(batch, int(left.sum())) - int(given.sum())) > 0:
@@ -218,7 +214,7 @@ class Round:
 
     @property
     def belief(self) -> str:
-        """What is known so far, as half a sentence."""
+        """Belief about the loss so far, as half a sentence."""
         if self.window is None:
             return "nothing is known yet"
         where = (
@@ -228,12 +224,12 @@ class Round:
         return where if self.none < 0.005 else f"{where}, and nowhere with {self.none:.0%}"
 
     def number(self, target: Target) -> int:
-        """Which round this is, the pilot being the first, as its examples tell."""
+        """Number of this round by its examples; the pilot is the first."""
         later = sum(self.asked.values()) - target.pilot * len(self.asked)
         return 1 if self.window is None else 2 + max(later, 0) // target.batch
 
     def sentence(self, number: int) -> str:
-        """Why this is asked, or why nothing is; ``number`` counts rounds, the pilot is 1."""
+        """Reason for this round, or for none; ``number`` counts rounds, the pilot is 1."""
         total = sum(self.asked.values())
         if self.done == "located":
             return f"Done after {total:,} examples: {self.belief}."

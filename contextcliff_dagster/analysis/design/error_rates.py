@@ -1,17 +1,15 @@
-"""How often verdict and cap err in a design, found by simulating it.
+"""Error rates of verdict and cap in a design, found by simulation.
 
-Samples drawn from a planted curve, by the design of a study.
+They are known before a token is spent, or from a pilot. Samples are drawn from planted curves, by
+the design of a study. A pool of documents with one or more questions each is cut into quantile
+bins, ``per_bin`` questions are drawn from every bin, and each is scored. A document has a
+probability of its own around the curve's mean, p_d ~ Beta with correlation rho between its
+questions (k = 1 / rho - 1 prior answers; Kleinman 1973, JASA 68, 46-54), and a question scores 0 or
+1 with it, or partly: a graded score is 1 or 0 for one half of the questions and
+Beta(p_d c, (1 - p_d) c) for the other.
 
-A pool of documents with one or more questions each is cut into quantile bins, ``per_bin`` questions
-are drawn from every bin, and each is scored. A document has a probability of its own around the
-curve's mean, p_d ~ Beta with correlation rho between its questions (k = 1 / rho - 1 prior answers;
-Kleinman 1973, JASA 68, 46-54), and a question scores 0 or 1 with it, or partly: a graded score is
-1 or 0 for one half of the questions and Beta(p_d c, (1 - p_d) c) for the other.
-
-The error rates of a design, by simulation: before a token is spent, or from a pilot.
-
-Samples of the design are drawn from planted curves and concluded upon like measured ones, so that
-the rates are those of the whole instrument for this number of documents, questions and scores.
+The samples are concluded upon like measured ones, so that the rates are those of the whole
+instrument for this number of documents, questions and scores.
 """
 
 from __future__ import annotations
@@ -47,7 +45,7 @@ if TYPE_CHECKING:
     from contextcliff_dagster.contracts.arrays import Bools, Floats, Ints
 
 CONFIDENCE = 0.95
-"""Of the limits that say how exact a simulation is; not of what is simulated."""
+"""Confidence of the limits on the simulation's own error, not of the simulated intervals."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +110,7 @@ class Design:
             has that many questions a document.
         binary: scores are 0 or 1; else graded.
         correlation: of two questions on one document, 0..1, as 0/1 scores of single calls have it;
-            graded and averaged scores have another (`correlation.of_chances`).
+            graded and averaged scores have another (`of_chances`).
         replicates: calls of each question, averaged.
         log_sd: of the documents' log-normal lengths.
     """
@@ -181,8 +179,8 @@ def _scores(
     design: Design, p: Floats, share: Floats, curve: Curve, rng: np.random.Generator
 ) -> Floats:
     if design.replicates > 1:
-        own = _spread(p, 1.0 / (1.0 + _OWN_QUESTION), rng)
-        out: Floats = rng.binomial(design.replicates, own) / design.replicates
+        chance = _spread(p, 1.0 / (1.0 + _OWN_QUESTION), rng)
+        out: Floats = rng.binomial(design.replicates, chance) / design.replicates
         return out
     whole = (rng.random(len(p)) < p).astype(np.float64)
     if design.binary:
@@ -249,17 +247,17 @@ def _answered(
 
 
 ASSUMED = ("baseline", "correlation")
-"""What a design does not fix but the model and its answers do."""
+"""Properties that the model and its answers fix, not the design."""
 _PERMUTATIONS = 199
 _M_MMAP_THRESHOLD, _M_TRIM_THRESHOLD = -3, -1
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What is simulated.
+    """Inputs of one simulation.
 
     Attributes:
-        design: its ``correlation`` is that of the scores of two questions on one document.
+        design: its ``correlation`` is of the scores of two questions on one document.
         baseline: mean score at the short end.
         sample: where the sample is drawn already, its documents' tokens, ascending, and questions
             on each; in place of the design's bins, questions and pool.
@@ -284,7 +282,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Planted:
-    """What came of one kind of planted curve.
+    """Outcomes for one kind of planted curve.
 
     Attributes:
         drop: least and largest planted drop.
@@ -332,11 +330,11 @@ class _Run:
 
 
 def of_chances(design: Design) -> float:
-    """The correlation of the documents' chances behind that of the scores.
+    """Correlation of the documents' chances, from the correlation of the scores.
 
     Scores scatter around their document's chance p with a variance of c p (1 - p), so that a
     correlation r of the scores is one of rho = r c / (1 - r + r c) of the chances; c is 1 for 0/1
-    scores, less for graded ones and means of repeated calls (see `simulation`).
+    scores, less for graded ones and means of repeated calls (see `_scores`).
     """
     if design.replicates > 1:
         c = 0.5 * (1.0 + 1.0 / design.replicates)
@@ -363,7 +361,7 @@ def calibrate(
 
     Args:
         simulations: samples in all, by `true_curves.ORDER`; of 22 six are flat and five have the
-            drop that power is stated for.
+            drop whose power is reported.
         jobs: processes. With several, call it under ``if __name__ == "__main__"`` in a script.
         on_progress: called with the simulations done and all.
     """
@@ -449,8 +447,8 @@ def _simulate(plan: Plan, settings: AnalysisSettings, seed: int, number: int) ->
     # them keep the same level exactly, at a little less power.
     fewer = _PERMUTATIONS if settings.confidence <= 0.95 else settings.permutations
     permutations = min(fewer, settings.permutations)
-    own = replace(settings, seed=number, resamples=100, permutations=permutations)
-    conclusion = conclude(documents, own, baseline_of(documents, own))
+    run_settings = replace(settings, seed=number, resamples=100, permutations=permutations)
+    conclusion = conclude(documents, run_settings, baseline_of(documents, run_settings))
     # All questions of one length have the share of the first.
     shares = drawn.share[np.searchsorted(drawn.log_length, drawn.log_length)]
     lost_at = curve.first_loss(

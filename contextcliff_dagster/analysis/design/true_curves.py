@@ -1,17 +1,15 @@
 """Curves of known truth, and the window of lengths in which a loss is looked for.
 
-Curves of known truth: what a model's mean score does over length, planted for simulation.
+A planted curve is a model's mean score over length, for simulation: a function of the *share of the
+samples* that are shorter (u, 0..1), so that the same plan fits any corpus. `place` .4 means that
+two fifths of the samples are shorter. Logistic ramps live in log length, as those of real models
+do. A calibration plants random ones (`draw_curve`).
 
-A curve is a function of the *share of the samples* that are shorter (u, 0..1), so that the same
-plan fits any corpus: `place` .4 means that two fifths of the samples are shorter. Logistic ramps
-live in log length, as those of real models do. A calibration plants random ones (`draw_curve`).
-
-Where a loss is first reached, as a window of the lengths that could be asked.
-
+A window says where among the lengths that could be asked a loss is first reached (`locate_loss`).
 The lengths of all examples that could be asked are cut into about 100 cells of equal rank, and the
-scores so far give the posterior of `curves.falling_process` over them: the same curves, stairs and
-ramps among them, from which the cap will be read. Cells that nothing was asked in only pass on what
-their neighbours say.
+scores so far give the posterior of `falling_curve.falling_posterior` over them: the same curves,
+stairs and ramps among them, from which the cap will be read. Cells that nothing was asked in only
+pass on what their neighbours say.
 """
 
 from __future__ import annotations
@@ -100,7 +98,7 @@ class Curve:
     ) -> float | None:
         """Share of the samples at which ``tolerance`` of the baseline is first lost.
 
-        The baseline is what a cap is relative to: the true mean of the shortest ``baseline_share``
+        A cap is relative to the baseline: the true mean of the shortest ``baseline_share``
         of the samples, or at 0 that at the very first. ``None`` where it never is lost. ``share``,
         ``log_length``: the whole population, ascending.
         """
@@ -117,7 +115,7 @@ ORDER = (
     FLAT, STEP, STEPS, FLAT, RAMP, STEP, FLAT, DIP, STEP, STAIRS,
     FLAT, STEP, DECAY, FLAT, RAMP, FLAT, STEP, STAIRS, STEPS, LOGISTIC, LATE, OUTLIERS,
 )  # fmt: skip
-"""What is planted, in turn: any number of simulations is mixed alike, and begins the larger."""
+"""Curves planted, in turn: any number of simulations has this mix, and begins the larger."""
 KINDS = (FLAT, STEP, STEPS, RAMP, STAIRS, DECAY, LOGISTIC, LATE, OUTLIERS, DIP)
 FOUND_DROP = 1.5
 """The drop that power is stated for, in tolerances: 45% at a tolerance of 30%."""
@@ -228,7 +226,7 @@ class Window:
 
 @dataclass(frozen=True)
 class LossPlace:
-    """What scores say of the place of a loss.
+    """Posterior of the place of a loss, given the scores.
 
     Attributes:
         place: probability that the loss is first reached in a cell (G).

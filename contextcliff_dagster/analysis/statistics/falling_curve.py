@@ -1,7 +1,5 @@
 """The curve that only falls: its posterior given the scores, and all that is read from it.
 
-The mean score as a random process over length that only falls, and its posterior.
-
 The mean of cell g is m r_g: m in (0, 1) has a flat prior, and r is a Markov process on a grid of
 shares from 1 down to nearly 0, over the share of the examples that are shorter. It is *still* or
 *sliding*. While still it jumps down at times, to any lower level alike, and starts to slide;
@@ -10,30 +8,27 @@ are averaged by their evidence. Scores are quasi-binomial,
 
     log likelihood of cell g  =  [s_g log mu + (n_g - s_g) log(1 - mu)] / phi_g.
 
-Where guessing scores c, nothing falls below it: the mean is c + (m - c) r_g, and what is kept is
-kept of the baseline's distance from c.
+Where guessing scores c, nothing falls below it: the mean is c + (m - c) r_g, and shares are kept of
+the baseline's distance from c.
 
 Sums over all paths are exact (forward-backward: Rabiner 1989, Proceedings of the IEEE 77, 257-286).
 No shape is assumed: a step, a ramp, stairs and a smooth decay are all paths, and those that the
-scores contradict lose their weight. What is assumed is that a mean that has fallen stays down.
+scores contradict lose their weight. The one assumption is that a mean that has fallen stays down.
 
-What a reader asks is the share kept *of the baseline*, the mean of the shortest cells, not of m. So
+A reader asks for the share kept *of the baseline*, the mean of the shortest cells, not of m. So
 at the end of the baseline region each state (m, r) is exchanged for (the baseline's mean, the share
 of it that is kept): the former is m times the mean of r over the region, given the state at its
 end, which its own forward sum gives.
 
-What depends on several lengths of one curve at once: where a part of its drop has happened.
+The posterior gives each cell's chances. `part_reached` and `draw_curves` answer questions about
+several lengths of one curve at once, such as where a part of its drop has happened: sums over two
+cells, the longest and another, and whole curves drawn from the posterior.
 
-The posterior of `falling_process` gives each cell's chances. Here are sums over two cells, the
-longest and another, and whole curves drawn from it.
-
-The fitted curve: what the scores say of the mean at every length, and all that is read from it.
+Neighbouring documents are summed to cells (`merge_cells`), on which all curves are fitted.
 
 Caps at every tolerance, where a share of the baseline is lost, the drop, its midpoint, the drawn
-line and its band come from one posterior (`falling_process`), so that they cannot contradict each
+line and its band come from one posterior (`FallingCurve`), so that they cannot contradict each
 other: a chance that grows with length and shrinks with the share that is lost.
-
-Neighbouring documents summed to cells, on which all curves are fitted.
 """
 
 from __future__ import annotations
@@ -83,7 +78,7 @@ _KEPT: Floats = np.tile(LEVELS, MODES)
 
 @dataclass(frozen=True, eq=False)
 class FallingPosterior:
-    """What the scores say of every cell, shortest first.
+    """Posterior of every cell given the scores, shortest first.
 
     Attributes:
         kept: chance of each of `LEVELS` as the share kept of the baseline's mean, in the cells
@@ -136,7 +131,7 @@ def falling_posterior(
     Args:
         dispersion: phi of each cell (G).
         baseline: how many cells are the baseline region; at least one.
-        share: of the population that each cell is (G); that of ``n`` by default.
+        share: of the population in each cell (G); by default its share of ``n``.
         guessing: mean score of guessing.
     """
     share = n / n.sum() if share is None else share
@@ -233,7 +228,7 @@ class _Exchange:
         return out.reshape(self._shape)
 
     def back(self, ahead: Floats) -> Floats:
-        """What is expected ahead of the old states."""
+        """Expectation ahead of the old states."""
         out = np.zeros(self._shape)
         for place, share in self._parts:
             out += share * ahead.ravel()[place]
@@ -313,7 +308,7 @@ _CONTRADICTED = 5e-3
 def part_reached(posterior: FallingPosterior, part: float, least: float) -> Floats:
     """Chance that this part of the whole drop has happened, of drops by at least ``least``.
 
-    The drop is what is lost at the longest length; of each cell beyond the baseline region (G - B).
+    The drop is the loss at the longest length. One chance per cell beyond the baseline (G - B).
     """
     counts = (1.0 - least + 1e-9 >= LEVELS).astype(np.float64)
     end = posterior.states[-1] * np.tile(counts, MODES)
@@ -471,8 +466,8 @@ class FallingCurve:
         """The longest length (tokens) that the answers beyond it allow to pass; ``None``: any.
 
         Args:
-            share: of the baseline, that is not to be lost.
-            baseline: its mean; by default that of the posterior.
+            share: of the baseline, that must not be lost.
+            baseline: its mean; by default the posterior's.
         """
         baseline = self.baseline_mean if baseline is None else baseline
         least = kept_of(baseline, 1.0 - share, self.documents.chance)
@@ -488,7 +483,7 @@ class FallingCurve:
         return self.cells.baseline_cells + int(likely[0]) if len(likely) else len(self.cells.n)
 
     def drop(self, confidence: float) -> Estimate:
-        """What is lost of the baseline at the longest length: the median and an interval."""
+        """Share of the baseline lost at the longest length: the median and an interval."""
         at_most = np.cumsum(self.posterior.kept[-1, ::-1])
         tail = _TAIL * (1.0 - confidence)
         low, value, high = np.interp([1.0 - tail, 0.5, tail], at_most, LEVELS[::-1])
@@ -534,7 +529,7 @@ class FallingCurve:
         return Estimate(float(value), float(min(low, value)), float(max(high, value)))
 
     def mean(self, quantile: float | None = None) -> Floats:
-        """The mean score in every cell (G), or a quantile of what it may be."""
+        """The mean score in every cell (G), or a quantile of its posterior."""
         values, chance = self.posterior.mean, self.posterior.chance
         if quantile is None:
             return chance @ values
@@ -609,17 +604,17 @@ def _window_bounds(
 
 
 ANSWERS, SHARE = 40.0, 0.2
-"""So many of the longest, counted over their dispersion, and at most this share of all. What is
-expected of a curve certifies no more than them (benchmarks/accept.py); a drop before them is for
-the posterior to place."""
+"""So many of the longest, counted over their dispersion, and at most this share of all. A curve's
+prior certifies no more than them (benchmarks/accept.py); a drop before them is for the posterior
+to place."""
 
 
 @dataclass(frozen=True, eq=False)
 class Tail:
-    """What the answers on the longest documents say by themselves, whatever is expected of a curve.
+    """Evidence of the answers on the longest documents alone, whatever a curve makes likely.
 
     A drop within the last few per cent of the answers is unlikely before anything is measured, so
-    that a posterior excludes it with hardly an answer there: one right answer at 64,000 tokens
+    that a posterior rules it out with hardly an answer there: one right answer at 64,000 tokens
     would carry a cap from 4,000 to 64,000. A length near the end is therefore passed only where the
     answers at or beyond it refute the loss alone.
 

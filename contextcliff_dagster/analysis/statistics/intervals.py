@@ -1,22 +1,19 @@
 """Intervals of means, of shares and of the length at which a share is lost.
 
-Limits of shares and of their differences, for outcomes that share a unit.
+Limits of shares and of their differences, for outcomes that share a unit: counts are divided by the
+design effect 1 + (m - 1) rho of m outcomes a unit (Rao and Scott 1992, Biometrics 48, 577-585).
+Such limits have a width where all outcomes agree. The intraclass correlation rho measures how alike
+the scores of two questions on one document are.
 
-Counts are divided by the design effect 1 + (m - 1) rho of m outcomes a unit (Rao and Scott 1992,
-Biometrics 48, 577-585). Such limits have a width where all outcomes agree.
-
-How alike the scores of two questions on one document are: the intraclass correlation.
-
-The length at which the mean has fallen by a tolerance, for many resamples at once.
-
-The point that a certified cap stays below: a cap is a confidence bound and moves with n, this is
-what it bounds, and what two models can be compared by. The curve is one of
+The length at which the mean has fallen by a tolerance (`loss_lengths`), for many resamples at once:
+the point that a certified cap stays below. A cap is a confidence bound and moves with n; this
+length is what it bounds, and what two models can be compared by. The curve is one of
 
     mu(x) = m0 (1 - d s((x - c) / w)),   x = log length, s the logistic function or a step,
 
 on a grid of centres c, widths w, depths d and plateaus m0, by quasi-binomial likelihood. On a grid
-the likelihood of all members for all resamples is one matrix product, which is what makes a
-bootstrap of it a matter of a second.
+the likelihood of all members for all resamples is one matrix product, which makes a bootstrap of
+it a matter of a second.
 """
 
 from __future__ import annotations
@@ -99,7 +96,7 @@ def mean_score(examples: pd.DataFrame, settings: AnalysisSettings, *key: int) ->
 def bin_means(
     bins: Sequence[LengthBin], examples: pd.DataFrame, settings: AnalysisSettings, *key: int
 ) -> list[BinMean]:
-    """The same of each bin; its number ends the ``key``."""
+    """`mean_score` of each bin; the bin's number ends the ``key``."""
     rows = []
     for i, length_bin in enumerate(bins):
         score = mean_score(examples[examples["bin_index"] == i], settings, *key, i)
@@ -295,12 +292,12 @@ def shrunk_correlation(
     """The intraclass correlation, shrunk towards the assumed one; and whether it is assumed.
 
     Args:
-        differ: summed differences from the commoner outcome: what the estimate rests on.
+        differ: summed differences from the commoner outcome: the weight of the estimate.
     """
-    found = intraclass_correlation(document, score, stratum) if len(document) else None
-    if found is None:
+    measured = intraclass_correlation(document, score, stratum) if len(document) else None
+    if measured is None:
         return ASSUMED_CORRELATION, True
-    known = differ * found.value + _ASSUMED_WEIGHT * ASSUMED_CORRELATION
+    known = differ * measured.value + _ASSUMED_WEIGHT * ASSUMED_CORRELATION
     return known / (differ + _ASSUMED_WEIGHT), False
 
 
@@ -313,7 +310,7 @@ _LEAST_DISPERSION = 0.1
 
 
 def known_dispersion(documents: Documents) -> bool:
-    """Single 0/1 scores are binomial: nothing about their spread is to be estimated."""
+    """Whether the dispersion is known: single 0/1 scores are binomial."""
     return documents.binary and bool(documents.n.max() == 1)
 
 
@@ -349,7 +346,7 @@ def _least(documents: Documents) -> float:
 
 
 BASELINE_SHARE = 0.15
-"""Of the examples, the shortest: what a loss is relative to."""
+"""Share of the examples, the shortest: the baseline of a loss."""
 _CELLS = 40
 _CENTRES = 32
 _WIDTHS = (0.0, 0.05, 0.12, 0.28)
@@ -368,7 +365,7 @@ def loss_lengths(
         length_tokens: of the documents, ascending (D).
         n, s: examples and summed scores per document (D).
         weights: how often each document is in each resample (D, B).
-        chance: mean score of guessing; what is lost is lost above it.
+        chance: mean score of guessing; losses are measured above it.
 
     Returns:
         (B,), ``inf`` where the curve does not lose as much within the measured lengths.

@@ -39,13 +39,13 @@ class Split:
 
     Attributes:
         p_value: share of permutations with a statistic at least as large (add-one).
-        drop: 1 - mean on the lower side / mean on the upper one (a dip: before it), both above what
-            guessing scores.
+        drop: 1 - mean on the lower side / mean on the upper one (a dip: before it), both above the
+            score of guessing.
         first_tokens, last_tokens: shortest and longest length on the lower side.
         deviance: twice the quasi log-likelihood of two means here, not over a dispersion.
         counts: examples and summed scores of the lower side, then of the upper one.
-        above: the upper side's mean over what of it is above guessing, by which a share of that
-            mean is a larger share of what can be lost; 1 where guessing scores 0.
+        above: the upper side's mean over its part above guessing: a share of the mean times this
+            is the share of the losable part; 1 where guessing scores 0.
     """
 
     p_value: float

@@ -1,20 +1,17 @@
 """Tests within strata, documents as units: sign flips, and the area under the ROC curve.
 
-Area under the ROC curve from pairs within strata, its interval over clusters and its p-value.
-
-AUC = sum over strata of [wins of positives over negatives, ties half] / sum of pairs. A pair never
-crosses strata, so what differs between strata alone gives .5.
-
-Restricted permutation: documents of similar length exchange a property of their examples.
-
-A document gives what its examples have to another document of its length bin with as many
+Restricted permutation (`exchanges`): documents of similar length exchange a property of their
+examples. A document gives its examples' values to another document of its length bin with as many
 examples, in any order. Questions on one document may be as alike as they like: they stay together.
 
-Means at an equal mix: direct standardisation over categories, documents as the units.
+Area under the ROC curve from pairs within strata (`stratified_auc`), its interval over clusters and
+its p-value. AUC = sum over strata of [wins of positives over negatives, ties half] / sum of pairs.
+A pair never crosses strata, so a property that differs between strata alone gives .5.
 
-A mean over lengths compares unlike things where long documents come with other kinds of questions
-than short ones. Standardised, every group of lengths is given the same mix w of the categories
-(Fleiss, Levin and Paik 2003, Statistical Methods for Rates and Proportions, chapter 19):
+Means at an equal mix (`standardise`): direct standardisation over categories. A mean over lengths
+compares unlike things where long documents come with other kinds of questions than short ones.
+Standardised, every group of lengths is given the same mix w of the categories (Fleiss, Levin and
+Paik 2003, Statistical Methods for Rates and Proportions, chapter 19):
 
     mean = sum_k w_k m_k,   m_k = the group's mean score in category k.
 
@@ -53,7 +50,7 @@ def sign_flip_p_value(
     ones, (1 + reached) / (1 + drawn), of which the observed one is never missing.
 
     Args:
-        one_sided: only sums at least as large as the observed one count, not those as small.
+        one_sided: count only sums at least as large as the observed one, not sums as small.
 
     >>> change = np.array([0.1, 0.2, 0.3])
     >>> sign_flip_p_value(change, 99, np.random.default_rng(0))
@@ -171,18 +168,18 @@ def stratified_auc(
         predictor, positive, stratum, cluster: of the examples (N); each stratum has both classes.
     """
     wins, others = np.zeros(len(predictor)), np.zeros(len(predictor))
-    for one in np.unique(stratum):
-        mine = np.flatnonzero(stratum == one)
+    for label in np.unique(stratum):
+        mine = np.flatnonzero(stratum == label)
         a, b = mine[positive[mine]], mine[~positive[mine]]
         won = 0.5 + 0.5 * np.sign(predictor[a][:, None] - predictor[b][None, :])
         wins[a], wins[b] = won.sum(axis=1), won.sum(axis=0)
         others[a], others[b] = len(b), len(a)
     pairs = others[positive].sum()
     value = float(wins[positive].sum() / pairs)
-    _, own = np.unique(cluster, return_inverse=True)
-    parts = np.bincount(own, weights=wins - value * others) / pairs
+    _, unit = np.unique(cluster, return_inverse=True)
+    parts = np.bincount(unit, weights=wins - value * others) / pairs
     count = len(parts)
-    rarer = min(len(np.unique(own[positive])), len(np.unique(own[~positive])))
+    rarer = min(len(np.unique(unit[positive])), len(np.unique(unit[~positive])))
     error = math.sqrt(float(parts @ parts) * count / max(count - 1, 1))
     if error < _NO_SPREAD or not 0.0 < value < 1.0:
         return value, *agreeing_interval(value, rarer, confidence)
@@ -206,8 +203,8 @@ def permuted_auc(
     Only clusters with as many examples exchange (`restricted_permutation`).
     """
     rank = np.empty(len(predictor))
-    for one in np.unique(stratum):
-        mine = np.flatnonzero(stratum == one)
+    for label in np.unique(stratum):
+        mine = np.flatnonzero(stratum == label)
         _, place, size = np.unique(predictor[mine], return_inverse=True, return_counts=True)
         rank[mine] = (np.cumsum(size) - 0.5 * (size - 1))[place]
     drawn = exchanges(cluster, stratum, permutations, rng)
@@ -247,16 +244,16 @@ class Standardised:
 def cells_of(
     group: Ints, category: Ints, document: Ints, score: Floats, shape: tuple[int, int]
 ) -> Cells:
-    """Count examples into ``shape`` = (G, K) cells; those of a group below 0 are left out."""
+    """Count examples into ``shape`` = (G, K) cells, without examples of a group below 0."""
     inside = group >= 0
     group, category, document = (x[inside] for x in (group, category, document))
     score = score[inside]
     count = shape[0] * shape[1]
     cell = group * shape[1] + category
-    own = cell if _alone(document) else _distinct(document * count + cell)[1] % count
+    distinct = cell if _alone(document) else _distinct(document * count + cell)[1] % count
     n, s, documents = (
         np.bincount(of, weights, minlength=count).astype(np.float64).reshape(shape)
-        for of, weights in ((cell, None), (cell, score), (own, None))
+        for of, weights in ((cell, None), (cell, score), (distinct, None))
     )
     return Cells(n, s, documents, group, category, document, score)
 

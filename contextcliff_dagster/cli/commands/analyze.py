@@ -174,7 +174,7 @@ def _print(done: Sequence[Analyzed]) -> None:
 
     for item in done:
         click.echo(risk_report(item.result))
-        if item.answers is None:  # a table of means: what it says for certain
+        if item.answers is None:  # a table of means: only what is certain
             click.echo("\n".join(["", *definition_lines(item.result)]))
         for warning in item.result.warnings:
             click.echo(f"Note: {sentence(warning)}")

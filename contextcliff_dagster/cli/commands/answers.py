@@ -91,15 +91,15 @@ def answers(
         )
     chosen = choose_study(StudyOptions(study))
     with answered_campaign(chosen, campaign) as run:
-        found = ChosenAnswers(run, wanted)
+        selected = ChosenAnswers(run, wanted)
         where = {"study": run.study.name, "campaign": run.campaign}
         if output is not None:
-            _write(found, output, form, where, as_json=as_json)
+            _write(selected, output, form, where, as_json=as_json)
         elif as_json:
-            rows = list(found.rows())
-            print_json({**where, **_counts(found.survey()), "answers": rows})
+            rows = list(selected.rows())
+            print_json({**where, **_counts(selected.survey()), "answers": rows})
         else:
-            _print(found, form or "table", where)
+            _print(selected, form or "table", where)
 
 
 def _counts(survey: Survey) -> dict[str, int]:
@@ -121,7 +121,7 @@ def _write(
     """Raises StoreError where the file cannot be written."""
     from contextcliff_dagster.store import atomic_path
 
-    form = form or next((one for one in _FORMATS if file.suffix == f".{one}"), "table")
+    form = form or next((suffix for suffix in _FORMATS if file.suffix == f".{suffix}"), "table")
     end = "\r\n" if form == "csv" else "\n"
     with atomic_path(file) as temporary, temporary.open("w", encoding="utf-8", newline="") as out:
         for line in _lines(found, form, where, _WIDTH):
@@ -152,13 +152,13 @@ def _table(found: ChosenAnswers, where: dict[str, str], width: int) -> Iterator[
         for row in found.rows():
             yield from table.lines(row)
         yield ""
-    one = next(iter(survey.models)) if len(survey.models) == 1 else None
+    model = next(iter(survey.models)) if len(survey.models) == 1 else None
     words = ("right", "wrong") if survey.is_graded else ("scored", "failed")
     parts = [f"{survey.right:,} {words[0]}", f"{survey.wrong:,} {words[1]}"]
     parts += [f"{survey.not_scored:,} not scored"] if survey.not_scored else []
     left = survey.answers - survey.shown
     shown = f"; {survey.shown:,} shown" if left else ""
-    of = f", {visible(one)}" if one else ""
+    of = f", {visible(model)}" if model else ""
     yield (
         f"Study {where['study']}, campaign {where['campaign']}{of}: "
         f"{count(survey.answers, 'answer')}, {', '.join(parts)}{shown}."
@@ -171,7 +171,7 @@ _BEGINS_FORMULA = frozenset("=+-@\t\r\n＝＋－＠")
 
 
 def as_json_line(row: Mapping[str, Any]) -> str:
-    """``row`` as one line of JSON.
+    """Return ``row`` as one line of JSON.
 
     What would move a terminal's cursor, or end a line for some readers, is escaped as JSON can.
     """
@@ -180,7 +180,7 @@ def as_json_line(row: Mapping[str, Any]) -> str:
 
 
 def csv_lines(rows: Iterator[Mapping[str, Any]], names: list[str]) -> Iterator[str]:
-    """The head and ``rows`` as lines of CSV (RFC 4180), without their ends.
+    """Yield the header and ``rows`` as lines of CSV (RFC 4180), without line ends.
 
     Null is an empty field, an empty text ``""``, a list JSON. A text that a spreadsheet would take
     for a formula gets an apostrophe in front, and so does one that begins with an apostrophe: who

@@ -1,4 +1,4 @@
-"""`export` and `import`: one file that reproduces a study elsewhere."""
+"""`export` and `import`: a study as one file, to be reproduced elsewhere."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def export(study: str, file: Path, campaign: str | None, as_json: bool) -> None:
     asked = partial(asked_keys, chosen, store)
     kept = kept_lists(chosen, store)
     summary = export_study(store, chosen, file, campaign=campaign, asked=asked, documents=kept)
-    documents = sum(len(one.rows) for one in kept.values())
+    documents = sum(len(listed.rows) for listed in kept.values())
     held = count(documents, "document") if documents else count(summary.examples, "example")
     text = (
         f"{file} holds study {summary.study}: {held}, "
@@ -59,12 +59,12 @@ def import_(file: Path, name: str | None, adopt: bool, as_json: bool) -> None:
     """
     from contextcliff_dagster.archive.study import import_study
     from contextcliff_dagster.experiments.restore import restore
-    from contextcliff_dagster.studies import kept_in, load_studies, measures
+    from contextcliff_dagster.studies import kept_in, known_study, measures
     from contextcliff_dagster.studies.study import Leave
 
     store = Store.default()
     study, summary = import_study(store, file, name, restore, adopt=adopt)
-    before = load_studies().get(study.name)
+    before = known_study(study.name)
     keep_definition(study.with_leave(Leave(kept_in(store.root))), store)
     if before is not None and measures(before) != measures(study):
         say(

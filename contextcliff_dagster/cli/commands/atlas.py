@@ -1,4 +1,4 @@
-"""`atlas`: tables of others' published outcomes as a static site."""
+"""`atlas`: published results of others, as a static site of tables."""
 
 from __future__ import annotations
 
@@ -42,15 +42,15 @@ def build(sources: Path, tables: Path | None, output: Path, as_json: bool) -> No
     check_folder(output, MARK, "atlas")
     known = load_sources(sources)
     series = [
-        one
+        curve
         for name, source in known.items()
-        for one in series_of(name, source, read_table((tables or sources) / source.table))
+        for curve in series_of(name, source, read_table((tables or sources) / source.table))
     ]
     kept = Kept(output / ".results")
     results = {}
     with ProgressBar(transient=True) as bar:
-        for one in series:
-            results[one.key] = result_of(one, kept)
+        for curve in series:
+            results[curve.key] = result_of(curve, kept)
             bar.show("series", len(results), len(series))
         pairs = []
         for pair in pairs_of(series, results, known, kept):
@@ -58,7 +58,7 @@ def build(sources: Path, tables: Path | None, output: Path, as_json: bool) -> No
             bar.show("pairs", len(pairs), None)
     kept.forget_others()
     entries = entries_of(series, results, known)
-    few = [one for one in series if one.few]
+    few = [curve for curve in series if curve.few]
     if not entries:
         first = f" Of the first: {few[0].few} {' '.join(few[0].notes)}".rstrip() if few else ""
         raise StoreError(f"No series of {sources} has enough answers for a verdict.{first}")
@@ -88,18 +88,18 @@ def show(model: str, as_json: bool) -> None:
         print_json(known)
         return
     rows = []
-    for one in known["series"]:
-        unit, midpoint = unit_words(one["unit"]), one["midpoint"]
-        cap = "none" if one["safe_cap"] is None else f"{tokens(one['safe_cap'])} {unit}"
-        task = f"{known['sources'][one['source']][0]}: {one['task'].replace('_', ' ')}"
-        low, high = one["lengths"]
-        documents = f" on {one['n_documents']:,} documents" if one["natural"] else ""
-        asked = f"{one['n']:,}{documents}, {low:,} to {high:,} {unit}"
-        asked += "" if one["natural"] else ", made"
-        verdict = VERDICT_PHRASE[Verdict(one["verdict"])]
+    for entry in known["series"]:
+        unit, midpoint = unit_words(entry["unit"]), entry["midpoint"]
+        cap = "none" if entry["safe_cap"] is None else f"{tokens(entry['safe_cap'])} {unit}"
+        task = f"{known['sources'][entry['source']][0]}: {entry['task'].replace('_', ' ')}"
+        low, high = entry["lengths"]
+        documents = f" on {entry['n_documents']:,} documents" if entry["natural"] else ""
+        asked = f"{entry['n']:,}{documents}, {low:,} to {high:,} {unit}"
+        asked += "" if entry["natural"] else ", made"
+        verdict = VERDICT_PHRASE[Verdict(entry["verdict"])]
         place = "" if midpoint is None else f"{located(*midpoint)} {unit}"
-        short = estimate(*one["baseline"])
-        rows.append([one["model"], task, one["condition"], cap, verdict, place, short, asked])
+        short = estimate(*entry["baseline"])
+        rows.append([entry["model"], task, entry["condition"], cap, verdict, place, short, asked])
     head = ("model", "task", "condition", "safe cap", "verdict", "midpoint of the drop")
     print_table((*head, "score when short", "answers"), rows)
     click.echo(f"\nGathered {known['gathered']} from:")

@@ -119,15 +119,15 @@ def _judged(study: Study, store: Store, campaign: str) -> Regression:
 
 
 def end_with(regression: Regression, *, as_json: bool, page: Path | None = None) -> None:
-    """Print what a campaign is against the baseline, and where its ``page`` is.
+    """Print how a campaign compares with the baseline, and where its ``page`` is.
 
     Raises:
         click.exceptions.Exit: 3, a model has shrunk; 4, none has and one could not be judged.
     """
-    found, words = regression.to_dict(), regression.sentence
+    result, words = regression.to_dict(), regression.sentence
     if page is not None:
-        found, words = {**found, "page": str(page)}, f"{words}\nReport: {page}"
-    print_either(found, words, as_json=as_json)
+        result, words = {**result, "page": str(page)}, f"{words}\nReport: {page}"
+    print_either(result, words, as_json=as_json)
     if regression.shrunk:
         raise click.exceptions.Exit(DIFFERENT)
     if regression.unjudged:

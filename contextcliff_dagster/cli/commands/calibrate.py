@@ -173,12 +173,12 @@ def calibrate(
 
 
 def _settings(study: Study | None, **given: float | None) -> AnalysisSettings:
-    """The study's, or the defaults, with those that are ``given``."""
+    """Return the study's settings, or the defaults, updated by those that are ``given``."""
     from contextcliff_dagster.analysis.records import AnalysisSettings
 
-    own = AnalysisSettings() if study is None else study.analysis_settings()
+    settings = AnalysisSettings() if study is None else study.analysis_settings()
     changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
-    return replace(own, **changes)
+    return replace(settings, **changes)
 
 
 def _print(result: dict[str, Any], took: float) -> None:

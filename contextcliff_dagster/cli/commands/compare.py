@@ -101,7 +101,7 @@ class Ref:
     campaign: str
 
     def name(self, both: Sequence[Ref | ScoreFile]) -> str:
-        """The model, with what distinguishes it from the other one."""
+        """Name the model, with what distinguishes it from the other one."""
         name = self.model
         refs = [ref for ref in both if isinstance(ref, Ref)]
         if len({ref.study.name for ref in refs}) > 1:
@@ -109,22 +109,22 @@ class Ref:
         return f"{name}@{self.campaign}" if len({ref.campaign for ref in refs}) > 1 else name
 
     def bins(self, store: Store) -> Sequence[LengthBin]:
-        """Of the study's frozen sample."""
+        """Return the bins of the study's frozen sample."""
         from contextcliff_dagster.experiments.common.preparation import load_frozen
 
         return load_frozen(self.study, store).bins
 
     def settings(self) -> AnalysisSettings:
-        """The study's."""
+        """Return the study's settings."""
         return self.study.analysis_settings()
 
     def folder(self, store: Store, names: Sequence[str]) -> Path:
-        """Where a comparison with this as A is kept."""
+        """Return the folder of a comparison with this as A."""
         folder = store.study_dir(self.study.name) / "comparisons"
         return folder / slug("-vs-".join(slug(name) for name in names))
 
     def measured(self, store: Store, name: str) -> Measured:
-        """Records and result."""
+        """Return records and result."""
         from contextcliff_dagster.analysis.comparison import Measured
         from contextcliff_dagster.experiments.common.preparation import load_frozen
         from contextcliff_dagster.experiments.common.records import read_records
@@ -152,24 +152,24 @@ class ScoreFile:
     chance: float
 
     def name(self, both: Sequence[Ref | ScoreFile]) -> str:
-        """The model where the file is asked for one, else the file."""
+        """Name the model if one of the file is selected, else the file."""
         if self.model is None:
             return self.path.name
         files = {ref.path for ref in both if isinstance(ref, ScoreFile)}
         return f"{self.path.name}:{self.model}" if len(files) > 1 else self.model
 
     def bins(self, _: Store) -> Sequence[LengthBin]:
-        """None of its own: deciles are taken."""
+        """Return no bins: deciles are taken."""
         return []
 
     def settings(self) -> AnalysisSettings:
-        """The defaults."""
+        """Return the default settings."""
         from contextcliff_dagster.analysis.records import AnalysisSettings
 
         return AnalysisSettings(second_opinions=False, chance=self.chance)
 
     def folder(self, _: Store, __: Sequence[str]) -> Path:
-        """In the working folder: a file belongs to no study of the store."""
+        """Return a folder in the working folder: a file belongs to no study of the store."""
         return Path("comparison")
 
     def measured(self, _: Store, name: str) -> Measured:
@@ -191,7 +191,7 @@ class ScoreFile:
 
 
 def score_file(text: str, log: LogOptions, chance: float = 0.0) -> ScoreFile | None:
-    """The file that ``text`` names, FILE or FILE:MODEL, where it names one or is called so."""
+    """Return the file that ``text`` names (FILE or FILE:MODEL); None where it names none."""
     if text.partition(":")[0].endswith((".yaml", ".yml")):
         return None
     path, _, model = text.partition(":")
@@ -205,7 +205,7 @@ def score_file(text: str, log: LogOptions, chance: float = 0.0) -> ScoreFile | N
 
 
 def resolve(text: str, store: Store, study: str, campaign: str | None) -> Ref:
-    """What ``text`` names: [STUDY:]MODEL[@CAMPAIGN].
+    """Return the measurement that ``text`` names: [STUDY:]MODEL[@CAMPAIGN].
 
     A model's own name may hold ``:`` and ``@``: the longest reading as a model wins.
 
@@ -219,7 +219,7 @@ def resolve(text: str, store: Store, study: str, campaign: str | None) -> Ref:
 
     head, colon, rest = text.partition(":")
     studies, broken = read_studies()
-    names = {*studies, *(one.name for one in broken)}
+    names = {*studies, *(broken_study.name for broken_study in broken)}
     named = colon and (head in names or head.endswith((".yaml", ".yml")))
     # A study of that name comes second: a model may be called so, too.
     readings = [(study, text)] + ([(head, rest)] if named else [])
@@ -229,8 +229,8 @@ def resolve(text: str, store: Store, study: str, campaign: str | None) -> Ref:
         campaigns = profiled_campaigns(store, chosen.name)
         model, at, last = words.rpartition("@")
         wanted = [(words, campaign), *([(model, last)] if at and last in campaigns else ())]
-        for name, one in wanted if campaigns else ():
-            profiled = profiled_campaign(store, chosen.name, one)
+        for name, wanted_campaign in wanted if campaigns else ():
+            profiled = profiled_campaign(store, chosen.name, wanted_campaign)
             models = [c.model for c in read_cliffs(chosen, store, profiled)]
             if name in models:
                 return Ref(chosen, name, profiled)
@@ -249,7 +249,7 @@ def resolve(text: str, store: Store, study: str, campaign: str | None) -> Ref:
 
 
 def notes_on(one: Measured, other: Measured, *, same: bool) -> list[str]:
-    """What a reader must know of the two sides; ``same``: they are one measurement."""
+    """Return caveats of the two sides; ``same``: they are one measurement."""
     if same:
         return ["A and B are the same measurement."]
     notes = [

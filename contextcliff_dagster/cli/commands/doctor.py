@@ -21,7 +21,7 @@ from contextcliff_dagster.cli.options import common_options
 from contextcliff_dagster.contracts import ContextCliffError, EngineError
 from contextcliff_dagster.store import PACKAGE, Store
 
-# What keeps nothing from working is a note; "fault" is the word of the JSON that programs read.
+# A finding that breaks nothing is a note; "fault" is its word in the JSON for programs.
 State = Literal["ok", "note", "fault"]
 _MARKS: dict[State, str] = {"ok": "ok", "note": "--", "fault": "XX"}
 _LOW_DISK = 1 << 30
@@ -41,7 +41,7 @@ class Finding(NamedTuple):
 @common_options
 def doctor(offline: bool, as_json: bool) -> None:
     """Check what is installed, reachable and writable."""
-    findings = [*_installed(), *_engines_of_others(), *_writable()]
+    findings = [*_installed(), *_extensions(), *_engines_of_others(), *_writable()]
     checks = {
         "models.yaml": _models,
         "studies": _studies,
@@ -76,8 +76,8 @@ def _installed() -> list[Finding]:
         except importlib.metadata.PackageNotFoundError:
             return None
 
-    python, own = platform.python_version(), version("contextcliff-dagster") or "not installed"
-    findings = [Finding("contextcliff", "ok", f"{own}, {PACKAGE}")]
+    python, ours = platform.python_version(), version("contextcliff-dagster") or "not installed"
+    findings = [Finding("contextcliff", "ok", f"{ours}, {PACKAGE}")]
     if (3, 11) <= sys.version_info[:2] <= (3, 13):
         findings.append(Finding("python", "ok", python))
     else:
@@ -108,6 +108,19 @@ def _kvpress() -> Finding:
     except EngineError:
         use = "compresses KV caches (`make install-kv`), nothing else needs it"
         return Finding("kvpress", "note", f"no environment of its own; {use}")
+
+
+def _extensions() -> list[Finding]:
+    """Experiments of extensions, and why one could not be imported."""
+    from contextcliff_dagster.contracts.extensions import extensions
+
+    advice = "reinstall or remove the package that brings it"
+    return [
+        Finding(f"experiment {name}", "fault", f"{extension.failure}; {advice}")
+        if extension.failure
+        else Finding(f"experiment {name}", "ok", extension.experiment)
+        for name, extension in extensions().items()
+    ]
 
 
 def _engines_of_others() -> list[Finding]:
@@ -177,7 +190,7 @@ def _studies() -> str:
 
     studies, broken = read_studies()
     if broken:
-        raise ContextCliffError(" ".join(one.error for one in broken))
+        raise ContextCliffError(" ".join(broken_study.error for broken_study in broken))
     return ", ".join(studies)
 
 
@@ -194,8 +207,8 @@ def _ledger() -> str:
         raise ContextCliffError(
             f"{store.ledger} is damaged ({damage[0]}); restore it from a backup."
         )
-    found = f"{store.ledger}, {stats['answers']:,} answers, {stats['bytes'] / 1e6:.1f} MB"
-    return f"{found}. {waits}" if waits else found
+    summary = f"{store.ledger}, {stats['answers']:,} answers, {stats['bytes'] / 1e6:.1f} MB"
+    return f"{summary}. {waits}" if waits else summary
 
 
 def _tokenizers() -> str:

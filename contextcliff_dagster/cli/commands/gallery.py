@@ -1,4 +1,4 @@
-"""`gallery` and `card`: measured studies as a static site, a model's safe context for its card."""
+"""`gallery`: measured studies as a static site; `card`: the safe context for a model card."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from contextcliff_dagster.cli.commands.compare import Ref
 
 _IN_THE_PAGE = (".*", "questions.png", "sensitivity.png")
-"""What a report's page has in itself, or is none of its reader's business."""
+"""Files that a report's page embeds, or that its reader does not need."""
 
 
 @click.command()
@@ -79,10 +79,10 @@ def gallery(paths: tuple[Path, ...], output: Path, with_answers: bool, as_json: 
             shutil.copytree(report, made / name, ignore=shutil.ignore_patterns(*_IN_THE_PAGE))
             for picture in (made / name).rglob("*.png"):
                 _shrink(picture)
-            own = [f"models/{folder}/" for folder in model_folders(results)]
+            folders = [f"models/{folder}/" for folder in model_folders(results)]
             entries += [
                 Entry(file.name, summary.sha256, f"reports/{name}/{folder}report", result)
-                for folder, result in zip(own or [""] * len(results), results, strict=True)
+                for folder, result in zip(folders or [""] * len(results), results, strict=True)
             ]
         if not entries:
             raise StoreError(
@@ -102,25 +102,25 @@ def _archives(paths: Sequence[Path]) -> list[Path]:
     """
     from contextcliff_dagster.run.study import is_archive
 
-    found: list[Path] = []
+    archives: list[Path] = []
     for path in paths:
         if path.is_dir():
-            found += sorted(one for one in path.iterdir() if one.is_file() and is_archive(one))
+            archives += sorted(f for f in path.iterdir() if f.is_file() and is_archive(f))
         elif not path.exists():
             raise StoreError(f"There is no {path}.")
         elif path.is_file() and is_archive(path):  # a pipe would be waited for
-            found.append(path)
+            archives.append(path)
         else:
             raise StoreError(
                 f"{path} is no file that `contextcliff export` writes; give such files, or a "
                 "folder of them."
             )
-    if not found:
+    if not archives:
         raise StoreError(
             f"{_named(paths)} holds no exported study; write one with `contextcliff export STUDY "
             "FILE`."
         )
-    return list(dict.fromkeys(one.resolve() for one in found))
+    return list(dict.fromkeys(archive.resolve() for archive in archives))
 
 
 def _shrink(picture: Path) -> None:
@@ -176,8 +176,8 @@ def card(model: str, study: str | None, campaign: str | None, out: Path, as_json
 
     store = Store.default()
     ref = _measured_as(model, store, study, campaign)
-    found = ref.measured(store, model).cliffs
-    cliffs = from_json(Cliffs, for_readers()(to_json(found)))
+    measured = ref.measured(store, model).cliffs
+    cliffs = from_json(Cliffs, for_readers()(to_json(measured)))
     files = {
         "card.md": card_markdown(cliffs),
         "card.jsonld": json_ld_text(cliffs) + "\n",
@@ -206,22 +206,22 @@ def _measured_as(model: str, store: Store, study: str | None, campaign: str | No
     if study is not None:
         return resolve(model, store, study, campaign)
     measured = {name: profiled_campaigns(store, name) for name in read_studies()[0]}
-    found = sorted(
+    names = sorted(
         name
         for name, campaigns in measured.items()
         if any(
-            (store.profile_dir(name, one, model) / "cliffs.json").is_file()
-            for one in campaigns
-            if campaign in (None, one)
+            (store.profile_dir(name, profiled, model) / "cliffs.json").is_file()
+            for profiled in campaigns
+            if campaign in (None, profiled)
         )
     )
-    if len(found) > 1:
+    if len(names) > 1:
         raise StudyError(
-            f"{model!r} is measured in {len(found)} studies ({', '.join(found)}); choose one with "
+            f"{model!r} is measured in {len(names)} studies ({', '.join(names)}); choose one with "
             "--study NAME."
         )
-    if found or {":", "@"} & set(model):
-        return resolve(model, store, found[0] if found else DEFAULT_STUDY, campaign)
+    if names or {":", "@"} & set(model):
+        return resolve(model, store, names[0] if names else DEFAULT_STUDY, campaign)
     there = sorted(name for name, campaigns in measured.items() if campaigns)
     studies = f"studies with one: {', '.join(there) or 'none'}"
     of = f" in campaign {campaign!r}" if campaign else ""

@@ -171,20 +171,20 @@ def restore(study: str | None, as_json: bool) -> None:
 
     store = Store.default()
     known = {study: find_study(study)} if study else load_studies()
-    there = [one for one in known.values() if store.study_dir(one.name).is_dir()]
+    there = [s for s in known.values() if store.study_dir(s.name).is_dir()]
     done = []
     with dagster_log(False), Ledger.open(store.ledger) as opened:
-        done = [restore_study(one, store, opened) for one in there]
-    lines = [_restored(one) for one in done if one.campaigns] or ["The ledger has lost no answer."]
-    print_either({"restored": [asdict(one) for one in done]}, "\n".join(lines), as_json=as_json)
-    for one in done:
-        if one.not_restored:
+        done = [restore_study(s, store, opened) for s in there]
+    lines = [_restored(r) for r in done if r.campaigns] or ["The ledger has lost no answer."]
+    print_either({"restored": [asdict(r) for r in done]}, "\n".join(lines), as_json=as_json)
+    for lost in done:
+        if lost.not_restored:
             say(
-                f"contextcliff: {count(one.not_restored, 'answer')} of {one.study!r} to another "
+                f"contextcliff: {count(lost.not_restored, 'answer')} of {lost.study!r} to another "
                 "sample or prompt than today's cannot be taken back; to give this up, delete "
-                f"the folders of their campaigns in {store.study_dir(one.study) / 'predictions'}."
+                f"the folders of their campaigns in {store.study_dir(lost.study) / 'predictions'}."
             )
-    if any(one.not_restored for one in done):
+    if any(r.not_restored for r in done):
         raise click.exceptions.Exit(USER_ERROR)
 
 
@@ -235,7 +235,7 @@ def prune(study: str, campaign: str | None, texts: bool, yes: bool, as_json: boo
 
 
 def _name_of(study: str) -> str:
-    """The name in the ledger of what is given by name or by file; a name needs no file any more."""
+    """Return a study's name in the ledger, given by name or file; a name needs no file."""
     from contextcliff_dagster.studies import load_study
 
     return load_study(Path(study)).name if study.endswith((".yaml", ".yml")) else study

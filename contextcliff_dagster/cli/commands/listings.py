@@ -1,4 +1,4 @@
-"""What there is to choose from: `models`, `tokenizers`, `campaign`."""
+"""Listings of the choices: `models`, `tokenizers`, `campaign`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`policy` writes the cap to a file for a gateway; `guard` checks a call against it."""
+"""`policy`: the cap as a file for a gateway; `guard`: one call checked against it."""
 
 from __future__ import annotations
 
@@ -107,27 +107,27 @@ def policy(
     if as_json:
         print_json(content)
         return
-    for one in policies:
-        prompt = f", {one.cap_prompt_tokens:,} of the prompt" if one.cap_prompt_tokens else ""
+    for entry in policies:
+        prompt = f", {entry.cap_prompt_tokens:,} of the prompt" if entry.cap_prompt_tokens else ""
         click.echo(
-            f"{one.model}: at most {one.safe_cap_tokens:,} tokens of the document{prompt}; "
-            f"measured {one.date}, campaign {one.campaign}, holds until {one.expiry}"
+            f"{entry.model}: at most {entry.safe_cap_tokens:,} tokens of the document{prompt}; "
+            f"measured {entry.date}, campaign {entry.campaign}, holds until {entry.expiry}"
         )
-        if one.note:
-            click.echo(f"Note: {one.note}")
+        if entry.note:
+            click.echo(f"Note: {entry.note}")
     click.echo(f"Policy: {out}")
 
 
 def _kept(policies: list[SafeContext], out: Path, study: str) -> list[SafeContext]:
     """``policies``; what other versions found stays as it is in ``out``: the model has no news."""
     try:
-        old = {one.model: one for one in load_policies(out) if one.study == study}
+        old = {entry.model: entry for entry in load_policies(out) if entry.study == study}
     except PolicyError:  # none yet
         return policies
     kept = []
     for new in policies:
-        one = old.get(new.model, new)
-        before, now = ((of.method_version or "1", of.scorer_version or "1") for of in (one, new))
+        prior = old.get(new.model, new)
+        before, now = ((of.method_version or "1", of.scorer_version or "1") for of in (prior, new))
         changed = [
             f"the {what} (version {a} to {b})"
             for what, a, b in zip(("method", "scorers"), before, now, strict=True)
@@ -136,10 +136,10 @@ def _kept(policies: list[SafeContext], out: Path, study: str) -> list[SafeContex
         note = (
             f"What finds caps has changed, {' and '.join(changed)}: of campaign {new.campaign} the "
             f"cap is now {new.safe_cap_tokens:,} tokens. This policy "
-            f"keeps the cap of {one.safe_cap_tokens:,}, which is not comparable, until "
+            f"keeps the cap of {prior.safe_cap_tokens:,}, which is not comparable, until "
             f"`contextcliff policy {study} --confirm`."
         )
-        kept.append(new if before == now else replace(one, note=note))
+        kept.append(new if before == now else replace(prior, note=note))
     return kept
 
 
@@ -166,7 +166,7 @@ def _policies(
     )
 
     cliffs = {result.model: result for result in read_cliffs(study, store, campaign)}
-    with suppress(ContextCliffError):  # the sample or the records are gone: as it was reported
+    with suppress(ContextCliffError):  # sample or records are gone: keep the reported result
         manifest, records = load_frozen(study, store), read_records(study, store, campaign)
         cliffs = {m: by_this_method(study, manifest, records, c) for m, c in cliffs.items()}
     for model in models:
@@ -182,13 +182,13 @@ def _policies(
     policies, without = [], []
     for model in models or tuple(cliffs):
         try:
-            one = SafeContext.from_cliffs(
+            entry = SafeContext.from_cliffs(
                 cliffs[model],
                 tokenizer_sha256=digest,
                 expires=expires,
                 allow_baseline=allow_baseline,
             )
-            policies.append(replace(one, note=replaced_note(cliffs[model]) or one.note))
+            policies.append(replace(entry, note=replaced_note(cliffs[model]) or entry.note))
         except PolicyError as error:
             if models or len(cliffs) == 1:
                 raise

@@ -123,11 +123,11 @@ def profile(
     """
     if pay_again:
         os.environ["CONTEXTCLIFF_PAY_AGAIN"] = "1"
-    with_day_limit(Budget())  # refuses an amount that is none before anything is drawn
+    with_day_limit(Budget())  # refuses an invalid amount before anything is drawn
     store = Store.default()
     given = "--data" if options.data is not None else f"--dataset {options.dataset}"
-    own = options.data is not None or corpus_kind(options.dataset) is not None
-    if own and options.study is None and not options.models:
+    over_named_data = options.data is not None or corpus_kind(options.dataset) is not None
+    if over_named_data and options.study is None and not options.models:
         # The default study's models are the reference ones: other people's data are beyond them.
         raise StudyError(
             f"{given} needs --model: name the model to measure (`contextcliff models`)."
@@ -189,7 +189,7 @@ def profile(
             cause=COMMAND_LINE,
         )
         if not dry_run:
-            # Not before: unreadable data leave no study behind.
+            # Only now: unreadable data leave no study behind.
             keep_definition(chosen.with_leave(asked.leave), store)
         say_notes(prepared)
         if dry_run:
@@ -275,7 +275,7 @@ def prepare(
 
 
 def say_notes(prepared: Prepared) -> None:
-    """The advice of the distribution audit and notes on old prices, where there are any."""
+    """Print the advice of the distribution audit and notes on old prices, if any."""
     audit = prepared.audit
     if audit and audit.get("verdict") == "warn" and audit.get("advice"):
         say(f"Note: {audit['advice']}")
@@ -284,7 +284,7 @@ def say_notes(prepared: Prepared) -> None:
 
 
 def agree_on_cost(prepared: Prepared, limit: float | None, *, yes: bool) -> None:
-    """Print what measuring will take, on a terminal, and ask before it gets expensive.
+    """Print the estimated cost on a terminal, and ask for consent where it is high.
 
     Asked is above the study's threshold, and where the price is not known.
 

@@ -95,7 +95,7 @@ def _print_existing(store: Store, study: Study, campaign: str | None, *, as_json
 
 
 def print_profiled(done: Profiled, *, as_json: bool, more: Mapping[str, Any] | None = None) -> None:
-    """The report of every model, how they compare, what it took, and where the files lie.
+    """Print every model's report, their comparison, the cost, and where the files lie.
 
     ``more``: keys of the JSON object besides.
     """
@@ -153,7 +153,7 @@ def print_profiled(done: Profiled, *, as_json: bool, more: Mapping[str, Any] | N
 def spent_lines(
     calls: Mapping[str, RunSummary], study: str, unchecked: int | None = None
 ) -> list[str]:
-    """What this run measured, and what a person should know about calls without an answer.
+    """Describe what this run measured, and the calls without an answer.
 
     ``unchecked``: as of `Profiled`; None: of this run's calls.
     """
@@ -201,7 +201,7 @@ def spent_lines(
             "output limit; what is kept of them is scored."
         )
     if failed := total("transport_errors"):
-        words = next((one.words for one in reversed(summaries) if one.words), "")
+        words = next((summary.words for summary in reversed(summaries) if summary.words), "")
         why = f" ({shorten(words, _WORDS)})" if words else ""
         lines.append(
             f"{count(failed, 'call')} got no answer{why}; "

@@ -37,8 +37,8 @@ def _list_studies(as_json: bool) -> None:
     known, broken = read_studies()
     retired = retired_studies(Store.default())
     known = {name: study for name, study in known.items() if name not in retired}
-    for one in broken:
-        say(f"Warning: study {one.name!r} cannot be loaded. {one.error}")
+    for broken_study in broken:
+        say(f"Warning: study {broken_study.name!r} cannot be loaded. {broken_study.error}")
     if as_json:
         print_json([study.model_dump(mode="json", exclude_none=True) for study in known.values()])
         return

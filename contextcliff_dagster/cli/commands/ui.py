@@ -1,4 +1,4 @@
-"""`ui` and `serve`: the Dagster UI, and an OpenAI-compatible endpoint over a reference model."""
+"""`ui`: the Dagster UI; `serve`: an OpenAI-compatible endpoint over a reference model."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ allow_host_option = click.option(
 
 
 def note_open_server(host: str, token: str | None) -> None:
-    """A note on stderr where other machines reach a server without a token."""
+    """Warn on stderr where other machines can reach a server without a token."""
     if token is None and not is_loopback(host):
         click.echo(f"Note: without a token, everyone who reaches {host} can use it.", err=True)
 
@@ -149,7 +149,7 @@ def ui(
     note_open_server(host, own_token)
     store = Store.default()
     listener = listen_on(host, [port] if port else range(_PORT, 65536))
-    # Made before the webserver and the daemon both come upon an empty home.
+    # Made first: the webserver and the daemon must not both find an empty home.
     open_instance(store).dispose()
     os.environ["CONTEXTCLIFF_HOME"] = str(store.root)
     address = url_of(host, listener.getsockname()[1])
@@ -193,7 +193,7 @@ def _run_until_stopped(settings: dict[str, Any], address: str, ready: Callable[[
         [sys.executable, "-m", "contextcliff_dagster.cli.webserver"],
         # A group of its own: Ctrl-C reaches us alone, and it ends its daemon in good order.
         start_new_session=True,
-        # By a pipe: a command line is for every user of the machine to read.
+        # By a pipe: every user of the machine can read a command line.
         stdin=subprocess.PIPE,
         stdout=sys.stderr.fileno(),  # its log: stdout is for the address
         pass_fds=[settings["listener"]],
@@ -216,7 +216,7 @@ def _run_until_stopped(settings: dict[str, Any], address: str, ready: Callable[[
 
 
 def _answers(url: str) -> bool:
-    # Straight there: a proxy of the environment knows no address of this machine.
+    # Without a proxy: the environment's knows no address of this machine.
     direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
         with direct.open(url, timeout=2) as response:

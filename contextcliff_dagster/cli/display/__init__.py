@@ -1,1 +1,1 @@
-"""What a command shows: tables, JSON, progress, and what it keeps from the terminal."""
+"""The output of commands: tables, JSON, progress, and what is kept from the terminal."""

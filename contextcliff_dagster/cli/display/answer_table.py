@@ -39,7 +39,7 @@ def _escaped(character: str) -> str:
 
 
 def shortened(text: str, columns: int) -> str:
-    """``text`` made `visible`, on at most so many columns, with … where something is left out."""
+    """Return ``text`` made `visible` in at most so many columns, with … for omitted parts."""
     # A character takes up to ten columns and may take none; a text of a megabyte is not read.
     start = text[: 4 * columns + 4]
     line = visible(start)
@@ -56,7 +56,7 @@ def shortened(text: str, columns: int) -> str:
 
 @dataclass
 class Survey:
-    """What is known of all answers before the first is shown: counts, and how wide columns are."""
+    """Counts of all answers and widths of their columns, known before the first is shown."""
 
     shown: int = 0
     right: int = 0
@@ -73,7 +73,7 @@ class Survey:
         return self.right + self.wrong + self.not_scored
 
     def count(self, rows: pa.Table) -> None:
-        """Take the answers of the chosen models and bins into the counts."""
+        """Add the answers of the chosen models and bins to the counts."""
         import pyarrow.compute as pc
 
         right = pc.sum(is_right(rows)).as_py() or 0
@@ -83,7 +83,7 @@ class Survey:
         self.is_graded |= bool(pc.any(pc.is_valid(rows["em"])).as_py())
 
     def measure(self, rows: pa.Table) -> None:
-        """Take the answers that are shown into the widths."""
+        """Widen the columns for the answers that are shown."""
         import pyarrow.compute as pc
 
         if not rows.num_rows:
@@ -116,14 +116,14 @@ def _result(row: Mapping[str, Any]) -> str:
 
 
 def is_right(rows: pa.Table) -> pa.ChunkedArray:
-    """Which of `ANSWERS` are scored and have no failure tag."""
+    """Return a mask of the `ANSWERS` that are scored and have no failure tag."""
     import pyarrow.compute as pc
 
     return pc.and_(pc.is_valid(rows["score"]), pc.is_null(rows["failure"]))
 
 
 def is_wrong(rows: pa.Table) -> pa.ChunkedArray:
-    """Which of `ANSWERS` have the failure tag of an answer."""
+    """Return a mask of the `ANSWERS` that have the failure tag of an answer."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -132,7 +132,7 @@ def is_wrong(rows: pa.Table) -> pa.ChunkedArray:
 
 
 class AnswerTable:
-    """Lines of answers, at most ``width`` columns each."""
+    """Answers as lines of at most ``width`` columns."""
 
     def __init__(self, survey: Survey, width: int) -> None:
         heads = ["BIN", "TOKENS", "AT", *(["#"] if survey.replicates > 1 else []), "SCORE"]
@@ -151,11 +151,11 @@ class AnswerTable:
         self._limit = width
 
     def head(self) -> Iterator[str]:
-        """The names of the columns."""
+        """Return the line of column names."""
         yield from self._lines({name: name for name in (*self._heads, *_TEXTS)})
 
     def lines(self, row: Mapping[str, Any]) -> Iterator[str]:
-        """One answer."""
+        """Return the lines of one answer."""
         at, score = row["evidence_position"], row["score"]
         got = next((row[k] for k in ("parsed_answer", "answer") if row[k] is not None), None)
         yield from self._lines(
@@ -192,7 +192,7 @@ class AnswerTable:
 
 
 def shared_out(needed: Sequence[int], room: int) -> list[int]:
-    """``room`` columns over texts of these lengths: none more than it needs, the rest evenly."""
+    """Divide ``room`` columns among texts: none gets more than it needs, the rest is even."""
     given = [0] * len(needed)
     for left, index in zip(
         range(len(needed), 0, -1), sorted(range(len(needed)), key=needed.__getitem__), strict=True

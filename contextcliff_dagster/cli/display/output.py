@@ -1,4 +1,4 @@
-"""What commands print: tables that survive a pipe, JSON, progress, Dagster's own log."""
+"""Output of commands: tables that survive a pipe, JSON, progress, Dagster's own log."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ if TYPE_CHECKING:
 
 
 def print_json(value: Mapping[str, Any] | Sequence[Any]) -> None:
-    """One JSON value, indented, the keys in the given order; NaN is not JSON and never printed."""
+    """Print one indented JSON value, keys in the given order; NaN, no JSON, is never printed."""
     click.echo(json.dumps(value, indent=2, default=str, allow_nan=False, ensure_ascii=False))
 
 
 def print_either(value: Mapping[str, Any], sentence: str, *, as_json: bool) -> None:
-    """``value`` where JSON was asked for, else ``sentence``."""
+    """Print ``value`` as JSON if asked for, else ``sentence``."""
     if as_json:
         print_json(value)
     else:
@@ -45,7 +45,7 @@ def print_either(value: Mapping[str, Any], sentence: str, *, as_json: bool) -> N
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """Aligned columns under their names; the last one is cut to the width of a terminal.
+    """Print aligned columns under their names; the last is cut to the terminal's width.
 
     Cells with words from right to left are isolated, so that the columns keep their order.
     """
@@ -91,7 +91,7 @@ class _WithoutAsides:
 
 @contextmanager
 def dagster_log(shown: bool) -> Iterator[None]:
-    """Within, Dagster's console log and its notices of beta features are mute unless ``shown``."""
+    """Mute Dagster's console log and notices of beta features while open, unless ``shown``."""
     if shown:
         # Read where the console logger's level is set: in `run.study`, and in child processes.
         os.environ["CONTEXTCLIFF_VERBOSE"] = "1"
@@ -107,7 +107,7 @@ def dagster_log(shown: bool) -> Iterator[None]:
 
 
 class ProgressBar:
-    """A line for each of what is under way; a context manager."""
+    """One progress line per task under way; a context manager."""
 
     def __init__(self, *, transient: bool = False) -> None:
         self._transient = transient
@@ -151,7 +151,7 @@ class ProgressBar:
         self.show(model, progress.done, progress.planned, note(progress))
 
     def show(self, name: str, done: int, total: int | None, note: str = "") -> None:
-        """Show that ``done`` of ``total`` are done in the line called ``name``."""
+        """Show ``done`` of ``total`` in the line ``name``."""
         if self._bars is None:
             of = "" if total is None else f" of {total:,}"
             note_state(f"{name}: {done:,}{of} {note}".rstrip())
@@ -182,7 +182,7 @@ def note(progress: Progress) -> str:
 
 
 def money(usd: float) -> str:
-    """Dollars; small sums with enough digits to differ from 0."""
+    """Format dollars; small sums get enough digits to differ from 0."""
     return f"${usd:,.2f}" if usd >= 1 or usd == 0 else f"${usd:.4f}"
 
 

@@ -1,4 +1,4 @@
-"""How a prepared study is printed: its bins, its prompts, and what measuring would take."""
+"""Prepared studies on the terminal: bins, prompts, and what measuring would take."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _OPTIONS = together(
 
 @dataclass(frozen=True, slots=True)
 class ShownPrompts:
-    """The prompts of how many ``examples`` to show, and whether with ``whole`` documents."""
+    """The prompts to show: of how many ``examples``, and whether with ``whole`` documents."""
 
     examples: int
     whole: bool
@@ -71,7 +71,7 @@ def prompt_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def without_temperature(study: Study) -> list[str]:
-    """The models of ``study`` whose servers are sent no temperature (their `quirks`)."""
+    """Return the models of ``study`` whose servers get no temperature (their `quirks`)."""
     from contextcliff_dagster.inference.models.engine_table import engine_spec
     from contextcliff_dagster.inference.models.models_file import get_model, load_models
 
@@ -123,7 +123,7 @@ def as_lines(call: PlannedCall, temperature: str, *, whole: bool) -> Iterator[st
 
 
 def temperature_words(call: PlannedCall, models: Sequence[str], omitting: Sequence[str]) -> str:
-    """What ``models`` are sent, of whom ``omitting`` get none."""
+    """Describe the temperature that ``models`` get; those ``omitting`` it get none."""
     if not omitting:
         return f"temperature {call.recipe.temperature:g}"
     if len(omitting) == len(models):
@@ -148,7 +148,7 @@ _QUESTION_SHOWN = 80
 def print_prepared(
     prepared: Prepared, store: Store, prompts: ShownPrompts | None = None, *, as_json: bool
 ) -> None:
-    """The frozen sample bin by bin, what measuring it would take, and prompts, if asked for."""
+    """Print the frozen sample by bin, the estimated cost, and prompts, if asked for."""
     calls = prompts.calls(prepared, store) if prompts else []
     omitting = without_temperature(prepared.study) if prompts else []
     if as_json:
@@ -237,16 +237,16 @@ def _print_too_long(prepared: Prepared) -> None:
 
 
 def _few(manifest: Manifest, drawn: Counter[str], study: Study) -> str:
-    """Which bins have fewer examples than were asked for, and why; "" where none has."""
+    """The bins with fewer examples than requested, and why; "" where none has."""
     asked, most = study.sampling.samples_per_bin, study.sampling.questions_per_document
-    bins = [one for one in manifest.bins if one.merged_into is None]
-    few = [one for one in bins if drawn[one.bin] < asked]
+    bins = [length_bin for length_bin in manifest.bins if length_bin.merged_into is None]
+    few = [length_bin for length_bin in bins if drawn[length_bin.bin] < asked]
     if not few:
         return ""
     sentence = (
         f"{len(few):,} of {len(bins):,} bins have fewer than the {asked:,} examples asked for"
     )
-    held_back = sum(drawn[one.bin] < one.n for one in few)
+    held_back = sum(drawn[length_bin.bin] < length_bin.n for length_bin in few)
     if not held_back:
         return f"{sentence}; IN SAMPLE is all they hold."
     who = "they hold" if held_back == len(few) else f"{held_back:,} of them hold"
@@ -302,7 +302,7 @@ def _shares(counts: Counter[str]) -> str:
 
 
 def estimate_sentence(prepared: Prepared) -> str:
-    """What measuring would take: calls, tokens, money, time."""
+    """Estimate the calls, tokens, money and time that measuring would take."""
     e = prepared.estimate
     if not e.calls:
         if any(line.overflow for line in e.lines):
@@ -318,11 +318,11 @@ def estimate_sentence(prepared: Prepared) -> str:
     sentences = [f"To measure: {', '.join(parts)}."]
     controls = prepared.study.sections.get("controls", ())
     for name in dict.fromkeys(line.control for line in e.lines if line.control):
-        own = [line for line in e.lines if line.control == name]
-        left = sum(line.calls - line.cached - line.overflow for line in own)
-        cost = f", about {money(usd)}" if (usd := sum(line.usd or 0.0 for line in own)) else ""
+        lines = [line for line in e.lines if line.control == name]
+        left = sum(line.calls - line.cached - line.overflow for line in lines)
+        cost = f", about {money(usd)}" if (usd := sum(line.usd or 0.0 for line in lines)) else ""
         part = f"the control {name}" if name in controls else name
-        if name == "oracle" and name in controls and not any(line.calls for line in own):
+        if name == "oracle" and name in controls and not any(line.calls for line in lines):
             none = "none gives the position of its evidence"
             sentences.append(f"The control oracle has no example: {none}.")
         else:

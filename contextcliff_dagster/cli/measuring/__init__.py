@@ -1,4 +1,4 @@
-"""What `profile` measures besides a whole campaign: rounds, the sentinel; and its own options.
+"""Measurements of `profile` beyond a whole campaign (rounds, the sentinel), and its options.
 
-Of every command's options: ``cli/options.py``.
+Options of every command: ``cli/options.py``.
 """

@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 def _names(ctx: click.Context, param: click.Parameter, value: Sequence[str]) -> tuple[str, ...]:
     names = [name.strip() for text in value for name in text.split(",")]
-    if not all(names):  # an unset variable of a script's must not come to mean no policy
+    if not all(names):  # an unset variable in a script must not mean "no policy"
         raise click.BadParameter("A name is empty; write a policy, or leave it out.", ctx, param)
     return tuple(dict.fromkeys(names))
 
 
 def _budgets(ctx: click.Context, param: click.Parameter, value: Sequence[str]) -> Any:
     budgets = []
-    for text in (part.strip() for one in value for part in one.split(",")):
+    for text in (part.strip() for item in value for part in item.split(",")):
         try:
             budget = float(text)
         except ValueError:
@@ -66,7 +66,7 @@ kv_options = together(
 
 @dataclass(frozen=True)
 class KvPair:
-    """A model and the one that it is compared with."""
+    """A model, and the model that it is compared with."""
 
     baseline: str
     variant: str
@@ -75,7 +75,7 @@ class KvPair:
 def kv_pairs(
     models: Sequence[str], policies: Sequence[str], budgets: Sequence[float]
 ) -> list[KvPair]:
-    """Return what is measured with what, for each model, policy and budget; none for ``none``.
+    """Return the pairs to compare, for each model, policy and budget; none for ``none``.
 
     Whatever would refuse a variant refuses it here, before anything is measured.
 
@@ -127,7 +127,7 @@ def _first(names: Sequence[str], known: Sequence[str]) -> str | None:
 
 
 def require_engines(study: Study) -> None:
-    """Refuse, before anything is prepared, what the study's models cannot do here.
+    """Refuse policies that the study's models cannot run here, before anything is prepared.
 
     Raises:
         StudyError: attention is asked for, and no model shows it; or a model compresses the
@@ -149,7 +149,7 @@ def require_engines(study: Study) -> None:
 
 
 def measured_models(pairs: Sequence[KvPair], *, whole: bool) -> tuple[str, ...]:
-    """Return the models of ``pairs``, each once, those that are compared with first.
+    """Return the models of ``pairs``, each once, baselines first.
 
     Raises:
         StudyError: not ``whole``: the sample is to be measured in part, or in rounds by model.
@@ -165,7 +165,7 @@ def measured_models(pairs: Sequence[KvPair], *, whole: bool) -> tuple[str, ...]:
 def compare_pairs(
     pairs: Sequence[KvPair], study: Study, store: Store, campaign: str
 ) -> list[tuple[Comparison, ComparisonFiles]]:
-    """Compare each pair on what both answered in the campaign, and write it as `compare` does."""
+    """Compare each pair on the answers of both in the campaign, and write it like `compare`."""
     from contextcliff_dagster.analysis.comparison import compare
     from contextcliff_dagster.cli.commands.compare import Ref, notes_on
     from contextcliff_dagster.reporting.comparison import write_comparison

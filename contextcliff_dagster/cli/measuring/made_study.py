@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
-    """What the person gave of `spending_options`, and how the report is printed."""
+    """The given `spending_options`, and how the report is printed."""
 
     budget: float | None
     deadline: float | None
@@ -35,14 +35,14 @@ class RunOptions:
 
 
 def check_budget() -> None:
-    """Raise a BudgetError where an amount in the environment is none, before anything is made."""
+    """Raise BudgetError for an invalid amount in the environment, before anything is made."""
     with_day_limit(Budget())
 
 
 def measure_made_study(
     study: Study, options: RunOptions, agree: Callable[[Prepared], None] | None = None
 ) -> None:
-    """Measure what is missing of ``study`` and print its report; as `run_made_study`."""
+    """Make the missing calls of ``study`` and print its report; like `run_made_study`."""
     from contextcliff_dagster.cli.commands.report import print_profiled
 
     done = run_made_study(study, options, agree)
@@ -53,7 +53,7 @@ def measure_made_study(
 def run_made_study(
     study: Study, options: RunOptions, agree: Callable[[Prepared], None] | None = None
 ) -> Profiled | None:
-    """Measure what is missing of ``study``.
+    """Make the missing calls of ``study``.
 
     With `dry_run` the estimate is printed, and nothing returned. ``agree`` may refuse before money
     is asked for.
@@ -69,7 +69,7 @@ def run_made_study(
         kept = None if options.dry_run else find_finished(store, study, campaign, with_answers)
         if kept:
             return kept
-        # Of documents that are not made yet, from short ones: making millions of tokens takes time.
+        # Documents not made yet are estimated from short ones: millions of tokens take time.
         prepared = prepare_study(study, campaign=campaign, keep=False, store=store)
         say_notes(prepared)
         if options.dry_run:

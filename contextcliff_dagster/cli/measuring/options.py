@@ -1,4 +1,4 @@
-"""Options about how is asked and judged, and the keys of an experiment's section as options."""
+"""Options for asking and judging, and the keys of an experiment's section as options."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ attention_option = click.option(
 def with_more(
     chosen: Study, controls: Sequence[str] | None, attention: bool, *, in_rounds: bool
 ) -> Study:
-    """Return the study with what is to be asked next to its curve; its kept definition stays.
+    """Return the study with the calls beside its curve; its kept definition stays.
 
     Raises:
         StudyError: it is to be measured in rounds, which ask the curve alone; it has no curve.
@@ -160,11 +160,11 @@ class SectionOptions:
 
     @property
     def decorator(self) -> Decorator:
-        """Gives a command the options, those that are given as ``keys``, checked by `study`."""
+        """Give a command the options; the given ones arrive as ``keys``, checked by `study`."""
         return gathered_as("keys", _given, together(*map(self._option, self.keys)), self.keys)
 
     def study(self, given: Mapping[str, Any], **more: Any) -> Study:
-        """The study with the ``given`` keys of the section, and ``more`` keys of its own.
+        """Return the study with the ``given`` keys of the section, and ``more`` top-level keys.
 
         Raises:
             StudyError: an option has no such value.
@@ -178,7 +178,7 @@ class SectionOptions:
             raise self._sentence(error) from None
 
     def name(self, key: str) -> str:
-        """The option of a key."""
+        """Return the option's name for a key."""
         return self.names.get(key) or f"--{key.replace('_', '-')}"
 
     def _option(self, key: str) -> Callable[..., Any]:
@@ -186,7 +186,7 @@ class SectionOptions:
         kind, metavar = _kind(field)
         shown = field.get_default()
         values = shown if isinstance(shown, tuple) else (shown,)
-        shown = ",".join(f"{one:g}" if isinstance(one, float) else str(one) for one in values)
+        shown = ",".join(f"{v:g}" if isinstance(v, float) else str(v) for v in values)
         more: dict[str, Any] = {"type": kind, "metavar": metavar}
         if kind is bool:
             shown, more = "", {"is_flag": True, "default": None}
@@ -229,14 +229,14 @@ def _kind(field: FieldInfo) -> tuple[Any, str | None]:
     """Click's type of a key, and what `--help` calls its value."""
     limits = {
         name: value
-        for one in field.metadata
+        for constraint in field.metadata
         for name in ("ge", "gt", "le", "lt")
-        if (value := getattr(one, name, None)) is not None
+        if (value := getattr(constraint, name, None)) is not None
     }
     low, high = (limits.get(a, limits.get(b)) for a, b in (("ge", "gt"), ("le", "lt")))
     if get_origin(field.annotation) is tuple:
         return str, "VALUES"
-    if any(isinstance(one, BeforeValidator) for one in field.metadata):
+    if any(isinstance(constraint, BeforeValidator) for constraint in field.metadata):
         return str, "TOKENS"
     if field.annotation is int:
         return click.IntRange(low, high), "N"
@@ -248,17 +248,17 @@ def _kind(field: FieldInfo) -> tuple[Any, str | None]:
 
 
 def digest(decides: Any) -> str:
-    """Six characters that tell studies apart, of what decides them."""
+    """Return six characters that tell studies apart, a hash of their definition."""
     return hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest()[:6]
 
 
 def named_study(study: Study, name: str, option: str, what: str) -> Study:
-    """Return ``study`` under ``name``, the value of ``option``, which names a ``what``.
+    """Return ``study`` as ``name``, the value of ``option``, which names a ``what``.
 
     Raises:
         StudyError: that is no name, or one of a study with other options.
     """
-    from contextcliff_dagster.studies import load_studies
+    from contextcliff_dagster.studies import known_study
 
     if not re.fullmatch(r"[a-z0-9][a-z0-9-]{0,59}", name):
         raise StudyError(
@@ -266,7 +266,7 @@ def named_study(study: Study, name: str, option: str, what: str) -> Study:
             "most 60, beginning with a letter or a digit."
         )
     named = study.changed(name=name)
-    known = load_studies().get(name)
+    known = known_study(name)
     if known is not None and known.model_dump() != named.model_dump():
         raise StudyError(
             f"{option} {name}: there is a study of this name with other options, and it stays as "

@@ -1,4 +1,4 @@
-"""What a command measures: a study that it has made, rounds with their reasons, the sentinel."""
+"""Rounds of measurement with their reasons, and the sentinel that watches a cap."""
 
 from __future__ import annotations
 
@@ -102,17 +102,17 @@ targeted_options = together(
 def rounds_of(
     study: Study, options: StudyOptions, pilot: int | None, until: float | None, batch: int | None
 ) -> tuple[Target, StudyOptions]:
-    """What the options ask for (else what the study does, else 5, 5% and 20), with sample sizes.
+    """Return the target by options, else by study, else 5, 5% and 20, with the sample sizes.
 
     Those are the examples a bin may give: as asked, as a study for rounds says, else 20 pilots.
     """
     from contextcliff_dagster.analysis.design.allocation import Target
 
-    own, size = study.target_of_rounds(), options.samples_per_bin
+    defaults, size = study.target_of_rounds(), options.samples_per_bin
     target = Target(
-        own.pilot if pilot is None else pilot,
-        own.half_width if until is None else until,
-        own.batch if batch is None else batch,
+        defaults.pilot if pilot is None else pilot,
+        defaults.half_width if until is None else until,
+        defaults.batch if batch is None else batch,
     )
     if size is None:
         size = study.sampling.samples_per_bin
@@ -121,7 +121,7 @@ def rounds_of(
 
 
 def measure_in_rounds(runs: LocalRuns, target: Target, watch: Watch) -> Profiled:
-    """Measure, and print for each round why it is asked, and where it ended early.
+    """Measure in rounds; print each round's reason, and where it ended early.
 
     Raises:
         BudgetError: not even the pilot could be paid.

@@ -1,9 +1,4 @@
-"""Which endpoint is meant, by options or by questions, and its entry for models.yaml.
-
-Which endpoint is meant, by options or by questions, and its entry for models.yaml.
-
-The options by which an endpoint is given.
-"""
+"""The endpoint to measure, given by options or by answers, and its entry for models.yaml."""
 
 from __future__ import annotations
 
@@ -36,14 +31,11 @@ from contextcliff_dagster.contracts import ContextCliffError, CorpusError, Engin
 
 if TYPE_CHECKING:
     from contextcliff_dagster.corpora.corpus import Entry
-    from contextcliff_dagster.inference.execution.single_request import Trial
-    from contextcliff_dagster.inference.models.models_file import ModelEntry, NewEntry
-    from contextcliff_dagster.studies import Study
-
-if TYPE_CHECKING:
     from contextcliff_dagster.inference.engines.openai.local_servers import LocalServer
     from contextcliff_dagster.inference.execution.single_request import Trial
     from contextcliff_dagster.inference.models.models_file import ModelEntry, NewEntry, Preset
+    from contextcliff_dagster.studies import Study
+
 
 T = TypeVar("T")
 
@@ -54,12 +46,12 @@ def can_ask() -> bool:
 
 
 def ask(text: str, default: str | None = None) -> str:
-    """What is typed, blanks around it dropped."""
+    """Ask for a line; return it without surrounding blanks."""
     return str(click.prompt(text, default=default, err=True)).strip()
 
 
 def ask_until(question: Callable[[], T]) -> T:
-    """Ask again as long as the answer is an error, which is shown."""
+    """Ask until the answer is valid, showing each error."""
     while True:
         try:
             return question()
@@ -68,7 +60,7 @@ def ask_until(question: Callable[[], T]) -> T:
 
 
 def choose(text: str, choices: Sequence[str]) -> int:
-    """Number of the choice that is typed, from 0; the first is the default."""
+    """Ask for one of the choices; return its number, from 0; the first is the default."""
     for number, choice in enumerate(choices, start=1):
         say(f"  {number}  {choice}")
 
@@ -93,7 +85,7 @@ def nothing_written_on_interruption() -> Iterator[None]:
 
 
 def typed(*words: str) -> str:
-    """The command line ``contextcliff WORDS`` as it works in this shell."""
+    """Return the command line ``contextcliff WORDS`` as it works in this shell."""
     program = "contextcliff"
     if Path(sys.argv[0]).name == program and shutil.which(program) is None:
         program = sys.argv[0]
@@ -104,7 +96,7 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def plain_address(url: str) -> str:
-    """The base URL that was meant: without the path of a call, with ``/v1`` where there is no path.
+    """Return the base URL meant: without a call's path, with ``/v1`` where there is no path.
 
     Raises:
         StudyError: it is none, or holds a password or a key.
@@ -140,7 +132,7 @@ def is_here(url: str) -> bool:
 
 
 def asked_variable() -> str | None:
-    """The variable that is typed for the key; None for no key."""
+    """Ask for the variable that holds the key; None for no key."""
     name = ask("Environment variable that holds the key (- for none)", "-")
     if name == "-":
         return None
@@ -169,7 +161,7 @@ def check_variable(name: str, *, is_set: bool) -> None:
 
 @dataclass(frozen=True, slots=True)
 class EndpointOptions:
-    """What the person gave; None: not given."""
+    """The options of an endpoint; None: not given."""
 
     preset: str | None = None
     base_url: str | None = None
@@ -182,7 +174,7 @@ class EndpointOptions:
 
     @property
     def named(self) -> bool:
-        """Whether any of it says which endpoint is meant."""
+        """Whether any option selects an endpoint."""
         return (self.preset, self.base_url, self.model_id) != (None, None, None)
 
 
@@ -194,8 +186,8 @@ def _keys(ctx: click.Context, param: click.Parameter, given: Sequence[str]) -> d
     import yaml
 
     keys: dict[str, Any] = {}
-    for one in given:
-        path, _, text = one.partition("=")
+    for pair in given:
+        path, _, text = pair.partition("=")
         *above, last = path.split(".")
         inner = keys
         try:
@@ -205,7 +197,7 @@ def _keys(ctx: click.Context, param: click.Parameter, given: Sequence[str]) -> d
         except (yaml.YAMLError, TypeError, AttributeError):
             text = ""
         if not text or not all((*above, last)):
-            raise click.BadParameter(f"{one!r} is no KEY=VALUE, as quirks.top_k=omit.", ctx, param)
+            raise click.BadParameter(f"{pair!r} is no KEY=VALUE, as quirks.top_k=omit.", ctx, param)
     if taken := [name for name in keys if name in _OWN_OPTION]:
         raise click.BadParameter(f"{taken[0]} is decided by the other options.", ctx, param)
     return keys
@@ -261,7 +253,7 @@ _SHOWN = 20
 
 
 def chosen_endpoint(options: EndpointOptions, *, asking: bool) -> EndpointOptions:
-    """The options with preset or address, and the variable of the key, filled in.
+    """Return the options with preset or address, and the key's variable, filled in.
 
     Raises:
         StudyError: neither is given, and nobody can be asked; or one of them cannot be used.
@@ -282,7 +274,7 @@ def chosen_endpoint(options: EndpointOptions, *, asking: bool) -> EndpointOption
 def new_entry(
     options: EndpointOptions, name: str | None, *, asking: bool
 ) -> tuple[NewEntry, Trial | None]:
-    """The entry for `chosen_model`, and what one call to it has shown.
+    """Return the entry for `chosen_model`, and the findings of one call to it.
 
     Raises:
         StudyError: the name is taken, or cannot be one.
@@ -373,7 +365,7 @@ def _described(server: LocalServer) -> str:
 
 
 def chosen_model(options: EndpointOptions, *, asking: bool) -> EndpointOptions:
-    """The options with the model id filled in, chosen from the server's list.
+    """Return the options with the model id filled in, chosen from the server's list.
 
     Raises:
         StudyError: none is named, and nobody can be asked.
@@ -383,7 +375,7 @@ def chosen_model(options: EndpointOptions, *, asking: bool) -> EndpointOptions:
 
 
 def same_entry(options: EndpointOptions) -> ModelEntry | None:
-    """The entry of models.yaml for this model at this address, if there is one."""
+    """Return the entry of models.yaml for this model at this address, if there is one."""
     from contextcliff_dagster.inference.models.models_file import NewEntry, known_models
 
     given = (options.base_url, options.model_id, options.api_key_env)
@@ -396,7 +388,7 @@ def same_entry(options: EndpointOptions) -> ModelEntry | None:
 
 
 def _with_keys(fields: dict[str, Any], options: EndpointOptions) -> dict[str, Any]:
-    """The fields of an entry with those of `--set`; of a section the keys that it names."""
+    """Return an entry's fields updated by `--set`, sections key by key."""
     changed = dict(fields)
     for key, value in options.set_keys.items():
         if isinstance(old := fields.get(key), dict) and isinstance(value, dict):
@@ -458,7 +450,7 @@ def _asked_name(default: str | None, known: dict[str, ModelEntry]) -> str:
 
 
 def entry_of(options: EndpointOptions, name: str, model_id: str) -> NewEntry:
-    """The entry for models.yaml, with what is known of a server at this address."""
+    """Return the entry for models.yaml, with the known properties of the server."""
     from contextcliff_dagster.inference.models.models_file import NewEntry
 
     preset = _preset(options)
@@ -501,7 +493,7 @@ _QUESTIONS = 3
 
 
 def tried(entry: ModelEntry, within_s: float) -> Trial:
-    """What one small call to ``entry`` shows; also said on stderr.
+    """Make one small call to ``entry``; return the findings, and print them on stderr.
 
     Raises:
         EngineError: calls to it would fail.
@@ -515,7 +507,7 @@ def tried(entry: ModelEntry, within_s: float) -> Trial:
 
 
 async def in_words(work: Any) -> Any:
-    """What ``work`` gives. Errors name options: models.yaml has no entry yet to correct."""
+    """Await ``work``. Errors name options: models.yaml has no entry yet to correct."""
     try:
         return await work
     except EngineError as error:
@@ -527,7 +519,7 @@ async def in_words(work: Any) -> Any:
 
 
 def with_findings(new: NewEntry, trial: Trial) -> NewEntry:
-    """The entry with the quirks that the call has found, and the window that the server reports."""
+    """Return the entry with the quirks seen in the call, and the window the server reports."""
     given, comments, hints = dict(new.fields), dict(new.comments), list(new.hints)
     quirks = trial.entry.quirks.model_dump(exclude_defaults=True)
     if quirks:
@@ -541,7 +533,7 @@ def with_findings(new: NewEntry, trial: Trial) -> NewEntry:
 
 
 def ask_shortest(study: Study, entry: ModelEntry, within_s: float) -> list[dict[str, Any]]:
-    """Ask a new study's questions on the shortest of its first documents, one on each.
+    """Ask one of a new study's questions on each of the shortest of its first documents.
 
     Returned are the replies with their scores, also said on stderr; [] where none came. They are
     in no ledger: measuring asks these questions again.
@@ -555,13 +547,13 @@ def ask_shortest(study: Study, entry: ModelEntry, within_s: float) -> list[dict[
     corpus = open_corpus(study.corpus.kind, study.corpus_options)
     first: dict[str, Entry] = {}
     with suppress(CorpusError):  # the sentence comes with the sample
-        for one in islice(corpus.entries(), LOOKED_AT):
-            first.setdefault(one.document.document_id, one)
-    entries = sorted(first.values(), key=lambda one: len(one.document.text))[:_QUESTIONS]
+        for pair in islice(corpus.entries(), LOOKED_AT):
+            first.setdefault(pair.document.document_id, pair)
+    entries = sorted(first.values(), key=lambda pair: len(pair.document.text))[:_QUESTIONS]
     if not entries:
         return []
     recipe, rules = study.recipe(), scoring_rules(study, study.recipe())
-    prompts = [recipe.render(one.document.text, one.example.question) for one in entries]
+    prompts = [recipe.render(pair.document.text, pair.example.question) for pair in entries]
     say(f"The study's questions on {len(prompts)} short documents, {len(prompts)} calls more ...")
     try:
         work = ask_prompts(entry, prompts, recipe.max_output_tokens, within_s)
@@ -569,8 +561,8 @@ def ask_shortest(study: Study, entry: ModelEntry, within_s: float) -> list[dict[
     except EngineError as error:
         say(f"Note: no answers to them: {error}")
         return []
-    examples = {one.example.example_id: one.example for one in entries}
-    texts = {one.document.document_id: one.document.text for one in entries}
+    examples = {pair.example.example_id: pair.example for pair in entries}
+    texts = {pair.document.document_id: pair.document.text for pair in entries}
     rows = [
         {"example_id": name, "raw_output": answer.text}
         for name, answer in zip(examples, answers, strict=True)
@@ -585,7 +577,7 @@ def ask_shortest(study: Study, entry: ModelEntry, within_s: float) -> list[dict[
         say(f"    reply: {reply or '(nothing)'}")
         say(f"    score {score:g}; accepted: {' | '.join(accepted)}")
         asked.append({"question": question, "accepted": accepted, "reply": reply, "score": score})
-    if not any(one["score"] for one in asked):
+    if not any(answer["score"] for answer in asked):
         say("Note: none of them counts as right; compare replies and accepted answers first.")
     return asked
 

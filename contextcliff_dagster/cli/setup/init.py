@@ -1,4 +1,4 @@
-"""`init`, and the work of `models add`: entries and studies are checked, then written at once."""
+"""`init` and `models add`: entries and studies, all checked before any is written."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _LEAST_DOCUMENTS = 5
 
 @dataclass(frozen=True, slots=True)
 class StudyWishes:
-    """What the person gave; None: not given."""
+    """The options of `init`; None: not given."""
 
     data: str | None = None
     questions: str | None = None
@@ -59,8 +59,8 @@ class StudyWishes:
 
 
 def with_answers(wishes: StudyWishes) -> StudyWishes:
-    """The wishes with what was asked on the terminal."""
-    given = wishes.data is not None  # asked again it would be as wrong
+    """Return the wishes completed by questions on the terminal."""
+    given = wishes.data is not None  # asking again would not help
     data = _asked_data(wishes) if given else ask_until(lambda: _asked_data(wishes))
     wishes = replace(wishes, data=data.data, questions=data.questions)
     if wishes.tolerance is None:
@@ -71,7 +71,7 @@ def with_answers(wishes: StudyWishes) -> StudyWishes:
 
 
 def with_defaults(wishes: StudyWishes) -> StudyWishes:
-    """The wishes with recall where there is no table of questions."""
+    """Return the wishes with recall where there is no table of questions."""
     if wishes.questions is None and lacks_questions(wishes):
         say("Note: no table of questions, so verbatim recall is asked: copying, not understanding.")
         return replace(wishes, questions="recall")
@@ -88,14 +88,14 @@ def lacks_questions(wishes: StudyWishes) -> bool:
     if wishes.questions is not None or is_url(data):
         return False
     path = Path(data).expanduser().absolute()
-    found = recognise(path) if path.exists() else None
-    if found is None or found.kind != "folder" or "questions" in found.options:
+    recognised = recognise(path) if path.exists() else None
+    if recognised is None or recognised.kind != "folder" or "questions" in recognised.options:
         return False
     return find_table(path if path.is_dir() else path.parent, path) is None
 
 
 def new_study(wishes: StudyWishes, model: str, tokenizer: str | None, *, reasons: bool) -> Study:
-    """The study of ``model`` over the data; ``reasons``: the model thinks before it answers.
+    """Return the study of ``model`` over the data; ``reasons``: it thinks before it answers.
 
     Raises:
         ContextCliffError: the data cannot be read, are too few, or the name cannot be used.
@@ -123,7 +123,7 @@ def new_study(wishes: StudyWishes, model: str, tokenizer: str | None, *, reasons
 
 
 def default_name(wishes: StudyWishes) -> str:
-    """A name after the data, that no study or file has."""
+    """Return a name after the data that no study or file has."""
     from contextcliff_dagster.studies import load_studies, study_name
 
     stem = unicodedata.normalize("NFKD", Path(str(wishes.data).rstrip("/")).stem.lower())
@@ -135,12 +135,12 @@ def default_name(wishes: StudyWishes) -> str:
 
 
 def folder() -> Path:
-    """Where studies of the user's own lie: ``CONTEXTCLIFF_STUDIES``, else the working folder."""
+    """Return the folder of the user's studies: ``CONTEXTCLIFF_STUDIES`` or the working folder."""
     return Path(os.environ.get("CONTEXTCLIFF_STUDIES") or ".").expanduser().absolute()
 
 
 def file_of(name: str) -> Path:
-    """The file of a new study called ``name``."""
+    """Return the file of a new study called ``name``."""
     return folder() / f"{name}.yaml"
 
 
@@ -398,6 +398,6 @@ def _next(path: Path, name: str) -> str:
     from contextcliff_dagster.studies.study import leave_needed
 
     word = name if os.environ.get("CONTEXTCLIFF_STUDIES") else path.name
-    # Its data lie elsewhere: that was just said, and need not be asked again.
+    # Its data lie elsewhere: just stated, so not asked again.
     more = ["--trust-study"] if leave_needed(load_study(path), "corpus") else []
     return typed("profile", word, *more)

@@ -25,7 +25,7 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 
 def main() -> int:
-    """Serve until interrupted; the exit code."""
+    """Serve until interrupted; return the exit code."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _interrupt)
     parent = os.fdopen(os.dup(0))

@@ -35,7 +35,7 @@ from contextcliff_dagster.web_guard import AccessToken, AllowedHosts, Refused, W
 INFO_PATH = "/server_info"
 """Versions of Dagster; answers as soon as the UI does, without a token."""
 
-# As `dagster-webserver` and `dagster dev` have them.
+# The defaults of `dagster-webserver` and `dagster dev`.
 _STATEMENT_TIMEOUT_MS, _POOL_RECYCLE_S, _POOL_OVERFLOW = 15_000, 3_600, 20
 _POLL_RATE_MS = 2_000
 _DAEMON_ENDS_WITHIN_S = 60
@@ -44,7 +44,7 @@ _OPEN_CONNECTIONS_END_WITHIN_S = 3
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What to serve.
+    """The settings of the servers.
 
     Args:
         workspace: a workspace.yaml.
@@ -62,7 +62,7 @@ class Settings:
 
 
 def serve_ui(settings: Settings, listener: socket.socket) -> bool:
-    """Serve on ``listener`` until interrupted; False where the daemon ended before."""
+    """Serve on ``listener`` until interrupted; return False if the daemon ended before."""
     configure_loggers(formatter="colored", log_level="INFO")
     with ExitStack() as stack:
         instance = stack.enter_context(dg.DagsterInstance.get())
@@ -124,7 +124,7 @@ def _daemon(workspace: str) -> Iterator[subprocess.Popen[bytes]]:
     try:
         yield process
     finally:
-        # A second Ctrl-C must not leave one of them behind.
+        # A second Ctrl-C must not leave a process behind.
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, signal.SIG_IGN)
         process.terminate()
@@ -135,7 +135,7 @@ def _daemon(workspace: str) -> Iterator[subprocess.Popen[bytes]]:
 
 
 def check_read(path: str, query: str) -> None:
-    """GET requests of GraphQL only read: Dagster's webserver would run a mutation, too.
+    """Refuse GraphQL mutations in GET requests, which Dagster's webserver would run.
 
     Raises:
         Refused: a document in the query string is a mutation or a subscription, or unreadable.
@@ -146,7 +146,7 @@ def check_read(path: str, query: str) -> None:
         try:
             definitions = parse(document, no_location=True).definitions
         except (GraphQLError, RecursionError):
-            # Not left to Dagster: how deep a document may be nested depends on who reads it.
+            # Not left to Dagster: each parser has its own limit on a document's nesting.
             raise Refused(400, "This GraphQL document cannot be read.") from None
         for node in definitions:
             if isinstance(node, OperationDefinitionNode) and node.operation != OperationType.QUERY:

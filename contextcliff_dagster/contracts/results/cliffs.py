@@ -1,4 +1,4 @@
-"""``cliffs.json``: verdict, caps and what they rest on, one file a model."""
+"""``cliffs.json``, one file per model: verdict, caps and the evidence for them."""
 
 from __future__ import annotations
 

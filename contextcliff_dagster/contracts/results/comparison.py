@@ -1,4 +1,4 @@
-"""``comparison.json``: two measurements against each other, B minus A."""
+"""``comparison.json``: the difference between two measurements, B minus A."""
 
 from __future__ import annotations
 

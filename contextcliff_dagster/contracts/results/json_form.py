@@ -1,11 +1,7 @@
-"""Fields of results with their units and limits, and results as JSON and back.
-
-Units and limits of the fields of results, and what every result file begins with.
+"""Result files as JSON: the head every one begins with, units and limits, reading, JSON Schemas.
 
 A field is declared once: ``ci_low: Annotated[Score | None, "lower limit of the mean"]``. The string
 is its description, the alias its unit and limits; the JSON Schemas are made from them.
-
-Results as JSON and back, and their JSON Schemas, from their declarations alone.
 
 A declaration is a frozen dataclass (or `TypedDict`) whose fields are strings, numbers, booleans,
 enumerations, ``Literal``, other declarations, ``Sequence`` or ``Mapping[str, ...]`` of these, or
@@ -202,7 +198,7 @@ class NewerResultError(ResultError):
 def to_json(value: Any) -> Any:
     """Plain JSON values, keys in the order of the declaration; what is not finite becomes null."""
     if is_dataclass(value):
-        return {one.name: to_json(getattr(value, one.name)) for one in fields(value)}
+        return {member.name: to_json(getattr(value, member.name)) for member in fields(value)}
     if isinstance(value, enum.Enum):
         return value.value
     if value is None or isinstance(value, str | bool | int):
@@ -281,9 +277,9 @@ def _optional(model: Any) -> frozenset[str]:
         hints = _hints(model).items()
         return frozenset(name for name, hint in hints if typing.get_origin(hint) is _NOT_REQUIRED)
     return frozenset(
-        one.name
-        for one in fields(model)
-        if one.default is not MISSING or one.default_factory is not MISSING
+        item.name
+        for item in fields(model)
+        if item.default is not MISSING or item.default_factory is not MISSING
     )
 
 
@@ -293,11 +289,11 @@ def _unwrap(hint: Any) -> tuple[Any, Unit, str]:
     unit, description = Unit(), ""
     while (origin := typing.get_origin(hint)) in (typing.Annotated, _NOT_REQUIRED):
         hint, *more = typing.get_args(hint)
-        for one in more if origin is typing.Annotated else ():
-            if isinstance(one, Unit):
-                unit = one
+        for note in more if origin is typing.Annotated else ():
+            if isinstance(note, Unit):
+                unit = note
             elif not description:
-                description = one
+                description = note
     return hint, unit, description
 
 
@@ -311,7 +307,7 @@ def _read(hint: Any, value: Any, where: str) -> Any:
     if origin in (typing.Union, types.UnionType):
         if value is None and type(None) in arguments:
             return None
-        (kind_of_value,) = (one for one in arguments if one is not type(None))
+        (kind_of_value,) = (argument for argument in arguments if argument is not type(None))
         return _read(kind_of_value, value, where)
     if kind is Any:
         return value
@@ -376,7 +372,7 @@ def _schema(hint: Any, definitions: dict[str, Any]) -> dict[str, Any]:
     kind, unit, description = _unwrap(hint)
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if origin in (typing.Union, types.UnionType):
-        (other,) = (one for one in arguments if one is not type(None))
+        (other,) = (argument for argument in arguments if argument is not type(None))
         schema = _schema(other, definitions)
         if "type" in schema:
             schema["type"] = [schema["type"], "null"]
@@ -397,7 +393,7 @@ def _schema(hint: Any, definitions: dict[str, Any]) -> dict[str, Any]:
     elif origin is not None:
         schema = {"type": "array", "items": _schema(arguments[0], definitions)}
     elif issubclass(kind, enum.Enum):
-        schema = {"enum": [one.value for one in kind]}
+        schema = {"enum": [member.value for member in kind]}
     else:
         schema = {"type": _TYPES[kind]}
     details = {

@@ -1,4 +1,4 @@
-"""``metrics.json``: statistics per length bin without a judgement, one file a model."""
+"""``metrics.json``, one file per model: statistics per length bin, without a verdict."""
 
 from __future__ import annotations
 

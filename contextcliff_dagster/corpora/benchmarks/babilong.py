@@ -34,22 +34,22 @@ _LABELS = {
     "qa19": "e,e e,n e,s n,e n,n n,w s,e s,s s,w w,n w,s w,w",
     "qa20": "bedroom bored garden hungry kitchen thirsty tired",
 }
-"""Answers of each task, of which a right reply names the accepted one alone (Kuratov et al.)."""
+"""Answers of each task; a right reply names only the accepted one (Kuratov et al.)."""
 
 
 def published_rule(task: str, question: str) -> dict[str, Any] | None:
-    """The rule of a task for `scoring.scorers`; None where the task has no labels.
+    """Return a task's rule for `scoring.scorers`; None if the task has no labels.
 
-    What the question names is no answer, and a reply may repeat it.
+    Words named in the question do not count as answers: a reply may repeat them.
     """
     if task not in _LABELS:
         return None
-    labels = [one for one in _LABELS[task].split() if one.lower() not in question.lower()]
+    labels = [label for label in _LABELS[task].split() if label.lower() not in question.lower()]
     return {"name": "only_label", "labels": labels}
 
 
 class BabiLongCorpus(BenchmarkCorpus):
-    """``task`` is bAbI's (``qa1``), by the name of file or folder; all are manufactured."""
+    """``task`` is bAbI's (``qa1``), by the name of file or folder; all lengths are manufactured."""
 
     name = "babilong"
     lengths = "manufactured: facts padded with text of books up to a chosen size"

@@ -34,7 +34,7 @@ BENCHMARKS: dict[str, type[BenchmarkCorpus]] = {
         LEvalCorpus,
     )
 }
-"""By the name that a study gives as ``corpus.kind``."""
+"""Benchmark adapters by their name in a study (``corpus.kind``)."""
 
 
 PUBLISHED = {
@@ -52,4 +52,4 @@ PUBLISHED = {
     "babilong": "https://huggingface.co/datasets/RMT-team/babilong",
     "l-eval": "https://github.com/OpenLMLab/LEval",
 }
-"""Where the makers of each publish it, for the sentence that there is no copy."""
+"""Where each benchmark's makers publish it, for the error that there is no copy."""

@@ -36,10 +36,10 @@ from contextcliff_dagster.corpora.corpus import (
 from contextcliff_dagster.corpora.readers.rows import READERS
 
 _LOOKED_INTO = 40
-"""Files of which an error asks whether they are of another benchmark."""
+"""Most files that an error checks for another benchmark."""
 ALLOW_SYNTHETIC_LENGTH = "allow_synthetic_length"
 SCORING_RULE = "scoring_rule"
-"""Key of the benchmark's own scoring in an example's metadata."""
+"""Metadata key of an example for the benchmark's published rule."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +48,8 @@ class Asked:
 
     ``answers`` empty: the benchmark says that the text does not answer it. ``evidence``: its pieces
     of evidence, [start, end); ``place``: where the answer is; both in characters of ``text``.
-    ``identity``: the benchmark's own id, empty where it gives none. ``rule``: the benchmark's own
-    scoring (`scoring.scorers`); None: as text, or by letter where that is its kind.
+    ``identity``: the benchmark's own id, empty if it has none. ``rule``: the benchmark's published
+    rule (`scoring.scorers`); None: as text, or by letter for multiple choice.
     """
 
     text: str
@@ -69,31 +69,31 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """A question that is not used, and why; reasons are counted in the corpus's account."""
+    """A question that is left out, and why; the corpus's account counts the reasons."""
 
     reason: str
 
 
 class BenchmarkCorpus(StreamedCorpus):
-    """A local copy of a benchmark: one file of it, or a folder with some.
+    """A local copy of a benchmark: one of its files, or a folder with several.
 
     Options: ``path``; ``tasks`` (a list) or ``task`` to use only these; ``unanswerable``:
     ``leave_out`` (default), or ``ask``, where every question names the reply that means "the text
     does not say"; ``allow_synthetic_length``: use tasks whose lengths were manufactured.
 
     Metadata of every example: ``answer_type`` (text, number, yes_no, multiple_choice,
-    unanswerable), and what the benchmark knows of level, place and distance of its evidence.
+    unanswerable), and the level, place and distance of its evidence as far as they are known.
     """
 
     lengths: str
-    """How the lengths of its documents came about, except `made_up_lengths`, as half a sentence."""
+    """How its documents' lengths came about, except `made_up_lengths`, as half a sentence."""
     made_up_lengths: ClassVar[Mapping[str, str]] = {}
-    """Task -> how the lengths of its documents were made, as half a sentence; others: natural."""
+    """Task -> how its documents' lengths were manufactured, as half a sentence; others: natural."""
     endings: ClassVar[tuple[str, ...]] = (".json", ".jsonl", ".parquet")
     reader_version: ClassVar[int] = 1
-    """Raised where the same file gives other examples, so that the next `prepare` reads it anew."""
+    """Raise it when the same file gives other examples: the next `prepare` then reads it anew."""
     own_options: ClassVar[Mapping[str, tuple[str, ...]]] = {}
-    """Further options of text, each with the values that it takes; the first is the default."""
+    """Further text options, each with its allowed values; the first is the default."""
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         given = dict(options)
@@ -117,14 +117,14 @@ class BenchmarkCorpus(StreamedCorpus):
 
     @abstractmethod
     def asked(self, record: Item, file: Path) -> Iterator[Asked | LeftOut]:
-        """The questions of one record of a file."""
+        """Yield the questions of one record of a file."""
 
     def records(self, file: Path) -> Iterator[tuple[str, Any]]:
-        """(place, record) of a file, one at a time."""
+        """Yield (place, record) of a file, one at a time."""
         return READERS[ENDINGS[file.suffix.lower()]](file)
 
     def manufactured(self, task: str) -> str | None:
-        """As in `made_up_lengths`; None: natural."""
+        """Return how the task's lengths were manufactured, or None if natural."""
         return self.made_up_lengths.get(task)
 
     def fingerprint(self) -> str:
@@ -139,9 +139,9 @@ class BenchmarkCorpus(StreamedCorpus):
         """
         Raises:
             CorpusError: a record cannot be used, with file and place; a task that was named, or
-                all there are, have manufactured lengths and that was not allowed; or there is no
-                question at all. In a folder with others such a task is left out. Of a file that
-                looks like another benchmark's, that is the sentence.
+                every task, has manufactured lengths and that was not allowed; or there is no
+                question at all. In a folder with other tasks such a task is left out. If a file
+                looks like another benchmark's, the message says so instead.
         """
         try:
             yield from self._entries()
@@ -152,7 +152,7 @@ class BenchmarkCorpus(StreamedCorpus):
 
     def _refuse_another(self, file: Path, error: CorpusError | None = None) -> None:
         """Raises:
-        CorpusError: the file looks like another benchmark's and not like this one's.
+        CorpusError: the file looks like another benchmark's, and not like this benchmark's.
         """
         if (kinds := benchmarks_of(file)) and self.name not in kinds:
             raise CorpusError(
@@ -181,7 +181,7 @@ class BenchmarkCorpus(StreamedCorpus):
                     elif (how := self.manufactured(asked.task)) and not self._allowed:
                         refused = refused or self._manufactured(asked.task, how, place)
                         if self._tasks is not None or not self.path.is_dir():
-                            raise refused  # it was named
+                            raise refused  # the study names this task
                         left_out[f"of {asked.task} (manufactured lengths)"] += 1
                     elif _is_repeated(entry := self._entry(asked, place), derived):
                         left_out["repeated"] += 1
@@ -268,12 +268,12 @@ class BenchmarkCorpus(StreamedCorpus):
 
 
 def _listed(counts: Mapping[str, int]) -> str:
-    ordered = sorted(counts.items(), key=lambda one: (-one[1], one[0]))
+    ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     return ", ".join(f"{n:,} {reason}" for reason, n in ordered)
 
 
 def _is_repeated(entry: Entry, derived: set[bytes]) -> bool:
-    """Whether document, question, answers and task were all seen; not where the file gives ids."""
+    """Whether document, question, answers and task were all seen before; False if ids are given."""
     if entry.id_given:
         return False
     key = bytes.fromhex(entry.example.example_id)

@@ -20,8 +20,8 @@ from contextcliff_dagster.corpora.benchmarks.item import Item, PiecedText, answe
 class HotpotQACorpus(BenchmarkCorpus):
     """The document is the ten paragraphs in the published order, each under its title.
 
-    ``task`` is the question's type (bridge, comparison); ``level`` the paragraphs that it needs;
-    evidence the supporting sentences, where all of them are found. Test sets without answers are
+    ``task`` is the question's type (bridge, comparison); ``level`` the number of paragraphs that it
+    needs; evidence the supporting sentences, if all are in the text. Test sets without answers are
     left out.
     """
 
@@ -56,13 +56,13 @@ class HotpotQACorpus(BenchmarkCorpus):
 
 
 class TwoWikiCorpus(HotpotQACorpus):
-    """As HotpotQA; ``task`` is compositional, inference, comparison or bridge_comparison."""
+    """Like HotpotQA; ``task`` is compositional, inference, comparison or bridge_comparison."""
 
     name = "2wikimultihopqa"
 
 
 def _by_title(record: Item, name: str, column: str) -> list[Any]:
-    """Pairs of a title and a ``column``: a list of them, or two columns as in Parquet."""
+    """Return pairs of a title and a ``column``, given as a list, or as two columns (Parquet)."""
     if not isinstance(record.value.get(name), dict):
         return list(record.sequence(name))
     columns = record.item(name)
@@ -72,7 +72,7 @@ def _by_title(record: Item, name: str, column: str) -> list[Any]:
 def _paragraphs(record: Item) -> Iterator[tuple[str, list[str]]]:
     for number, pair in enumerate(_by_title(record, "context", "sentences"), start=1):
         match pair:
-            case [str(title), [*sentences]] if all(isinstance(one, str) for one in sentences):
+            case [str(title), [*sentences]] if all(isinstance(text, str) for text in sentences):
                 yield title, sentences
             case _:
                 raise record.error(f"paragraph {number} is not a title with a list of sentences")
@@ -90,15 +90,15 @@ def _facts(record: Item) -> Iterator[tuple[str, int]]:
 def _put_down(
     record: Item, paragraphs: list[tuple[str, list[str]]]
 ) -> tuple[str, dict[tuple[str, int], tuple[int, int]]]:
-    """The document, and where each sentence is in it by (title, number)."""
+    """Return the document, and the place of each sentence by (title, number)."""
     whole = PiecedText()
     spans: dict[tuple[str, int], tuple[int, int]] = {}
     for title, sentences in paragraphs:
         whole.add(title, before="\n\n")
         for number, sentence in enumerate(sentences):
-            # HotpotQA's sentences carry the blank before them, those of 2WikiMultihopQA do not.
+            # HotpotQA's sentences begin with their blank, 2WikiMultihopQA's do not.
             apart = "\n" if number == 0 else "" if sentence[:1].isspace() else " "
-            # Where a title comes twice, the first one counts.
+            # If a title occurs twice, the first counts.
             spans.setdefault((title, number), whole.add(sentence, before=apart))
     if not spans:
         raise record.error("'context' holds no sentence")

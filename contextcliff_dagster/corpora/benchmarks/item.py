@@ -14,7 +14,7 @@ from contextcliff_dagster.contracts import CorpusError
 
 
 class Item:
-    """An object of a benchmark's file; ``place`` is file and line (or row), for error messages."""
+    """An object in a benchmark's file; ``place`` is file and line (or row), for error messages."""
 
     def __init__(self, value: Any, place: str) -> None:
         if not isinstance(value, Mapping):
@@ -27,10 +27,10 @@ class Item:
         return self.value.get(key) is not None
 
     def text(self, key: str) -> str:
-        """The field's text.
+        """Return the field's text.
 
         Raises:
-            CorpusError: there is none, it is no text, or it is blank.
+            CorpusError: it is missing, not text, or blank.
         """
         value = self._field(key)
         if not isinstance(value, str) or not value.strip():
@@ -38,7 +38,7 @@ class Item:
         return value
 
     def label(self, key: str) -> str:
-        """A short field that may be text or a whole number, as text; empty where there is none."""
+        """Return a short field, text or a whole number, as text; empty if it is missing."""
         value = self.value.get(key)
         if isinstance(value, bool) or not isinstance(value, str | int):
             return ""
@@ -46,7 +46,7 @@ class Item:
 
     def whole(self, key: str) -> int:
         value = self._field(key)
-        # Parquet and pandas write whole numbers with a gap among them as 3.0.
+        # Parquet and pandas write whole numbers as 3.0 if some are missing.
         if isinstance(value, float) and value.is_integer():
             value = int(value)
         if isinstance(value, bool) or not isinstance(value, int):
@@ -60,12 +60,12 @@ class Item:
         return value
 
     def texts(self, key: str) -> list[str]:
-        """The field's texts; it may be a single one. Blank ones are dropped."""
+        """Return the field's texts, which may be a single text. Blank texts are dropped."""
         value = self._field(key)
         value = [value] if isinstance(value, str) else value
-        if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
+        if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
             raise self.error(f"{key!r} is neither text nor a list of texts")
-        return [one for one in value if one.strip()]
+        return [text for text in value if text.strip()]
 
     def item(self, key: str) -> Item:
         return Item(self._field(key), f"{self.place}, {key}")
@@ -92,7 +92,7 @@ _NUMBER = re.compile(r"[-+]?\d+(,\d{3})*(\.\d+)?%?")
 
 
 def answer_type(answers: Sequence[str]) -> AnswerType:
-    """What kind the accepted answers are; ``text`` unless all are yes or no, or all numbers."""
+    """Return the accepted answers' kind: ``text`` unless all are yes or no, or all numbers."""
     plain = [answer.strip().rstrip(".").lower() for answer in answers]
     if all(answer in ("yes", "no") for answer in plain):
         return "yes_no"
@@ -100,15 +100,15 @@ def answer_type(answers: Sequence[str]) -> AnswerType:
 
 
 def letters_of(answer: str) -> str:
-    """The options that an answer such as ``B``, ``BD``, ``B, D`` or ``B and D`` names, as ``BD``;
-    empty where it is something else, such as ``BBC``: options come in order, each once."""
+    """Return the options that an answer such as ``B``, ``BD``, ``B, D`` or ``B and D`` names, as
+    ``BD``; empty for anything else, such as ``BBC``: options come in order, each once."""
     plain = answer.strip().rstrip(".")
     named = re.findall("[A-H]", plain) if _LETTERS.fullmatch(plain) else []
     return "".join(named) if named == sorted(set(named)) else ""
 
 
 def choice_question(question: str, options: Sequence[str]) -> str:
-    """The question with its options, lettered from A, and the wish for a letter."""
+    """Return the question with its options, lettered from A, and the request for a letter."""
     lettered = "\n".join(
         f"{letter}. {option.strip()}"
         for letter, option in zip(ascii_uppercase, options, strict=False)
@@ -117,18 +117,18 @@ def choice_question(question: str, options: Sequence[str]) -> str:
 
 
 def choice_answers(options: Sequence[str], right: int) -> tuple[str, ...]:
-    """What counts as choosing option ``right`` (from 0): its letter, its text, or both."""
+    """Return the accepted answers for option ``right`` (from 0): its letter, its text, or both."""
     letter, text = ascii_uppercase[right], options[right].strip()
     return (letter, f"{letter}. {text}", text)
 
 
 def ask_unanswerable(question: str) -> str:
-    """The question where some of its kind have no answer: every one says so, and what to reply."""
+    """Return the question with the reply for "no answer", for sets with unanswerable questions."""
     return f"{question.strip()}\nIf the text does not say, answer: {NO_ANSWER}"
 
 
 class PiecedText:
-    """Pieces one after another; `add` returns where each is: [start, end) in characters."""
+    """A text built piece by piece; `add` returns each piece's place: [start, end) in characters."""
 
     def __init__(self) -> None:
         self._pieces: list[str] = []
@@ -150,9 +150,9 @@ class PiecedText:
 
 
 def answer_place(text: str, spans: Sequence[tuple[int, int]], answers: Sequence[str]) -> int | None:
-    """Where the first accepted answer in a piece of evidence begins.
+    """Return where the first accepted answer in a piece of evidence begins.
 
-    ``spans`` are the pieces, ``[start, end)`` in characters. Where none holds an answer, the
+    ``spans`` are the pieces, ``[start, end)`` in characters. If none holds an answer, return the
     start of the first piece; None without evidence.
     """
     for start, end in spans:
@@ -163,7 +163,7 @@ def answer_place(text: str, spans: Sequence[tuple[int, int]], answers: Sequence[
 
 
 def _standing_alone(answer: str) -> re.Pattern[str]:
-    # "no" does not occur in "known"; scripts without blanks between words have no such edges.
+    # Whole words only ("no" is not in "known"), except in scripts without blanks between words.
     before = r"(?<![A-Za-z0-9])" if re.match(r"[A-Za-z0-9]", answer) else ""
     after = r"(?![A-Za-z0-9])" if re.search(r"[A-Za-z0-9]\Z", answer) else ""
     return re.compile(before + re.escape(answer) + after)

@@ -51,8 +51,8 @@ _RULES = {
     **dict.fromkeys(("trec", "lsht"), "labels"),
     "triviaqa": "first_line",
 }
-"""Data sets that are not published with the F1 of the whole answer, and their rules."""
-_QUESTIONS = {  # where `input` alone does not say what is wanted
+"""Rules of the data sets whose published score is not the F1 of the whole answer."""
+_QUESTIONS = {  # for data sets whose `input` alone does not state the question
     "passage_count": "How many different paragraphs does the text hold, each repeated one counted "
     "once? Answer with the number.",
     "passage_retrieval_en": "Which paragraph does this summary describe? Answer as: Paragraph 1\n"
@@ -67,7 +67,7 @@ _SCORED = {
     "T10": "any_answer_line",
     "T11": "answer_line",
 }
-"""Tasks of LongBench Pro that are published with accuracy or "SubEM", and their rules."""
+"""Rules of the LongBench Pro tasks whose published score is accuracy or "SubEM"."""
 _LABELS = ("difficulty", "language", "contextual_requirement")
 
 
@@ -90,7 +90,7 @@ class LongBenchCorpus(BenchmarkCorpus):
         if task in NOT_SCORED:
             yield LeftOut(NOT_SCORED[task])
             return
-        # A set that is not known may be of any making: better asked about than measured.
+        # An unknown set may have any kind of lengths: better ask than measure.
         if task not in NATURAL and task not in MANUFACTURED:
             raise record.error(f"'dataset' is {task[:40]!r}, which is none of LongBench's")
         answers: tuple[str, ...] = tuple(record.texts("answers"))
@@ -115,7 +115,7 @@ class LongBenchCorpus(BenchmarkCorpus):
 
 
 def published_rule(task: str, record: Item) -> dict[str, Any] | None:
-    """The rule of a data set for `scoring.scorers`; None: token F1 of the whole answer."""
+    """Return a data set's rule for `scoring.scorers`; None: token F1 of the whole answer."""
     if task not in _RULES:
         return None
     labels = {"labels": record.texts("all_classes")} if "all_classes" in record else {}

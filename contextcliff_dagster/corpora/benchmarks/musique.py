@@ -45,7 +45,7 @@ class MuSiQueCorpus(BenchmarkCorpus):
             aliases = record.texts("answer_aliases") if "answer_aliases" in record else []
             answers = (record.text("answer"), *aliases)
         hops = list(record.items("question_decomposition"))
-        # Of a question without an answer the paragraph of some hop is not among the twenty.
+        # For an unanswerable question, some hop's paragraph is not among the twenty.
         wanted = [
             hop.whole("paragraph_support_idx") for hop in hops if "paragraph_support_idx" in hop
         ]

@@ -26,8 +26,8 @@ class NarrativeQACorpus(BenchmarkCorpus):
     """The document is the whole story (``text: story``) or its summary (``text: summary``).
 
     Option ``split``: ``all`` (default), ``train``, ``valid`` or ``test``, for the folder's files.
-    ``task`` is which text is read. Questions whose story is not there, or is not UTF-8, are left
-    out and counted.
+    ``task`` is the kind of text. Questions whose story is missing, or is not UTF-8, are left out
+    and counted.
     """
 
     name = "narrativeqa"
@@ -90,7 +90,7 @@ class NarrativeQACorpus(BenchmarkCorpus):
             yield LeftOut(f"whose {reading} is not there as UTF-8 text")
 
     def _read_text(self, document: str) -> str | None:
-        """The story or summary; None where there is none in UTF-8."""
+        """Return the story or summary; None if it is missing or not UTF-8."""
         if self.chosen["text"] == "summary":
             return self._summary(document)
         try:

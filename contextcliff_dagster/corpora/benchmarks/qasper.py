@@ -41,7 +41,7 @@ class QasperCorpus(BenchmarkCorpus):
     def asked(self, record: Item, file: Path) -> Iterator[Asked | LeftOut]:
         text = _text(record)
         for qa in record.items("qas"):
-            given = [one.item("answer") for one in qa.items("answers")]
+            given = [entry.item("answer") for entry in qa.items("answers")]
             if not given:
                 yield LeftOut("without an answer in this file")
                 continue
@@ -80,7 +80,7 @@ def _text(record: Item) -> str:
 
 
 def _reply(answer: Item) -> tuple[str, str]:
-    """An annotator's answer, and which kind it is."""
+    """Return an annotator's answer and its kind."""
     if spans := _spans(answer):
         return ", ".join(spans), "extractive"
     if isinstance(yes := answer.value.get("yes_no"), bool):
@@ -93,7 +93,7 @@ def _spans(answer: Item) -> list[str]:
 
 
 def _evidence(text: str, answer: Item) -> list[tuple[int, int]]:
-    """Where the annotator's paragraphs are; empty where one is not in the text."""
+    """Return the places of the annotator's paragraphs; empty if one is not in the text."""
     pieces = answer.texts("evidence") if "evidence" in answer else []
     starts = [text.find(piece) for piece in pieces]
     if -1 in starts:

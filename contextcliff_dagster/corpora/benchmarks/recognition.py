@@ -1,4 +1,4 @@
-"""The table of benchmark adapters, and which benchmark a file is of, by its first records."""
+"""Benchmark recognition: tell by a file's first records which benchmarks it may belong to."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from contextcliff_dagster.corpora.readers import rows as tables
 from contextcliff_dagster.corpora.readers.rows import JsonStream
 
 ENDINGS = {**tables.ENDINGS, ".train": "jsonl", ".dev": "jsonl", ".test": "jsonl"}
-"""Files that may be a benchmark's; QuALITY's JSON Lines are called ``.dev`` and so on."""
+"""Endings of files that may belong to a benchmark; QuALITY's JSON Lines end in ``.dev`` etc."""
 PACKED = (".gz", ".zip", ".zst", ".bz2", ".xz", ".tar", ".tgz", ".7z", ".rar")
-"""How the names of packed files end."""
+"""Endings of packed files."""
 _LOOKED_AT = 3
 Record = Mapping[str, Any]
 
 
 def benchmarks_of(file: Path) -> set[str]:
-    """The kinds of corpora that would read the file, by a few records: none where it cannot be
-    read as what it is called, one, or two with the same format."""
+    """Return the kinds of corpora that could read the file, by a few records: none if its content
+    does not fit its ending, else one, or two with the same format."""
     kind = ENDINGS.get(file.suffix.lower())
     if kind is None:
         return set()
@@ -39,7 +39,7 @@ def benchmarks_of(file: Path) -> set[str]:
 
 
 def _of_json(file: Path) -> Iterator[Any]:
-    """Items of an array; of an object its ``data``, or its members where they are papers."""
+    """Yield an array's items; of an object its ``data``, or its members if they are papers."""
     stream = JsonStream(file)
     if not stream.begins_with("{"):
         yield from (value for _, value in stream.values())
@@ -62,14 +62,14 @@ def _has(*names: str) -> Callable[[Record], bool]:
 
 def _is_squad(record: Record) -> bool:
     if isinstance(paragraphs := record.get("paragraphs"), list):
-        return any(isinstance(one, Mapping) and "qas" in one for one in paragraphs)
+        return any(isinstance(part, Mapping) and "qas" in part for part in paragraphs)
     answers = record.get("answers")
     spans = isinstance(answers, Mapping) and {"text", "answer_start"} <= set(answers)
     return spans and "context" in record and "question" in record
 
 
 def _is_multi_hop(record: Record) -> bool:
-    """HotpotQA's format, which 2WikiMultihopQA shares."""
+    """Whether the record has HotpotQA's format, which 2WikiMultihopQA shares."""
     context = record.get("context")
     titled = isinstance(context, list) and all(
         isinstance(pair, list | tuple) and len(pair) == 2 and isinstance(pair[1], list)
@@ -80,12 +80,12 @@ def _is_multi_hop(record: Record) -> bool:
 
 
 def _has_marks_of_two_wiki(record: Record) -> bool:
-    own = ("compositional", "inference", "bridge_comparison")
-    return "evidences" in record or record.get("type") in own
+    kinds = ("compositional", "inference", "bridge_comparison")
+    return "evidences" in record or record.get("type") in kinds
 
 
 def _is_two_wiki(record: Record) -> bool:
-    # Only HotpotQA grades its questions (easy, medium, hard), and it alone has bridges.
+    # Only HotpotQA grades its questions (easy, medium, hard), and only it has bridges.
     of_hotpot = bool(record.get("level")) or record.get("type") == "bridge"
     return _is_multi_hop(record) and (_has_marks_of_two_wiki(record) or not of_hotpot)
 
@@ -100,7 +100,7 @@ def _is_quality(record: Record) -> bool:
     return (
         "article" in record
         and isinstance(questions, list)
-        and all(isinstance(one, Mapping) and "options" in one for one in questions)
+        and all(isinstance(question, Mapping) and "options" in question for question in questions)
     )
 
 

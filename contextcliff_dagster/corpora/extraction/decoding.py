@@ -7,7 +7,7 @@ import codecs
 import re
 from contextlib import suppress
 
-_BOMS = (  # UTF-32 before UTF-16, whose mark is the beginning of its
+_BOMS = (  # UTF-32 before UTF-16: its mark begins with UTF-16's
     (codecs.BOM_UTF8, "utf-8"),
     (codecs.BOM_UTF32_LE, "utf-32-le"),
     (codecs.BOM_UTF32_BE, "utf-32-be"),
@@ -16,13 +16,13 @@ _BOMS = (  # UTF-32 before UTF-16, whose mark is the beginning of its
 )
 _SAMPLE = 1 << 16
 _DETECTED_FROM = 1 << 20
-"""Bytes that an encoding is guessed from: guessing reads some 8 MB a second."""
+"""Bytes used to guess an encoding: guessing reads some 8 MB a second."""
 # What programs write into texts: tab, line ends, vertical tab, form feed, backspace, bell, escape
 # and the end mark of DOS. The others are controls.
 _CONTROLS = bytes(set(range(32)) - {7, 8, 9, 10, 11, 12, 13, 26, 27}) + b"\x7f"
 _CONTROLS_MOST = 0.01
 _BAD_MOST = 0.1
-# Names for what is in fact written: browsers, too, read the first as the second.
+# Declared encoding -> the encoding in fact used: browsers, too, read the first as the second.
 _MEANT = {"iso-8859-1": "cp1252", "ascii": "cp1252", "us-ascii": "cp1252", "latin-1": "cp1252"}
 _MEANT |= {"gb2312": "gb18030", "gbk": "gb18030", "shift_jis": "cp932", "euc-kr": "cp949"}
 _MEANT |= {"iso-8859-9": "cp1254", "iso-8859-8-i": "iso-8859-8", "tis-620": "cp874"}
@@ -31,7 +31,7 @@ SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def is_utf16(data: bytes) -> str | None:
-    """``utf-16-le`` or ``utf-16-be`` where that is what it is, recognised without a mark, or None.
+    """Return ``utf-16-le`` or ``utf-16-be`` for UTF-16 without a byte order mark, else None.
 
     Recognised by the NUL that is every other byte of anything with spaces and line ends in it.
     """
@@ -48,7 +48,7 @@ def is_utf16(data: bytes) -> str | None:
 
 
 def looks_binary(data: bytes) -> bool:
-    """Whether these bytes are no text in any encoding known here."""
+    """Whether these bytes are not text in any known encoding."""
     if any(data.startswith(mark) for mark, _ in _BOMS) or is_utf16(data):
         return False
     # The start and the middle: some formats begin with a text.
@@ -62,9 +62,9 @@ def _controls(sample: bytes) -> bool:
 
 
 def decoded(data: bytes, notes: list[str], declared: str | None = None) -> str:
-    """The characters of `data`, with a note wherever it was not plain UTF-8.
+    """Decode `data`, with a note unless it was plain UTF-8.
 
-    declared: the encoding that the file itself names; used where the bytes are no UTF-8 and fit it.
+    declared: the encoding that the file itself names; used if the bytes fit it and are not UTF-8.
     """
     for mark, name in _BOMS:
         if data.startswith(mark):
@@ -99,7 +99,7 @@ def _read_as(name: str, data: bytes, notes: list[str]) -> str:
 def _guessed(data: bytes) -> str:
     from chardetng_py import EncodingDetector
 
-    # From the first byte beyond ASCII: the part before it says nothing.
+    # From the first byte beyond ASCII: earlier bytes are the same in all encodings.
     start = re.search(rb"[\x80-\xff]", data)
     detector = EncodingDetector()
     first = max(start.start() - 1000, 0) if start else 0
@@ -108,7 +108,7 @@ def _guessed(data: bytes) -> str:
 
 
 def _known(name: str) -> str | None:
-    """Python's name of an encoding, or None where it is none or turns bytes into no text."""
+    """Return Python's name of an encoding; None if it is unknown or does not decode to text."""
     name = name.strip().lower()
     try:
         codec = codecs.lookup(_MEANT.get(name, name))
@@ -120,7 +120,7 @@ def _known(name: str) -> str | None:
 
 
 def tidied(text: str, notes: list[str]) -> str:
-    """Line ends as ``\\n``, no NUL, no lone surrogate; nothing else changes."""
+    """Return `text` with ``\\n`` line ends, without NUL and lone surrogates, else unchanged."""
     if "\r" in text:
         text = text.replace("\r\n", "\n").replace("\r", "\n")
         notes.append("line ends made \\n")

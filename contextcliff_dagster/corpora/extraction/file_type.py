@@ -22,27 +22,27 @@ from contextcliff_dagster.corpora.extraction.decoding import decoded, is_utf16, 
 from contextcliff_dagster.user_files import NO_FILES
 
 _RULES = 3
-"""Raised whenever a change to this package can change a text."""
+"""Raise it whenever a change to this package can change a text."""
 
 KINDS = ("text", "markdown", "code", "html", "pdf", "docx", "epub")
-"""What a file can be read as."""
+"""The kinds of files that can be read."""
 
 UNKNOWN_GLYPHS = "glyphs of no known character, read as U+FFFD"
-"""How the note on a text begins in which glyphs have no character."""
+"""Beginning of the note on a text with glyphs that have no character."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What one file may cost; a file that needs more is `Unusable`, and the next one is read.
+    """Limits on reading one file; a file that exceeds one is `Unusable`, and the next is read.
 
     seconds: processor time for reading one file, so that a busy machine changes no result; enforced
         to the second.
     clock_seconds: time by the clock for one file, where a disk does not answer.
     memory_mb: memory that reading one file may take, beyond that of an idle worker.
     file_mb: the largest file that is opened.
-    unpacked_mb: what the needed parts of an archive (DOCX, EPUB) may unpack to, together.
+    unpacked_mb: total unpacked size of the needed parts of an archive (DOCX, EPUB).
     text_mb: the longest text of one file, in MB of UTF-8.
-    workers: processes side by side; None is one a core, 4 at most.
+    workers: parallel processes; None is one per core, 4 at most.
 
     A MB is 1,000,000 bytes. Raises ValueError for a limit that is not above 0.
     """
@@ -80,7 +80,7 @@ class Extracted:
 
 @dataclass(frozen=True)
 class Unusable:
-    """A file of which no text could be had.
+    """A file whose text could not be extracted.
 
     reason: a clause whose subject is the file: ``is encrypted``, ``took longer than 20 s``.
     """
@@ -90,11 +90,11 @@ class Unusable:
 
 
 class RefusedError(Exception):
-    """Why no text can be had of a file: a clause whose subject is the file, see `Unusable`."""
+    """Why a file's text cannot be extracted: a clause whose subject is the file, see `Unusable`."""
 
 
 def extractor_version() -> dict[str, str]:
-    """Name -> version of everything that decides a file's text; for fingerprints."""
+    """Return name -> version of everything that decides a file's text; for fingerprints."""
     libraries = ("pypdfium2", "lxml", "chardetng-py")
     return {"extraction": str(_RULES), **{name: version(name) for name in libraries}}
 
@@ -148,12 +148,12 @@ _START = 4096
 
 
 def kind_of(data: bytes, path: str, notes: list[str]) -> str:
-    """The kind to read a file as, one of `kinds_and_limits.KINDS`.
+    """Return the kind to read a file as, one of `KINDS`.
 
-    A note is added where the name says otherwise.
+    A note is added if the file's name says otherwise.
 
     Raises:
-        RefusedError: it is of a kind of which no text is read.
+        RefusedError: files of its kind are not read.
     """
     name = Path(path).name.lower()
     ending = Path(name).suffix
@@ -169,7 +169,7 @@ def kind_of(data: bytes, path: str, notes: list[str]) -> str:
 def _by_content(data: bytes, named: str) -> str:
     start = data[:_START]
     if start.lstrip().startswith(b"%PDF-") or (named == "pdf" and b"%PDF-" in start[:1024]):
-        return "pdf"  # before it is junk, which PDF readers skip
+        return "pdf"  # PDF readers skip junk before the header
     if start.startswith((b"PK\x03\x04", b"PK\x05\x06")):
         return _packed(data)
     if start.startswith(_OLE):
@@ -197,7 +197,7 @@ def _by_content(data: bytes, named: str) -> str:
 
 
 def _packed(data: bytes) -> str:
-    """docx or epub, by what the archive has in it."""
+    """Return docx or epub, by the archive's members."""
     try:
         with zipfile.ZipFile(BytesIO(data)) as archive:
             names = set(archive.namelist())
@@ -219,15 +219,15 @@ _READERS = frozenset(("pdf", "docx", "epub", "html"))
 """Kinds with a module of their name in `formats/`, loaded at first use."""
 
 _ADDRESS = re.compile(r" ?\b(?:at )?0x[0-9a-fA-F]+")
-"""Of an object, in a parser's message: it differs between runs."""
+"""An object's address in a parser's message, which differs between runs."""
 
 
 def read_file(path: bytes, limits: Limits) -> tuple[str, str, list[str]]:
-    """Text, kind and notes of a file, see `kinds_and_limits.Extracted`.
+    """Read text, kind and notes of a file, see `Extracted`.
 
     Raises:
-        RefusedError: there is no text to be had.
-        MemoryError: it takes more memory than there may be.
+        RefusedError: its text cannot be extracted.
+        MemoryError: it takes more memory than allowed.
     """
     data = file_bytes(path, limits)
     notes: list[str] = []
@@ -245,7 +245,7 @@ def read_file(path: bytes, limits: Limits) -> tuple[str, str, list[str]]:
     except RecursionError as error:
         raise RefusedError(f"cannot be read as {kind}: it is nested too deeply") from error
     except Exception as error:
-        # Parsers fail in ways of their own; whatever it is, it is this file's.
+        # Parsers raise errors of any class; each is a fault of this file.
         line = _ADDRESS.sub("", " ".join(str(error).split())).rstrip(".")
         name = type(error).__name__
         reason = f"{name}: {line[:150]}" if line else name
@@ -263,10 +263,10 @@ _REASONS = {
 
 
 def file_bytes(path: bytes, limits: Limits) -> bytes:
-    """All bytes of a file that may not be one, may change, or may be larger than memory.
+    """Read all bytes of a path that may not be a plain file, may change, or may exceed memory.
 
     Raises:
-        RefusedError: it is none, is not there, is too large, or changed while it was read.
+        RefusedError: it is not a plain file, is missing, too large, or changed while it was read.
     """
     descriptor = -1
     try:
@@ -279,7 +279,7 @@ def file_bytes(path: bytes, limits: Limits) -> bytes:
         if error.errno == errno.ENOENT and Path(os.fsdecode(path)).is_symlink():
             reason = "is a symbolic link to nothing"
         raise RefusedError(reason) from error
-    except ValueError as error:  # there is a NUL in its name
+    except ValueError as error:  # its name contains NUL
         raise RefusedError("is no longer there") from error
     finally:
         if descriptor >= 0:
@@ -296,7 +296,7 @@ def _read(descriptor: int, limits: Limits) -> bytes:
             f"is {before.st_size / 1e6:,.0f} MB large, more than the {limits.file_mb:,g} MB allowed"
         )
     data = bytearray()
-    # Read up to the end: files of /proc report a size of 0, and others grow meanwhile.
+    # Read to the end: files in /proc report a size of 0, and others grow meanwhile.
     while piece := os.read(descriptor, _PIECE):
         data += piece
         if len(data) > most:

@@ -19,11 +19,11 @@ Message = tuple[dict[str, Any], bytes]
 
 
 class GarbledError(Exception):
-    """What came is not a message of a worker in its right mind."""
+    """The bytes received are not a valid worker message."""
 
 
 def write_message(descriptor: int, header: dict[str, Any], body: bytes = b"") -> None:
-    """Write all of it, waiting where the other end is slow. Raises OSError when that is gone."""
+    """Write a whole message, waiting for a slow reader. Raises OSError if the reader is gone."""
     packed = json.dumps(header).encode()
     for part in (_LENGTHS.pack(len(packed), len(body)) + packed, body):
         rest = memoryview(part)
@@ -41,10 +41,10 @@ class MessageReader:
         self.ended = False
 
     def read(self) -> Message | None:
-        """The next message if it is all there. Sets `ended` when the other end is gone.
+        """Return the next message if it is complete. Sets `ended` when the other end is gone.
 
         Raises:
-            GarbledError: these are not messages.
+            GarbledError: the bytes are not a message.
         """
         while not self.ended:
             if (message := self._parsed()) is not None:

@@ -13,20 +13,20 @@ from contextcliff_dagster.corpora.extraction.file_type import Extracted, Limits,
 from contextcliff_dagster.corpora.extraction.worker_process import Outcome, Task, WorkerProcess
 
 _WORKERS_MOST = 4
-_AHEAD = 64  # files that may be done or under way beyond the next one to give
-_WAITING_CHARACTERS = 32_000_000  # of texts that wait for the one before them
+_AHEAD = 64  # most files read or being read beyond the next result
+_WAITING_CHARACTERS = 32_000_000  # most characters of texts waiting for an earlier one
 _LOOK_EVERY_S = 0.2
 
 
 def extract_all(
     paths: Iterable[Path], limits: Limits | None = None
 ) -> Iterator[Extracted | Unusable]:
-    """The text of each file, or why there is none, in the order of `paths`.
+    """Yield each file's text, or why it has none, in the order of `paths`.
 
-    Nothing is raised for a file, whatever it holds. `paths` is read as it is needed, a bounded
-    number ahead; so many results at most wait in memory. Symbolic links are followed. Closing the
-    iterator ends the worker processes, as does the death of this process. Time that the caller
-    takes between two results counts for no file.
+    No file's content raises an error. `paths` is read as needed, a bounded number ahead; at most
+    that many results wait in memory. Symbolic links are followed. Closing the iterator ends the
+    worker processes, and so does the death of this process. Time that the caller takes between two
+    results counts for no file.
 
     Raises:
         CorpusError: worker processes cannot be started at all.
@@ -53,12 +53,12 @@ class _Pool:
         self._again: deque[Task] = deque()
         self._results: dict[int, Extracted | Unusable] = {}
         self._waiting = 0  # characters in results
-        self._given = 0  # results handed out: the place of the next one
-        self._taken = 0  # paths taken
+        self._given = 0  # results handed out: the index of the next
+        self._taken = 0  # paths taken from the iterator
         self._exhausted = False
 
     def next(self) -> Extracted | Unusable | None:
-        """The next result in order, or None after the last."""
+        """Return the next result in order, or None after the last."""
         self._collect(0)
         while self._given not in self._results:
             if self._exhausted and self._given == self._taken:
@@ -71,7 +71,7 @@ class _Pool:
         return result
 
     def _collect(self, wait_s: float) -> None:
-        """Give out work, wait for something to happen, and take what came of it."""
+        """Give out work, wait for an event, and collect the results."""
         self._give_out()
         if self.workers:
             by_answers = {worker.answers: worker for worker in self.workers}
@@ -104,7 +104,7 @@ class _Pool:
                 if (task := self._task()) is None:
                     return
                 worker.give(task)
-        # One start at a time: a few small files are read before a second process would be there.
+        # One start at a time: a few small files are read before a second process is ready.
         if len(self.workers) < self._most and all(worker.ready for worker in self.workers):
             if (task := self._task()) is None:
                 return
@@ -113,7 +113,7 @@ class _Pool:
             worker.give(task)
 
     def _task(self) -> Task | None:
-        """The next file to read, or None where there is none or enough is waiting."""
+        """Return the next file to read; None if there is none or enough results are waiting."""
         if self._again:
             return self._again.popleft()
         ahead = self._taken - self._given

@@ -31,17 +31,17 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))  # reading needs no writing
     if settings["limit_address_space"]:
-        pages = int(Path("/proc/self/statm").read_bytes().split()[0])  # that it takes now
+        pages = int(Path("/proc/self/statm").read_bytes().split()[0])  # in use now
         most_bytes = pages * resource.getpagesize() + int(limits.memory_mb * 1e6)
         resource.setrlimit(resource.RLIMIT_AS, (most_bytes, most_bytes))
-    # Parsers print: from here on, into nowhere.
+    # Parsers print: discard their output from here on.
     nowhere = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1, 2):
         os.dup2(nowhere, descriptor)
     write_message(answers, {"ready": True})
     with os.fdopen(requests, "rb") as lines:
         for line in lines:
-            # The kernel ends this process (SIGXCPU) when it has taken so much from now on.
+            # The kernel ends this process (SIGXCPU) after this much more processor time.
             most_seconds = math.ceil(min(time.process_time() + limits.seconds, 1e9))
             hard = resource.getrlimit(resource.RLIMIT_CPU)[1]
             with suppress(ValueError):  # the hard limit is lower already
@@ -51,7 +51,7 @@ def main() -> None:
 
 
 def _answer(path: bytes, limits: Limits, answers: int) -> bool:
-    """Read one file and report the outcome; False where this process should not go on."""
+    """Read one file and report the outcome; return False if this process should not go on."""
     try:
         text, kind, notes = read_file(path, limits)
         body = text.encode()
@@ -60,7 +60,7 @@ def _answer(path: bytes, limits: Limits, answers: int) -> bool:
     except RefusedError as refusal:
         write_message(answers, {"reason": str(refusal)})
     except MemoryError:
-        # What is left of the memory is in pieces: the next file gets a fresh process.
+        # The remaining memory is fragmented: the next file gets a fresh process.
         write_message(answers, {"out_of_memory": True})
         return False
     else:
@@ -79,5 +79,5 @@ def _die_with_parent(lifeline: int) -> None:
     fcntl.fcntl(lifeline, fcntl.F_SETFL, fcntl.fcntl(lifeline, fcntl.F_GETFL) | os.O_ASYNC)
     watch = select.poll()
     watch.register(lifeline, 0)
-    if watch.poll(0):  # it was closed before the signal was asked for
+    if watch.poll(0):  # closed before the signal was requested
         os._exit(0)

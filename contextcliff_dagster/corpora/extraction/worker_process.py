@@ -24,13 +24,13 @@ _PROGRAM = (
     "import sys; lifeline, settings, *sys.path = sys.argv[1:]; del sys.argv[3:]; "
     "from contextcliff_dagster.corpora.extraction.worker import main; main()"
 )
-# macOS has no limit of address space that holds: there, memory is looked at from outside.
+# macOS does not enforce limits of address space: there, memory is watched from outside.
 LIMITS_ADDRESS_SPACE = sys.platform == "linux"
 
 
 @dataclass
 class Task:
-    """A file on its way: its place among the results, and whether it was tried before."""
+    """A file to be read: its index among the results, and whether it was tried before."""
 
     place: int
     path: Path
@@ -38,15 +38,15 @@ class Task:
 
 
 Outcome = tuple[Task, Extracted | Unusable | None]
-"""What came of a file: None where it should be tried again in another process, as what others left
-behind in this one may be to blame."""
+"""The outcome for a file; None if it should be tried again in another process, because earlier files
+may have damaged this one."""
 
 
 class WorkerProcess:
-    """One process, which reads one file at a time.
+    """A process that reads one file at a time.
 
     Raises:
-        CorpusError: it cannot be started.
+        CorpusError: the process cannot be started.
     """
 
     def __init__(self, limits: Limits) -> None:
@@ -72,19 +72,19 @@ class WorkerProcess:
         return self._process.returncode is None and not self._reader.ended
 
     def give(self, task: Task) -> None:
-        """Have a file read; `idle` must hold."""
+        """Send a file to be read; the process must be `idle`."""
         self._task = task
         if self.ready:
             self.deadline = time.monotonic() + self._limits.clock_seconds
         path = os.fsencode(Path.cwd() / task.path)
-        with suppress(OSError):  # it is gone, which `outcome` sees
+        with suppress(OSError):  # the process is gone, which `outcome` notices
             os.write(self._requests, path.hex().encode() + b"\n")
 
     def outcome(self) -> Outcome | None:
-        """What came of the file it has, or None while it is not known.
+        """Return the outcome for its current file, or None while it is unknown.
 
         Raises:
-            CorpusError: it ended of its own before it was ready, which no file is to blame for.
+            CorpusError: the process ended before it was ready, which is no file's fault.
         """
         try:
             message = self._reader.read()
@@ -99,10 +99,10 @@ class WorkerProcess:
         return self._died() if self._reader.ended else None
 
     def overdue(self, now: float) -> Outcome | None:
-        """As `outcome`, for a file that took its time or (where not limited otherwise) its memory.
+        """Return the outcome for a file over its time or (if watched from outside) memory limit.
 
         Raises:
-            CorpusError: it is not ready after two minutes.
+            CorpusError: the process is not ready after two minutes.
         """
         if not self.ready and now > self.deadline:
             self.end()
@@ -119,7 +119,7 @@ class WorkerProcess:
         return None
 
     def end(self) -> None:
-        """Kill it, and wait until it is gone."""
+        """Kill the process and wait until it is gone."""
         with suppress(ProcessLookupError):
             self._process.kill()
         self._process.wait()
@@ -155,12 +155,12 @@ class WorkerProcess:
         if code == -signal.SIGXCPU:
             return self._lost(f"takes more than the {self._limits.seconds:,g} s allowed")
         reason = _exit_reason(code)
-        if code == -signal.SIGABRT:  # so libraries end that get no memory: PDFium does
+        if code == -signal.SIGABRT:  # libraries such as PDFium abort when out of memory
             reason += f", most likely as it {self._too_much}"
         return self._lost(reason, again=True)
 
     def _lost(self, reason: str, *, again: bool = False) -> Outcome:
-        """End the process; its file is tried ``again`` where it was not the first one in it."""
+        """End the process; its file is tried ``again`` unless it was the first in this process."""
         self.end()
         task = self._task
         assert task is not None
@@ -172,12 +172,12 @@ class WorkerProcess:
 
 
 def _started(limits: Limits) -> tuple[subprocess.Popen[bytes], int]:
-    """The process, and the end here of its lifeline."""
+    """Start the process; return it and this end of its lifeline."""
     theirs, ours = os.pipe()
     settings = {"limits": asdict(limits), "limit_address_space": LIMITS_ADDRESS_SPACE}
-    # An editable install may be found by a hook that -S leaves out: its folder is named outright.
-    own = str(Path(__file__).parents[3])
-    folders = [own, *(path for path in sys.path if path and path != own)]
+    # An editable install may need a hook that -S leaves out: pass its folder explicitly.
+    package_root = str(Path(__file__).parents[3])
+    folders = [package_root, *(path for path in sys.path if path and path != package_root)]
     command = [sys.executable, "-I", "-S", "-c", _PROGRAM]
     try:
         process = subprocess.Popen(
@@ -187,8 +187,8 @@ def _started(limits: Limits) -> tuple[subprocess.Popen[bytes], int]:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             pass_fds=[theirs],
-            cwd="/",  # it keeps no folder from being unmounted, and dumps nothing into any
-            start_new_session=True,  # Ctrl-C is the parent's to handle
+            cwd="/",  # blocks no unmount, and leaves no core dump in a user's folder
+            start_new_session=True,  # the parent handles Ctrl-C
         )
     except OSError as error:
         os.close(ours)
@@ -209,6 +209,6 @@ def _exit_reason(code: int) -> str:
 
 
 def _resident_mb(pid: int) -> float:
-    """Memory of a process, in MB; 0 where it is gone."""
+    """Return a process's memory in MB; 0 if it is gone."""
     listed = subprocess.run(["ps", "-o", "rss=", "-p", str(pid)], capture_output=True, text=True)
     return float(listed.stdout.strip() or 0) * 1024 / 1e6

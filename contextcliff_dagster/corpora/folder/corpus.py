@@ -55,7 +55,7 @@ RECALL = "recall"
 """The value of the option ``questions`` that asks for verbatim recall instead of a table."""
 
 _LEAST_TO_RECALL = 200
-"""Characters of a document that one can be asked to recall."""
+"""Fewest characters of a document for questions of verbatim recall."""
 
 
 class FolderCorpus(StreamedCorpus):
@@ -105,7 +105,7 @@ class FolderCorpus(StreamedCorpus):
         self._fates: list[Fate] = []
 
     def fingerprint(self) -> str:
-        # Which files there are, the bytes of those that are read, and why the others are not.
+        # The list of files, the bytes of those that are read, and why the others are not.
         walked = walk(self.path)
         content = hashlib.sha256()
         for file in walked.found:
@@ -126,14 +126,14 @@ class FolderCorpus(StreamedCorpus):
         return options_hash(self.name, options, content.hexdigest())
 
     def file_list(self) -> Sequence[Mapping[str, Any]]:
-        """Every file at the last reading and what became of it, by name."""
+        """Return every file at the last reading and its fate, by name."""
         return [file_report.fate_row(fate) for fate in self._fates]
 
     def entries(self) -> Iterator[Entry]:
         """
         Raises:
-            CorpusError: a question names no document or cannot be used, with file and line; or no
-                document gives a question.
+            CorpusError: a question names no known document or cannot be used, with file and line;
+                or no document gives a question.
         """
         files, asked, fates = self._to_read()
         lost, first, used = Counter[str](), dict[str, str](), 0
@@ -162,15 +162,15 @@ class FolderCorpus(StreamedCorpus):
             raise CorpusError(f"{self.path} gives no question: {why}. {account['summary']}")
 
     def count_to_read(self) -> int:
-        """Files that would be read, whatever turns out to be in them.
+        """Count the files that would be read, whatever they contain.
 
         Raises:
-            CorpusError: as :meth:`entries`, for the table of questions.
+            CorpusError: see :meth:`entries`, for the table of questions.
         """
         return len(self._to_read()[0])
 
     def _to_read(self) -> tuple[list[Found], dict[str, list[Any]] | None, list[Fate]]:
-        """Files to be read, the rows that ask about each, and the fates of all others."""
+        """Return the files to read, the rows that ask about each, and the fates of all others."""
         walked = walk(self.path)
         self._refuse_nothing(walked)
         tables = [file for file in walked.found if self._is_table(file)]
@@ -209,7 +209,7 @@ class FolderCorpus(StreamedCorpus):
     def _digest(self, path: Path) -> str:
         try:
             size = path.stat().st_size
-            if size > self._limits.file_mb * 1e6:  # is not read anyway
+            if size > self._limits.file_mb * 1e6:  # too large to be read
                 return f"{size} bytes"
             with open_file(path) as file:
                 return hashlib.file_digest(file, "sha256").hexdigest()
@@ -217,10 +217,10 @@ class FolderCorpus(StreamedCorpus):
             return str(error.strerror or error)
 
     def _is_table(self, file: Found) -> bool:
-        """Whether the file holds questions and so is no document: the study's own, or left over."""
+        """Whether the file is a table of questions, not a document: the study's, or a leftover."""
         if self._table is not None:
-            own = self._table.path
-            return file.path.name == own.name and file.path.resolve() == own.resolve()
+            table = self._table.path
+            return file.path.name == table.name and file.path.resolve() == table.resolve()
         return "/" not in file.name and is_table_of_questions(file.path)
 
     def _asked(self, walked: Walked, files: Sequence[Found]) -> dict[str, list[Any]] | None:
@@ -228,17 +228,17 @@ class FolderCorpus(StreamedCorpus):
             return None
         rows = list(self._table.rows())
         if not self.path.is_dir():
-            own = self.path.name
-            rows = [row for row in rows if Path(row.document.replace("\\", "/")).name == own]
+            file = self.path.name
+            rows = [row for row in rows if Path(row.document.replace("\\", "/")).name == file]
             if not rows:
                 raise CorpusError(
-                    f"{self._table.path} has no question about {own}; name the folder instead of "
+                    f"{self._table.path} has no question about {file}; name the folder instead of "
                     "the file, or add one."
                 )
         return match_documents(rows, files, walked)
 
     def _judged(self, file: Found, result: Extracted | Unusable, first: dict[str, str]) -> Fate:
-        """The file's fate as far as its text decides; ``first`` names the file of each text."""
+        """Return the file's fate by its text; ``first`` names the first file with each text."""
         if isinstance(result, Unusable):
             return Fate(file.name, "unreadable", result.reason)
         n = len(result.text)
@@ -260,7 +260,7 @@ class FolderCorpus(StreamedCorpus):
         entries: list[Entry] = []
         if rows is not None:
             assert self._table is not None
-            # Questions on a second copy are asked, too: of the one document that the two are.
+            # Questions on a second copy are asked, too, about the document that both copies share.
             entries = [self._table.entry(row, result.text) for row in rows]
         elif fate.fate == "used":
             document = Document(fate.document_id, result.text)
@@ -272,7 +272,7 @@ class FolderCorpus(StreamedCorpus):
                 order=partial(seeded_place, seed, fate.document_id),
             )
             bare = self._wording == "beginning"
-            examples = [recall_example(document, one, bare=bare) for one in questions]
+            examples = [recall_example(document, question, bare=bare) for question in questions]
             entries = [Entry(document, example, file.name) for example in examples]
         about = {"source": file.name, "format": result.kind}
         if "/" in file.name:

@@ -1,4 +1,4 @@
-"""Which files of a folder may be read, and what became of each: nothing goes unmentioned."""
+"""Folder walk and file report: which files may be read, and what happened to every one of them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Found(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Walked:
-    """What a folder holds, each part in the order of its names."""
+    """The contents of a folder, each part sorted by name."""
 
     home: Path
     found: list[Found] = field(default_factory=list)
@@ -46,18 +46,18 @@ class Walked:
 
 
 def walk(path: Path) -> Walked:
-    """Every entry below the folder, or the one file that ``path`` names.
+    """List every entry below the folder, or the one file that ``path`` names.
 
-    Links are followed to files inside the folder alone, and only where these are not read under
-    their own name; so there are no loops, and nothing outside is opened. What is hidden or ignored
-    is named by its topmost folder. The folder itself may be a link, hidden or not.
+    Links are followed only to files inside the folder that are not read under their own name; so
+    there are no loops, and nothing outside is opened. Hidden and ignored files are listed by their
+    topmost folder. The folder itself may be a link, hidden or not.
     """
     if not path.is_dir():
         return Walked(path.parent.resolve(), [Found(_shown(path.name), path)])
     walked = Walked(path.resolve())
     links: list[tuple[str, Path]] = []
     folders = [(walked.home, "")]
-    while folders:  # no recursion: folders may be nested deeper than Python's stack
+    while folders:  # no recursion: folders may nest deeper than Python's stack
         folder, above = folders.pop()
         try:
             with os.scandir(folder) as listing:
@@ -92,7 +92,7 @@ def walk(path: Path) -> Walked:
 
 
 def _ignored(entry: os.DirEntry[str]) -> tuple[str, str] | None:
-    """Reason and clause where the entry is not meant to be read."""
+    """Return reason and clause if the entry is to be ignored, else None."""
     if entry.name.startswith("."):
         return _HIDDEN
     if entry.is_dir(follow_symlinks=False):
@@ -133,7 +133,7 @@ def _judge_links(walked: Walked, links: list[tuple[str, Path]]) -> None:
 
 
 def _shown(name: str) -> str:
-    # Names of files are bytes: what is no UTF-8 must not stop a hash or a table.
+    # File names are bytes: a name that is not UTF-8 must not break a hash or a table.
     return os.fsencode(name).decode(errors="replace")
 
 
@@ -157,17 +157,17 @@ FATES: dict[str, str] = {
     "link": "link|links to what is read already, or to nothing",
     "not_a_file": "no plain file|files",
 }
-"""Why a file is left out, in the words of the report; their order is that of the sentence. Of
-``one|several`` the first is for a count of 1."""
+"""Why a file is left out, in the words of the report and the order of its sentence. In
+``one|several``, the first form is for a count of 1."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fate:
-    """One file and what became of it.
+    """One file and its fate.
 
     ``fate``: ``used`` or a key of `FATES`. ``reason``: a clause whose subject is the file, empty
-    for files that are used. ``questions``: examples that it gives. ``notes``: what was done to get
-    its text.
+    for files that are used. ``questions``: the number of examples about it. ``notes``: remarks on
+    the extraction of its text.
     """
 
     file: str
@@ -180,17 +180,17 @@ class Fate:
     document_id: str = ""
 
     def left_out(self, fate: str, reason: str) -> Fate:
-        """The same file left out."""
+        """Return the same file, left out."""
         return replace(self, fate=fate, reason=reason)
 
 
 def fate_row(fate: Fate) -> dict[str, Any]:
-    """The fate as a row of the list of files."""
+    """Return the fate as a row of the list of files."""
     return asdict(fate) | {"notes": "; ".join(fate.notes)}
 
 
 def counted(fates: Iterable[Fate]) -> dict[str, Any]:
-    """Counts of files: all, used, used by format, left out by reason; folders count as one."""
+    """Count the files: all, used, used by format, left out by reason; a folder counts as one."""
     used: Counter[str] = Counter()
     left_out: Counter[str] = Counter()
     notes: Counter[str] = Counter()
@@ -210,7 +210,7 @@ def counted(fates: Iterable[Fate]) -> dict[str, Any]:
 
 
 def listed(counts: Mapping[str, Any]) -> str:
-    """The counts as a sentence without its full stop."""
+    """Return the counts as a sentence without a full stop."""
     formats = ", ".join(f"{n:,} {kind}" for kind, n in counts["formats"].items())
     left_out = ", ".join(f"{n:,} {_words(reason, n)}" for reason, n in counts["left_out"].items())
     found = counts["found"]
@@ -230,7 +230,7 @@ def _words(reason: str, n: int) -> str:
 def account_of(
     fates: Collection[Fate], used: int, lost: Mapping[str, int], table: str | None
 ) -> dict[str, Any]:
-    """The corpus's account: ``used`` questions from ``table``, or made where that is None.
+    """Return the corpus's account: ``used`` questions from ``table``, or generated if it is None.
 
     ``lost``: questions on documents that are left out, by the documents' fate.
     """
@@ -255,7 +255,7 @@ def account_of(
 
 
 def first_reasons(fates: Iterable[Fate]) -> str:
-    """Why the first few files give no question, and how many more do not."""
+    """Return why the first few files give no question, and how many more give none."""
     telling = [fate for fate in fates if fate.fate not in ("questions", "hidden", "used")]
     why = "; ".join(f"{fate.file} {fate.reason}" for fate in telling[:_FIRST])
     more = len(telling) - _FIRST

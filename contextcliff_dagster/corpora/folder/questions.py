@@ -25,14 +25,14 @@ from contextcliff_dagster.corpora.readers.rows import (
 )
 
 DOCUMENT_COLUMNS = ("document", "file", "filename", "path")
-"""Names of the column that says which file is asked about; the first that is there counts."""
+"""Names of the column with the document's file; the first that exists counts."""
 _NAMED = "questions"
 _LONGEST_NAME = 1_024
 
 
 class _Row(NamedTuple):
     place: str
-    column: str  # the one that names the document
+    column: str  # the column that names the document
     fields: Mapping[str, Any]
 
     @property
@@ -44,7 +44,7 @@ class QuestionTable:
     """A CSV, TSV, JSON Lines, JSON or Parquet file with a row per question.
 
     ``columns`` maps ``document``, ``question``, ``answers`` and the optional fields of the corpus
-    kind ``file`` to the table's own names. A CSV may be parted by semicolons or tabs. ``tasks``:
+    kind ``file`` to the table's own names. A CSV may be separated by semicolons or tabs. ``tasks``:
     rows of other tasks are left out.
     """
 
@@ -66,7 +66,7 @@ class QuestionTable:
             raise CorpusError(f"There is no file of questions {path}; check the name.")
 
     def rows(self) -> Iterator[_Row]:
-        """Every row, judged as far as that goes without its document.
+        """Yield every row, checked as far as possible without its document.
 
         Raises:
             CorpusError: a column is missing, a cell is empty, or there is no row; with the place.
@@ -103,12 +103,12 @@ class QuestionTable:
             raise no_such_tasks(self.path, self._tasks, self._others)
 
     def described(self) -> str:
-        """The table's name, and what was left out at the last reading."""
+        """Return the table's name, and the rows left out at the last reading."""
         others = f" ({self._others.total():,} of other tasks left out)" if self._others else ""
         return f"{self.path.name}{others}"
 
     def entry(self, row: _Row, text: str) -> Entry:
-        """The row as an example about ``text``."""
+        """Return the row as an example about ``text``."""
         return self._reader(row.column).entry({**row.fields, row.column: text}, row.place)
 
     def _reader(self, column: str) -> RowReader:
@@ -128,13 +128,13 @@ class QuestionTable:
 
 
 def find_table(folder: Path, path: Path | None = None) -> Path | None:
-    """The table of questions in ``folder`` itself, by its name ``questions.*`` or its columns.
+    """Find the table of questions in ``folder`` itself, by its name ``questions.*`` or its columns.
 
     A link out of the folder is not followed.
 
     Raises:
-        CorpusError: there are several and none of them alone is called so, or the one that is
-            called so leads out of the folder.
+        CorpusError: there are several tables and not exactly one with that name, or the table with
+            that name is a link out of the folder.
     """
     try:
         files = sorted(folder.iterdir())
@@ -168,7 +168,7 @@ def find_table(folder: Path, path: Path | None = None) -> Path | None:
 def is_table_of_questions(file: Path) -> bool:
     """Whether the first row has a question, answers, and a document that reads like a file name.
 
-    A table with whole texts in its column ``document`` is no such table.
+    A table with whole texts in its column ``document`` does not count.
     """
     if file.suffix.lower() not in ENDINGS:
         return False
@@ -191,10 +191,10 @@ def is_table_of_questions(file: Path) -> bool:
 def match_documents(
     rows: Sequence[_Row], files: Sequence[Found], walked: Walked
 ) -> dict[str, list[_Row]]:
-    """Rows by the name of the file that they mean: its path below the folder, or a unique name.
+    """Group rows by their document's file, named by its path below the folder or a unique name.
 
     Raises:
-        CorpusError: a name that no file has, or several have; with place and the nearest name.
+        CorpusError: no file, or several, have a row's name; with place and the nearest name.
     """
     whole = {_plain(file.name): file.name for file in files}
     short: dict[str, list[str]] = defaultdict(list)
@@ -225,14 +225,14 @@ def _unknown(row: _Row, name: str, known: Sequence[str], walked: Walked) -> Corp
                 f"{begins}, but {fate.file} {fate.reason}; move it, or drop the question."
             )
     near = difflib.get_close_matches(name, known, n=1) or [
-        one for one in known if one.lower() == name.lower() or one.rsplit(".", 1)[0] == name
+        other for other in known if other.lower() == name.lower() or other.rsplit(".", 1)[0] == name
     ]
     hint = f"did you mean {near[0]!r}?" if near else "correct the name or drop the row."
     return CorpusError(f"{begins}, which is not in {walked.home}; {hint}")
 
 
 def _below(name: str, home: Path) -> str:
-    """The name as the files' own are written: below the folder, slashes, no ``./``."""
+    """Normalise a name like the files' names: below the folder, slashes, no ``./``."""
     plain = _plain(name.strip()).replace("\\", "/")
     root = _plain(str(home)).rstrip("/") + "/"
     plain = plain.removeprefix(root)
@@ -242,7 +242,7 @@ def _below(name: str, home: Path) -> str:
 
 
 def _plain(name: str) -> str:
-    # macOS writes accents apart (NFD), tables mostly do not.
+    # macOS decomposes accents (NFD), tables mostly do not.
     return unicodedata.normalize("NFC", name)
 
 
@@ -252,7 +252,7 @@ def _like_a_name(name: Any, folder: Path) -> bool:
     stem, dot, ending = name.strip().rpartition(".")
     if dot and stem and len(ending) <= 8 and ending.isalnum() and not ending.isdigit():
         return True
-    with suppress(OSError, ValueError):  # too long for a name, or with a NUL
+    with suppress(OSError, ValueError):  # the name is too long, or contains NUL
         return (folder / name.strip()).exists()
     return False
 
@@ -265,7 +265,7 @@ def _read(path: Path) -> Iterator[tuple[str, Any]]:
 
 
 def _delimiter(path: Path) -> str:
-    """What parts the header: spreadsheets of many countries write semicolons."""
+    """Return the header's delimiter: in many countries, spreadsheets write semicolons."""
     header = next((line for _, line in text_lines(path) if line.strip()), "")
     csv.field_size_limit(LONGEST_FIELD)
     try:

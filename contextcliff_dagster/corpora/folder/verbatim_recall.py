@@ -22,13 +22,13 @@ from contextcliff_dagster.corpora.corpus import EVIDENCE_SPANS
 TASK = "verbatim_recall"
 
 SIZES = (40, 160)
-"""Of a statement; see `size`. Longer ones would ask for more copying in some documents than others.
+"""Least and largest `size` of a statement: longer ones would mean more copying in some documents.
 """
 LEAST_PART = 14
-"""Size that beginning and rest have at least."""
+"""Least size of beginning and rest."""
 _WIDE_SIZE = 3
 _TRIES = 60
-"""Statements that are looked at for one question of a document."""
+"""Statements that are tried for one question of a document."""
 
 _BLANKS = re.compile(r"\s+")
 _UNTOLD = re.compile(r"[\W_]+")
@@ -67,7 +67,7 @@ class Recall(NamedTuple):
 
 
 class _Whole:
-    """A text in the two forms in which parts of it must be unique."""
+    """A text in two forms; a part must be unique in both."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -76,7 +76,7 @@ class _Whole:
 
     def holds_once(self, part: str) -> bool:
         pairs = ((letters(part), self._letters), (part, self._blanks_as_one))
-        return all(one and 0 <= text.find(one) == text.rfind(one) for one, text in pairs)
+        return all(form and 0 <= text.find(form) == text.rfind(form) for form, text in pairs)
 
 
 class _Span(NamedTuple):
@@ -88,11 +88,11 @@ class _Span(NamedTuple):
 def recall_questions(
     text: str, *, code: bool, most: int, order: Callable[[int], bytes]
 ) -> list[Recall]:
-    """At most ``most`` questions, spread over the text, in the order of their places.
+    """Return at most ``most`` questions, spread over the text, in the order of their places.
 
-    The text is parted into ``most`` equal stretches and each gives one, where it can; what is left
-    over is filled up from anywhere. ``order`` decides, by a statement's first character, which are
-    tried first. ``code``: lines are asked about and never sentences.
+    The text is divided into ``most`` equal stretches. Each gives one question if it can; the
+    missing ones are taken from anywhere. ``order`` decides, by a statement's first character, which
+    are tried first. ``code``: ask only about lines, never about sentences.
     """
     whole = _Whole(text)
     spans = [] if code else list(_sentences(text))
@@ -100,11 +100,11 @@ def recall_questions(
     if len(questions) < most:
         lines = (_trimmed(text, *line.span(), "line") for line in _LINE.finditer(text))
         questions = _spread(whole, [line for line in lines if line], most, order, questions)
-    return sorted(questions, key=lambda one: one.start)
+    return sorted(questions, key=lambda question: question.start)
 
 
 def recall_example(document: Document, asked: Recall, *, bare: bool) -> Example:
-    """The question as an example; ``bare``: it is nothing but the beginning."""
+    """Return the question as an example; ``bare``: it is only the statement's beginning."""
     instruction = f"Complete the {asked.unit} of the text above, word for word, that begins with: "
     return Example(
         example_id=f"{document.document_id[:16]}-recall-{asked.start}",
@@ -122,16 +122,16 @@ def recall_example(document: Document, asked: Recall, *, bare: bool) -> Example:
 
 
 def letters(text: str) -> str:
-    """Letters and digits in a row, case folded, without articles: what two places must differ in.
+    """Return letters and digits only, case folded, without articles; two places must differ in it.
 
-    Whatever two texts a lenient comparison of answers takes for equal, they are equal here.
+    Texts that a lenient comparison of answers takes for equal are equal in this form.
     """
     folded = unicodedata.normalize("NFC", text).casefold()
     return _UNTOLD.sub("", _ARTICLES.sub(" ", folded))
 
 
 def size(text: str) -> int:
-    """Characters, those of Chinese, Japanese and Korean as three: about as much is said in one."""
+    """Count characters; a Chinese, Japanese or Korean one counts as three, by what it says."""
     if text.isascii():
         return len(text)
     return sum(_WIDE_SIZE if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)
@@ -144,11 +144,11 @@ def _spread(
     order: Callable[[int], bytes],
     questions: list[Recall],
 ) -> list[Recall]:
-    """``questions`` and as many more as are missing, stretch by stretch."""
+    """Return ``questions`` and as many more as are missing, stretch by stretch."""
     stretches: list[list[_Span]] = [[] for _ in range(most)]
     for span in spans:
         stretches[span.start * most // len(whole.text)].append(span)
-    taken = {one.start * most // len(whole.text) for one in questions}
+    taken = {question.start * most // len(whole.text) for question in questions}
     chosen = list(questions)
     left: list[_Span] = []
     for number, stretch in enumerate(stretches):
@@ -166,7 +166,7 @@ def _take(whole: _Whole, spans: list[_Span], wanted: int, chosen: list[Recall]) 
     for span in spans:
         if wanted <= 0 or tried >= _TRIES * wanted:
             return
-        if any(span.start < one.end and one.start < span.end for one in chosen):
+        if any(span.start < other.end and other.start < span.end for other in chosen):
             continue
         tried += 1
         if question := _cut(whole, span):
@@ -175,7 +175,7 @@ def _take(whole: _Whole, spans: list[_Span], wanted: int, chosen: list[Recall]) 
 
 
 def _sentences(text: str) -> Iterator[_Span]:
-    """Whole sentences, which may go over line ends but not over paragraphs."""
+    """Yield whole sentences, which may cross line ends but not paragraphs."""
     start = 0
     for gap in [*_PARAGRAPH.finditer(text), None]:
         end = gap.start() if gap else len(text)
@@ -183,7 +183,7 @@ def _sentences(text: str) -> Iterator[_Span]:
         for mark in _END.finditer(text, start, end):
             if (span := _trimmed(text, at, mark.end(), "sentence")) is not None:
                 first = text[span.start]
-                # A small letter first: what came before it ended no sentence ("e.g. this").
+                # A lower-case letter comes first: no sentence ended before it ("e.g. this").
                 if not first.islower() and not _BROKEN_WORD.search(text, span.start, span.end):
                     yield span
             at = mark.end()
@@ -191,7 +191,7 @@ def _sentences(text: str) -> Iterator[_Span]:
 
 
 def _trimmed(text: str, start: int, end: int, unit: str) -> _Span | None:
-    """Without blanks around it and marks of items before it, where anything is left."""
+    """Trim the span of surrounding blanks and leading list marks; None if nothing is left."""
     if end - start > 4 * SIZES[1]:  # blanks between words may be many, but not that many
         return None
     while start < end and text[start].isspace():
@@ -204,7 +204,7 @@ def _trimmed(text: str, start: int, end: int, unit: str) -> _Span | None:
 
 
 def _cut(whole: _Whole, span: _Span) -> Recall | None:
-    """The statement cut nearest to its middle where both parts are unique; None if nowhere."""
+    """Cut the statement as near to its middle as both parts are unique; None if impossible."""
     raw = whole.text[span.start : span.end]
     statement = _BLANKS.sub(" ", raw)
     if not SIZES[0] <= size(statement) <= SIZES[1] or not _says_something(statement):
@@ -220,7 +220,7 @@ def _cut(whole: _Whole, span: _Span) -> Recall | None:
 
 
 def _says_something(part: str) -> bool:
-    """Whether there are words, more than marks and figures."""
+    """Whether the part has words, not only marks and figures."""
     wide = sum(map(_is_wide, part))
     spelled = sum(character.isalpha() for character in part)
     filled = len(part) - part.count(" ")
@@ -228,7 +228,7 @@ def _says_something(part: str) -> bool:
 
 
 def _cuts(statement: str) -> list[int]:
-    """Where the rest may begin: words after blanks first, nearest to the middle first."""
+    """Return where the rest may begin: words after blanks first, nearest to the middle first."""
     blanks, within = [], []
     for at in range(1, len(statement) - 1):
         before, after = statement[at - 1], statement[at]
@@ -247,12 +247,12 @@ def _cuts(statement: str) -> list[int]:
 
 
 def _is_wide(character: str) -> bool:
-    """A character of Chinese or Japanese, between two of which a text may be cut."""
+    """Whether the character is Chinese or Japanese: a text may be cut between two of them."""
     return "\u3041" <= character <= "\u30fe" or "\u3400" <= character <= "\u9fff"
 
 
 def _raw_place(raw: str, at: int) -> int:
-    """Where the ``at``-th character of the statement is, before runs of blanks became one."""
+    """Return the place of the statement's ``at``-th character before blanks were collapsed."""
     seen = 0
     for gap in _BLANKS.finditer(raw):
         removed = gap.end() - gap.start() - 1

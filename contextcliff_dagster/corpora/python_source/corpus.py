@@ -58,8 +58,8 @@ class PythonSourceCorpus(StreamedCorpus):
     """Python files at their natural length; questions that their syntax trees answer.
 
     Options: ``roots`` (``stdlib``, ``site-packages``; both) or ``path`` (a folder instead of
-    them); ``kinds`` of questions (all of `KINDS`) or one as ``task``; ``files`` to read at
-    most (2,000, by a seeded order over all), ``documents`` to use at most (all),
+    them); ``kinds`` of questions (all of `KINDS`) or a single ``task``; most ``files`` to read
+    (2,000, by a seeded order over all), most ``documents`` to use (all),
     ``questions_per_document`` (6), ``min_bytes`` and ``max_bytes`` of a file (1; 1,000,000),
     ``seed`` (0), ``line_question`` (``sentence``, or ``beginning``: the bare beginning of the line,
     for prompts that begin the answer with it).
@@ -87,7 +87,7 @@ class PythonSourceCorpus(StreamedCorpus):
         self._roots = _roots(given)
 
     def fingerprint(self) -> str:
-        # Which files there are, and the bytes of those that would be read.
+        # The list of files, and the bytes of those that would be read.
         content = hashlib.sha256()
         for file in self._files(Counter()):
             content.update(file.name.encode() + b"\0")
@@ -129,7 +129,7 @@ class PythonSourceCorpus(StreamedCorpus):
                 f"({read:,} read); name other kinds, or another folder under 'path'."
             )
         folders = [str(root.folder) for root in self._roots]
-        installed = {f"{one.name} {one.version}" for one in distributions(path=folders)}
+        installed = {f"{package.name} {package.version}" for package in distributions(path=folders)}
         counts = sorted(skipped.items(), key=lambda item: (-item[1], item[0]))
         left_out = ", ".join(f"{n:,} {SKIPPED[reason]}" for reason, n in counts)
         summary = f"{read:,} Python files read, {len(seen):,} used"
@@ -148,10 +148,10 @@ class PythonSourceCorpus(StreamedCorpus):
         return read_bytes(file.path, self._limits["min_bytes"], self._limits["max_bytes"])
 
     def _entries_of(self, file: SourceFile, seen: set[str]) -> list[Entry]:
-        """The file's questions; its document joins those that were ``seen``.
+        """Return the file's questions; its document is added to ``seen``.
 
         Raises:
-            SkippedFileError: it is left out.
+            SkippedFileError: the file is left out.
         """
         text = decoded(self._bytes(file))
         identity = document_id(text)
@@ -162,15 +162,15 @@ class PythonSourceCorpus(StreamedCorpus):
         try:
             module = SourceModule(text)
             questions = choose_questions(module, self._kinds, self._wording, order, most)
-        except RecursionError as error:  # a tree that could just be built
+        except RecursionError as error:  # the tree was built, but is too deep to walk
             raise SkippedFileError("too_deep") from error
         if not questions:
             raise SkippedFileError("no_question")
         seen.add(identity)
         document = Document(identity, text)
         return [
-            Entry(document, _example(identity, module, one, file.name), file.name)
-            for one in questions
+            Entry(document, _example(identity, module, question, file.name), file.name)
+            for question in questions
         ]
 
 
@@ -198,7 +198,7 @@ def _example(identity: str, module: SourceModule, asked: Question, name: str) ->
 def _several(option: str, named: Sequence[Any], known: Sequence[str]) -> list[str]:
     if not named:
         raise CorpusError(f"Option {option!r} is empty; name some of {', '.join(known)}.")
-    return sorted({one_of(option, one, known) for one in named})
+    return sorted({one_of(option, value, known) for value in named})
 
 
 def _roots(given: Mapping[str, Any]) -> list[Root]:

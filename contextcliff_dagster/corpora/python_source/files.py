@@ -1,4 +1,4 @@
-"""Python files below a folder, and what each defines by its syntax tree."""
+"""Python files below a folder, and the definitions in each, by its syntax tree."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ SKIPPED: dict[str, str] = {
 
 _PRUNED = frozenset({"__pycache__", "site-packages", "dist-packages", "node_modules"})
 _LONGEST_LINE = 2_000
-"""Characters; no hand writes a longer line, tables of data and bundled programs have them."""
+"""Characters; longer lines are not hand-written, but data tables or bundled programs."""
 LINE_BREAK = re.compile(r"\r\n|\r|\n")
 
 
@@ -49,7 +49,7 @@ class SkippedFileError(Exception):
 
 
 class Root(NamedTuple):
-    """A folder under the name by which its files are called (``stdlib/json/decoder.py``)."""
+    """A folder, with the label that begins its files' names (``stdlib/json/decoder.py``)."""
 
     label: str
     folder: Path
@@ -63,7 +63,7 @@ class SourceFile(NamedTuple):
 
 
 def installed_roots(label: str) -> list[Root]:
-    """The folders of this interpreter's ``stdlib`` or ``site-packages``; those that exist."""
+    """Return the existing folders of this interpreter's ``stdlib`` or ``site-packages``."""
     import sysconfig
 
     paths = sysconfig.get_paths()
@@ -73,11 +73,11 @@ def installed_roots(label: str) -> list[Root]:
 
 
 def find_files(roots: list[Root], seed: int, skipped: Counter[str]) -> list[SourceFile]:
-    """Every ``.py`` file below the roots, ordered by SHA-256 of the seed and its name.
+    """Return every ``.py`` file below the roots, ordered by SHA-256 of the seed and its name.
 
-    Links are followed only where they stay below their root. What is left out is counted in
+    Links are followed only if they stay below their root. Files left out are counted in
     ``skipped``: ``outside`` (a link that leads out of the root), ``unreadable`` (a folder that
-    cannot be listed, or something that is no plain file).
+    cannot be listed, or a path that is not a plain file).
     """
     files = {file.path: file for root in roots for file in _below(root, skipped)}
     return sorted(
@@ -89,7 +89,7 @@ def _below(root: Root, skipped: Counter[str]) -> Iterator[SourceFile]:
     home = root.folder.resolve()
     for folder, folders, files in os.walk(home, onerror=lambda _: skipped.update(["unreadable"])):
         here = Path(folder)
-        # The installed packages lie inside the standard library's folder where there is no venv.
+        # Without a venv, the installed packages lie inside the standard library's folder.
         folders[:] = sorted(n for n in folders if n not in _PRUNED and not n.startswith("."))
         skipped.update("outside" for name in folders if _leads_out(here / name, home))
         for path in sorted(here / name for name in files if name.endswith(".py")):
@@ -98,7 +98,7 @@ def _below(root: Root, skipped: Counter[str]) -> Iterator[SourceFile]:
             elif not path.is_file():  # opening a pipe or a device would block
                 skipped["unreadable"] += 1
             else:
-                # Names of files are bytes: what is no UTF-8 must not stop a hash or a table.
+                # File names are bytes: a name that is not UTF-8 must not break a hash or a table.
                 below = os.fsencode(path.relative_to(home)).decode(errors="replace")
                 yield SourceFile(f"{root.label}/{below.replace(os.sep, '/')}", path)
 
@@ -110,7 +110,7 @@ def _leads_out(path: Path, home: Path) -> bool:
 
 
 def read_bytes(path: Path, min_bytes: int, max_bytes: int) -> bytes:
-    """The file's bytes; of a longer one than ``max_bytes`` no more is read than shows so.
+    """Read the file's bytes, at most one more than ``max_bytes``.
 
     Raises:
         SkippedFileError: it cannot be read, or its size is outside the limits.
@@ -130,17 +130,17 @@ def read_bytes(path: Path, min_bytes: int, max_bytes: int) -> bytes:
 
 
 def decoded(content: bytes) -> str:
-    """The bytes in the encoding that they declare (PEP 263; UTF-8), line ends as they are.
+    """Decode the bytes by their declared encoding (PEP 263; UTF-8), line ends unchanged.
 
     A byte order mark is part of the encoding, not of the text.
 
     Raises:
-        SkippedFileError: they are no text, or data rather than source.
+        SkippedFileError: they are not text, or data rather than source.
     """
     try:
         encoding, _ = tokenize.detect_encoding(io.BytesIO(content).readline)
         text = content.decode(encoding)
-        text.encode()  # unicode_escape, for one, can make half a surrogate pair
+        text.encode()  # some encodings (unicode_escape) can give half a surrogate pair
     except (SyntaxError, UnicodeError, LookupError, ValueError, AssertionError) as error:
         raise SkippedFileError("not_text") from error
     if not isinstance(text, str) or "\0" in text:
@@ -151,14 +151,14 @@ def decoded(content: bytes) -> str:
 
 
 def parsed(text: str) -> ast.Module:
-    """The syntax tree; the text is not compiled, let alone executed.
+    """Parse the text to a syntax tree; it is neither compiled nor executed.
 
     Raises:
-        SkippedFileError: it is no Python, or nested deeper than the parser goes.
+        SkippedFileError: it is not Python, or nested too deeply for the parser.
     """
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about escapes and the like in files that are not ours
+            warnings.simplefilter("ignore")  # escapes and the like in files that are not ours
             return ast.parse(text)
     except (RecursionError, MemoryError) as error:
         raise SkippedFileError("too_deep") from error
@@ -182,7 +182,7 @@ _BLOCKS = ("body", "orelse", "finalbody")
 class Function(NamedTuple):
     """A function of the file's top level, or a method (``Class.method``) of one of its classes.
 
-    ``calls`` and ``raises`` of its body; none where it defines a function or class inside.
+    ``calls`` and ``raises`` are those of its body; empty if it defines a function or class inside.
     """
 
     name: str
@@ -210,31 +210,31 @@ class SourceModule:
         self._ascii = text.isascii()
 
     def line(self, number: int) -> str:
-        """A line by its number (from 1) without its end."""
+        """Return a line by its number (from 1), without its line end."""
         start = self._starts[number - 1]
         end = self._starts[number] if number < len(self._starts) else len(self.text)
         return self.text[start:end].rstrip("\r\n")
 
     def _at(self, line: int, column: int) -> int:
-        # The tree counts a column in bytes of UTF-8.
+        # The tree's columns count bytes of UTF-8.
         start = self._starts[line - 1]
         if self._ascii:
             return start + column
         return start + len(self.line(line).encode()[:column].decode(errors="ignore"))
 
     def offset(self, node: Located) -> int:
-        """Where the node begins, in characters."""
+        """Return where the node begins, in characters."""
         return self._at(node.lineno, node.col_offset)
 
     def segment(self, node: ast.expr | ast.stmt) -> str:
-        """The node as it is written."""
+        """Return the node's source text."""
         assert node.end_lineno is not None
         assert node.end_col_offset is not None
         return self.text[self.offset(node) : self._at(node.end_lineno, node.end_col_offset)]
 
     @cached_property
     def nodes(self) -> list[ast.AST]:
-        """All nodes of the tree but operators and contexts."""
+        """All nodes of the tree except operators and contexts."""
         return _nodes(self.tree)
 
     @cached_property
@@ -282,10 +282,10 @@ class SourceModule:
         return constants
 
     def literal(self, node: ast.expr) -> tuple[str, ...] | None:
-        """The accepted answers of a literal that is worth asking for, else None.
+        """Return the accepted answers of a literal worth asking for, else None.
 
-        Numbers of at least two digits, as written and as Python writes them; text of one line that
-        is in the file unescaped. ``None``, ``True``, 0 and 1 are too easily guessed.
+        These are numbers of at least two digits, as written and as Python writes them, and one-line
+        texts that stand unescaped in the file. ``None``, ``True``, 0 and 1 are too easy to guess.
         """
         try:
             value = ast.literal_eval(node)
@@ -305,8 +305,8 @@ class SourceModule:
         return None
 
     def evidence_spans(self, places: Sequence[int]) -> list[list[int]]:
-        """The statement around each place, and the headings of the functions and classes around
-        it: [start, end) in characters, in order, each once."""
+        """Return the spans of the statement around each place and the headings of the functions and
+        classes around it: [start, end) in characters, in order, each once."""
         lines = (bisect_right(self._starts, place) for place in places)
         spans = {
             (self._starts[first - 1], self._starts[last - 1] + len(self.line(last)))
@@ -320,27 +320,27 @@ def _function(name: str, node: FunctionNode, is_method: bool) -> Function:
     inside = _nodes(*node.body)
     if not _SCOPES.isdisjoint(map(type, inside)):
         inside = []
-    calls = [one for one in inside if isinstance(one, ast.Call)]
-    raises = [one for one in inside if isinstance(one, ast.Raise)]
+    calls = [inner for inner in inside if isinstance(inner, ast.Call)]
+    raises = [inner for inner in inside if isinstance(inner, ast.Raise)]
     return Function(name, node, is_method, calls, raises)
 
 
 def _nodes(*roots: ast.AST) -> list[ast.AST]:
-    """The roots and all below them, without recursion: a tree may be deeper than Python's stack."""
+    """Return the roots and all nodes below, without recursion: trees may exceed Python's stack."""
     nodes = list(roots)
-    for node in nodes:  # which grows meanwhile
+    for node in nodes:  # the list grows meanwhile
         for field in node._fields:
             if field not in _NOT_WALKED:
                 value = getattr(node, field, None)
                 if isinstance(value, list):
-                    nodes += [one for one in value if isinstance(one, ast.AST)]
+                    nodes += [child for child in value if isinstance(child, ast.AST)]
                 elif isinstance(value, ast.AST):
                     nodes.append(value)
     return nodes
 
 
 def _bindings(nodes: Iterable[ast.AST]) -> Counter[str]:
-    """How often each name is bound by the nodes themselves."""
+    """Count how often the nodes themselves bind each name."""
     bound: list[str | None] = []
     for node in nodes:
         if isinstance(node, ast.expr):
@@ -360,7 +360,7 @@ def _bindings(nodes: Iterable[ast.AST]) -> Counter[str]:
 
 
 def _evidence_lines(body: Sequence[ast.stmt], line: int) -> Iterator[tuple[int, int]]:
-    """First and last lines: the headings around a line from the outside in, then its statement."""
+    """Yield first and last lines of the headings around a line, outermost first, and its statement."""
     while around := [s for s in body if _first_line(s) <= line <= (s.end_lineno or s.lineno)]:
         statement = around[0]
         parts = [statement, *getattr(statement, "handlers", []), *getattr(statement, "cases", [])]
@@ -376,13 +376,13 @@ def _evidence_lines(body: Sequence[ast.stmt], line: int) -> Iterator[tuple[int, 
 
 
 def _first_line(statement: ast.stmt) -> int:
-    """The line in which the statement begins, its decorators with it."""
+    """Return the line in which the statement begins, decorators included."""
     decorators: list[ast.expr] = getattr(statement, "decorator_list", [])
-    return min([statement.lineno, *(one.lineno for one in decorators)])
+    return min([statement.lineno, *(decorator.lineno for decorator in decorators)])
 
 
 def dotted(node: ast.expr | None) -> str | None:
-    """``a.b.C`` of an expression that is nothing but that, else None."""
+    """Return ``a.b.C`` if the expression is only a dotted name, else None."""
     parts: list[str] = []
     while isinstance(node, ast.Attribute):
         parts.append(node.attr)

@@ -1,8 +1,7 @@
-"""What can be asked about a file, and which of its questions are asked.
+"""Questions about a Python file: the text, the accepted answers, and the nodes that give them.
 
-What can be asked about a file: the text, the accepted answers, and the nodes that give them.
-
-A question of one node needs one place of the file (level 1), one of two nodes two (level 2).
+A question about one node needs one place of the file (level 1), one about two nodes two (level 2).
+`choose_questions` decides which of a file's questions are asked.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ class Reference(NamedTuple):
 
     @property
     def answers(self) -> tuple[str, ...]:
-        """As written (``abc.ABC``), and the last part alone."""
+        """Return the name as written (``abc.ABC``), and its last part."""
         return tuple(dict.fromkeys((self.name, self.name.rpartition(".")[2])))
 
 
@@ -53,7 +52,7 @@ def default_through_constant(module: SourceModule) -> Questions:
 
 
 def _defaults(module: SourceModule) -> Iterator[tuple[str, ast.expr]]:
-    """The question about every parameter that has a default, and that default."""
+    """Yield the question about each parameter with a default, and that default."""
     for function in module.functions.values():
         given = function.node.args
         positional = [*given.posonlyargs, *given.args]
@@ -86,7 +85,7 @@ def base_of_base(module: SourceModule) -> Questions:
 
 
 def _base(owner: ast.ClassDef) -> Reference | None:
-    """The one base of a class; None where there are none, several, or keywords."""
+    """Return a class's only base; None if there are none, several, or keywords."""
     if len(owner.bases) != 1 or owner.keywords:
         return None
     name = dotted(owner.bases[0])
@@ -105,7 +104,7 @@ def first_parameter(module: SourceModule) -> Questions:
 
 
 def _parameter(function: Function) -> ast.arg | None:
-    """The first parameter by position, of a method the one after ``self`` or ``cls``."""
+    """Return the first positional parameter; for a method, the one after ``self`` or ``cls``."""
     given = function.node.args
     positional = [*given.posonlyargs, *given.args]
     if function.is_method:
@@ -133,12 +132,12 @@ def base_of_raised(module: SourceModule) -> Questions:
 
 
 def _raised(module: SourceModule, function: Function) -> Reference | None:
-    """The one exception that a function's own ``raise`` statements name."""
+    """Return the only exception that a function's own ``raise`` statements name."""
     raised: list[Reference] = []
     for node in function.raises:
         exception = node.exc.func if isinstance(node.exc, ast.Call) else node.exc
         name = dotted(exception)
-        # A bare raise, a variable, a factory: what comes out of these no reading shows.
+        # A bare raise, a variable, a factory: reading does not show the exception.
         if exception is None or name is None or not name.rpartition(".")[2][0].isupper():
             return None
         raised.append(Reference(name, exception))
@@ -166,7 +165,7 @@ def parameter_of_called(module: SourceModule) -> Questions:
 
 
 def _called(module: SourceModule, function: Function) -> Reference | None:
-    """The one function of the top level that another calls by its name."""
+    """Return the only top-level function that the given one calls by name."""
     names = (call.func for call in function.calls if isinstance(call.func, ast.Name))
     called = [
         Reference(name.id, name)
@@ -178,10 +177,10 @@ def _called(module: SourceModule, function: Function) -> Reference | None:
 
 
 def _only(module: SourceModule, references: Sequence[Reference]) -> Reference | None:
-    """The first of the references in the text where all are of one name."""
-    if len({one.name for one in references}) != 1:
+    """Return the first of the references in the text if all have the same name."""
+    if len({reference.name for reference in references}) != 1:
         return None
-    return min(references, key=lambda one: module.offset(one.node))
+    return min(references, key=lambda reference: module.offset(reference.node))
 
 
 _KINDS: dict[str, Callable[[SourceModule], Questions]] = {
@@ -198,11 +197,11 @@ _KINDS: dict[str, Callable[[SourceModule], Questions]] = {
 }
 _LINE = "complete_line"
 KINDS: tuple[str, ...] = (*_KINDS, _LINE)
-"""Every kind of question: the example's task."""
+"""All kinds of questions; the kind is the example's task."""
 
 _LINE_CHARACTERS = range(30, 101)
 _LEAST_PART = 10
-"""Characters that beginning and rest of a line have at least."""
+"""Fewest characters of a line's beginning and rest."""
 _SIMPLE = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr, ast.Return, ast.Raise, ast.Assert)
 _WORD = re.compile(r"\w+")
 
@@ -210,8 +209,8 @@ _WORD = re.compile(r"\w+")
 class Question(NamedTuple):
     """A question and its accepted answers.
 
-    ``places``: where in the text its one or two pieces of evidence begin, in characters; the last
-    one is where the answer is.
+    ``places``: the starts of its one or two pieces of evidence in the text, in characters; the last
+    is the place of the answer.
     """
 
     kind: str
@@ -231,10 +230,10 @@ def choose_questions(
     place: Callable[[str, str], bytes],
     most: int,
 ) -> list[Question]:
-    """At most ``most`` questions of a file: one of each kind in turn, so that none prevails.
+    """Choose at most ``most`` questions of a file, one of each kind in turn to balance the kinds.
 
-    Left out are those whose answer is in the question or is a single letter. ``place(kind,
-    text)`` decides the order of the kinds (with an empty text) and, within a kind, that of its
+    Questions whose answer is in the question or is a single letter are left out. ``place(kind,
+    text)`` decides the order of the kinds (with an empty text) and, within a kind, the order of its
     questions.
     """
     streams = [
@@ -259,7 +258,7 @@ def _of_kind(
     asked = (
         complete_line(module, wording, order)
         if kind == _LINE
-        else sorted(_KINDS[kind](module), key=lambda one: order(one[0]))
+        else sorted(_KINDS[kind](module), key=lambda question: order(question[0]))
     )
     for text, answers, nodes in asked:
         folded = text.casefold()
@@ -291,7 +290,7 @@ def complete_line(module: SourceModule, wording: str, order: Callable[[str], byt
 
 
 def _cut(line: str, text: str) -> tuple[str, str] | None:
-    """Beginning and rest, cut before the word nearest to the middle at which both are unique."""
+    """Cut the line before the word nearest to its middle at which both parts are unique."""
     starts = [match.start() for match in _WORD.finditer(line)]
     for at in sorted(starts, key=lambda start: (abs(2 * start - len(line)), start)):
         beginning, rest = line[:at].rstrip(), line[at:]

@@ -16,17 +16,17 @@ _CHUNK = 1 << 20
 
 
 def is_url(path: str) -> bool:
-    """Whether this is the address of a file rather than its path."""
+    """Whether ``path`` is a URL rather than a path."""
     return path.lower().startswith(("http://", "https://"))
 
 
 def local_copy(url: str, folder: Path | None = None) -> Path:
-    """The file at ``url``, below ``folder`` (the store's ``downloads``), downloaded unless it is
-    there: what was measured is not to change with what a server gives tomorrow.
+    """Return the local copy of ``url`` below ``folder`` (the store's ``downloads``); download it once
+    only: a measurement must not change with what a server gives tomorrow.
 
     Raises:
-        CorpusError: it cannot be downloaded whole, or the address is that of a web page. A password
-            or a token in the address is not in the sentence.
+        CorpusError: it cannot be downloaded whole, or the address is that of a web page. The
+            message shows no password or token of the address.
     """
     from urllib.request import Request, urlopen
 
@@ -64,7 +64,7 @@ def local_copy(url: str, folder: Path | None = None) -> Path:
                     f"{shown} ended after {size:,} of {int(wanted):,} bytes; try again."
                 )
     except (OSError, HTTPException, ValueError) as error:
-        # Texts of other errors may repeat the whole address.
+        # The messages of other errors may repeat the whole address.
         why = f"{error.code} {error.reason}" if isinstance(error, HTTPError) else ""
         why = why or str(getattr(error, "reason", "") or type(error).__name__)
         raise CorpusError(

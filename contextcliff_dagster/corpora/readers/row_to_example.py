@@ -24,18 +24,18 @@ FIELDS: dict[str, tuple[str, ...]] = {
     "domain": ("domain",),
     "source": ("source",),
 }
-"""Our name of a field, and the names it is looked for under, the first present one wins."""
+"""Our name of a field -> the names under which it is looked for; the first present wins."""
 
 _LONGEST_METADATA = 2_000
-"""Characters (as JSON) up to which a field that is none of ours is carried along as metadata."""
+"""Most characters (as JSON) of an unknown field that is kept as metadata."""
 
 _LEVELS = {"level": int, "inter_evidence_tokens": int, "evidence_position": float}
 
 
 class RowReader:
-    """Judges rows and turns them into entries.
+    """Checks rows and turns them into entries.
 
-    ``columns`` maps our field names to the file's own; ``task`` is that of rows without one.
+    ``columns`` maps our field names to the file's own; ``task`` is for rows without one.
     ``untyped`` rows (CSV) hold text only: there a bare ``nan`` is a missing value and a list of
     answers is written as a JSON list.
     """
@@ -48,10 +48,10 @@ class RowReader:
         self._untyped = untyped
 
     def entry(self, row: Any, place: str, *, whole: bool = True) -> Entry:
-        """The row as an entry; ``whole``: the context is the text itself, not its name.
+        """Return the row as an entry; ``whole``: the context is the text itself, not its name.
 
         Raises:
-            CorpusError: a sentence naming ``place`` and the field that is missing or unusable.
+            CorpusError: a field is missing or unusable; the message names it and ``place``.
         """
         if not isinstance(row, Mapping):
             raise CorpusError(
@@ -71,7 +71,7 @@ class RowReader:
         return entry_about(text, example, place)
 
     def _find(self, row: Mapping[str, Any], field: str) -> tuple[str, Any]:
-        """The name under which the row holds the field, and its value (None: null or NaN too)."""
+        """Return the field's name in the row, and its value (None for null and NaN, too)."""
         names = self._names[field]
         for name in names:
             value = row.get(name)
@@ -84,7 +84,7 @@ class RowReader:
             return math.isnan(value)
         if not self._untyped or not isinstance(value, str):
             return False
-        # Long texts are not copied to be looked at.
+        # Long texts are checked without a copy.
         return not value or value.isspace() or (len(value) == 3 and value.lower() == "nan")
 
     def _text(self, row: Mapping[str, Any], field: str, place: str) -> str:
@@ -150,7 +150,7 @@ class RowReader:
 
 
 def _answer_texts(value: Any, untyped: bool, place: str) -> Iterator[str]:
-    """Accepted answers from text, a number, a list of these, or SQuAD's ``{"text": [...]}``."""
+    """Yield the accepted answers of a text, a number, a list, or SQuAD's ``{"text": [...]}``."""
     if isinstance(value, str):
         if untyped and value.lstrip().startswith("["):
             try:
@@ -169,12 +169,12 @@ def _answer_texts(value: Any, untyped: bool, place: str) -> Iterator[str]:
     elif isinstance(value, Mapping) and "text" in value:
         yield from _answer_texts(value["text"], untyped, place)
     elif isinstance(value, list | tuple):
-        for one in value:
-            if isinstance(one, list | tuple):
+        for item in value:
+            if isinstance(item, list | tuple):
                 raise CorpusError(
                     f"{place} has a list within its list of answers; write one list of texts."
                 )
-            yield from _answer_texts(one, untyped, place)
+            yield from _answer_texts(item, untyped, place)
     elif value is not None:
         raise CorpusError(
             f"{place} has answers that are neither text nor a list of texts but {_kind(value)}."
@@ -182,7 +182,7 @@ def _answer_texts(value: Any, untyped: bool, place: str) -> Iterator[str]:
 
 
 def _checked_spans(spans: Any, length: int | None, place: str) -> list[list[int]]:
-    """Where the evidence is in the text: [[start, end], ...], characters from 0, end exclusive."""
+    """Return the checked places of the evidence: [[start, end), ...] in characters from 0."""
     if isinstance(spans, str):  # a cell of a CSV
         with suppress(ValueError, RecursionError):
             spans = json.loads(spans)

@@ -1,7 +1,5 @@
 """File formats as streams of (place, row): JSON Lines, JSON, CSV, TSV and Parquet.
 
-File formats as streams of (place, row): JSON Lines, JSON, CSV, TSV and Parquet.
-
 Every reader holds one row (or one small batch) at a time, whatever the file's size.
 """
 
@@ -57,7 +55,7 @@ def text_chunks(path: Path, file: Any, error: type[ContextCliffError]) -> Iterat
     :func:`text_lines` raises CorpusError, with the same addresses.
     """
     decode = (decoder := codecs.getincrementaldecoder("utf-8")()).decode
-    line, before = 1, 0  # where a chunk begins: the line, and how many bytes of it came before
+    line, before = 1, 0  # a chunk's first line, and the bytes of it in earlier chunks
     chunk = _without_mark(path, file.read(_CHUNK), error)
     while True:
         if (nul := chunk.find(b"\x00")) >= 0:
@@ -86,7 +84,7 @@ def _without_mark(path: Path, first: bytes, error: type[ContextCliffError]) -> b
 
 
 def binary(path: Path, line: int, error: type[ContextCliffError]) -> ContextCliffError:
-    """The error that there is a NUL byte in ``line``."""
+    """Return the error that ``line`` contains a NUL byte."""
     return error(
         f"{path}, line {line} holds NUL bytes: this is a binary file; "
         "give JSON Lines, JSON, CSV, TSV or Parquet."
@@ -114,7 +112,7 @@ def _not_utf8(
 _SPACE = " \t\r\n"
 _READ_AHEAD = 1 << 19
 _NUMBER_GOES_ON = 4
-"""A number so near the end of what was read may go on: 1 of 1.5, or of 1e-9."""
+"""A number this close to the end of the buffer may be incomplete: 1 of 1.5, or of 1e-9."""
 
 
 def _no_constant(name: str) -> NoReturn:
@@ -122,16 +120,16 @@ def _no_constant(name: str) -> NoReturn:
 
 
 DECODER = json.JSONDecoder(parse_constant=_no_constant)
-"""Decodes JSON and refuses the NaN and Infinity that Python would let pass."""
+"""Decodes JSON and refuses the NaN and Infinity that Python would accept."""
 
 
 class JsonStream:
-    """Parses piece by piece: the buffer holds the current value and what was read ahead.
+    """Parses JSON piece by piece: the buffer holds the current value and some text ahead.
 
     Args:
-        file: the file's bytes, from where they are to be read; ``path`` is opened when None.
-        error: what is raised, always with the path and where it can be with the line.
-        longest: characters of the longest value that is read.
+        file: the opened file, read from its position; ``path`` is opened when None.
+        error: class of the errors raised, always with the path and, if possible, the line.
+        longest: most characters of a value.
     """
 
     def __init__(
@@ -150,7 +148,7 @@ class JsonStream:
         self._line = 1
 
     def begins_with(self, character: str) -> bool:
-        """Whether this is the first character that is no white space; nothing is consumed."""
+        """Whether this is the first character after white space; nothing is consumed."""
         return self._skip(_SPACE) == character
 
     def values(self) -> Iterator[tuple[str, Any]]:
@@ -174,7 +172,7 @@ class JsonStream:
         The items of a member in ``spread``, where it is an array, come one by one under its name.
 
         Raises:
-            ContextCliffError: as :meth:`values`; or the text is no object.
+            ContextCliffError: see :meth:`values`; or the text is not an object.
         """
         if not self.begins_with("{"):
             self._fail(f", line {self._line} does not begin a JSON object.")
@@ -203,7 +201,7 @@ class JsonStream:
             yield f"{self._path}, line {self._line} ({label} {count})", self._value(count)
 
     def _goes_on(self, end: str, count: int, what: str, unit: str) -> bool:
-        """Step over the comma behind ``count`` values; whether another comes before ``end``."""
+        """Skip the comma after ``count`` values; return whether another value precedes ``end``."""
         first = self._skip(_SPACE)
         if count and first == ",":
             self._at += 1
@@ -220,7 +218,7 @@ class JsonStream:
             self._fail(f", line {self._line} goes on after {what}.")
 
     def _skip(self, characters: str) -> str:
-        """Step over these characters; the next one, or "" at the end."""
+        """Skip these characters; return the next one, or "" at the end."""
         while True:
             while self._at < len(self._buffer) and self._buffer[self._at] in characters:
                 self._line += self._buffer[self._at] == "\n"
@@ -241,7 +239,7 @@ class JsonStream:
             self._fail(f" cannot be read: {error.strerror or error}.", error)
 
     def _read_on(self) -> bool:
-        """Drop what is consumed and at least double what is not; False at the end of the file."""
+        """Drop consumed text and at least double the rest; return False at the end of the file."""
         pieces, size = [self._buffer[self._at :]], 0
         if self._longest is not None and len(pieces[0]) > self._longest:
             self._fail(f" holds a value of more than {self._longest >> 20} MB, which no answer is.")
@@ -283,13 +281,13 @@ class JsonStream:
 
 
 LONGEST_FIELD = 2**31 - 1
-"""The csv module's own limit is global, and lower: a field may be a whole book."""
+"""Longest CSV field: the csv module's own limit is lower, and a field may be a whole book."""
 Rows = Iterator[tuple[str, Any]]
 """(place, row): ``qa.jsonl, line 7`` and its fields."""
 
 
 def json_lines(path: Path) -> Rows:
-    """One JSON object a line; blank lines are skipped."""
+    """Read one JSON object per line; blank lines are skipped."""
     for number, line in text_lines(path):
         if not line.strip():
             continue
@@ -307,7 +305,7 @@ def json_lines(path: Path) -> Rows:
 
 
 def delimited(path: Path, delimiter: str = ",") -> Rows:
-    """Lines with a header, RFC 4180 quoting, parted by ``delimiter``."""
+    """Read lines with a header and RFC 4180 quoting, separated by ``delimiter``."""
     csv.field_size_limit(LONGEST_FIELD)
     numbered = text_lines(path)
     reader = csv.reader((text for _, text in numbered), delimiter=delimiter, strict=True)
@@ -339,7 +337,7 @@ def delimited(path: Path, delimiter: str = ",") -> Rows:
 
 
 def parquet(path: Path) -> Rows:
-    """Rows of a Parquet file, a small batch at a time."""
+    """Read the rows of a Parquet file, a small batch at a time."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -377,4 +375,4 @@ ENDINGS = {
     ".tsv": "tsv",
     ".parquet": "parquet",
 }
-"""How files of a format are called."""
+"""Endings of the files of each format."""

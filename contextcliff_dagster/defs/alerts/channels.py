@@ -33,7 +33,7 @@ WEBHOOK_WITHIN_S, COMMAND_WITHIN_S = 10.0, 25.0
 
 @dataclass(frozen=True)
 class Channel:
-    """What sends an alert, and how long it may take."""
+    """A way to send an alert, and its time limit."""
 
     send: Callable[[bytes], None]
     within_s: float
@@ -41,7 +41,7 @@ class Channel:
 
 @dataclass(frozen=True)
 class Delivery:
-    """Names of channels: which took an alert just now, which have it by now, which do not."""
+    """Names of channels that took an alert just now, that have it by now, and that lack it."""
 
     taken: list[str]
     told: list[str]
@@ -71,7 +71,7 @@ def deliver(
     told: Collection[str] = (),
     until: float | None = None,
 ) -> Delivery:
-    """Send ``alarm`` as `alert` does, and return which channels have it.
+    """Send ``alarm`` like `alert`; return the channels that have it.
 
     ``failing``: names of channels that are not tried; one that fails is added. ``told``: channels
     that another alert has told of it. ``until``: a time of `time.monotonic`; a channel that may
@@ -111,7 +111,7 @@ def deliver(
 
 
 def alert_channels(study: Study | None) -> dict[str, Channel]:
-    """Name without a secret -> what sends."""
+    """Return the channels by name; no name holds a secret."""
     channels: dict[str, Channel] = {}
     for variable in (WEBHOOK, study.alerts.webhook_env if study else None):
         if variable and (url := os.environ.get(variable)):
@@ -123,7 +123,7 @@ def alert_channels(study: Study | None) -> dict[str, Channel]:
         elif variable and variable != WEBHOOK:
             why = f"the environment variable {variable} is not set"
             channels[f"the webhook of {variable}"] = Channel(partial(_refuse, why), 0.0)
-    # Not from the study: a study may come from another person, and would run what it likes here.
+    # Not from the study: another person's study could run any command here.
     if written := os.environ.get(COMMAND, "").strip():
         try:
             command = shlex.split(written)

@@ -31,7 +31,7 @@ _TICK_S = 50.0
 """When the last channel of a tick must have ended: Dagster ends the tick after 60 s."""
 _FIRST_LOOK = timedelta(hours=1)
 _SEND_FOR = timedelta(days=1)
-"""How long a channel that fails is tried again."""
+"""The time for which a failing channel is tried again."""
 _OVERLAP = timedelta(minutes=2)
 """Runs are not recorded in the order of their time stamps."""
 _LONGEST_SENTENCE = 1_000
@@ -107,7 +107,7 @@ class _Tick:
         for record, study in self.failed:
             run, failed_at = record.dagster_run, record.update_timestamp
             if time.monotonic() > self.until:
-                owing.append(failed_at)  # later runs are for the next tick, too
+                owing.append(failed_at)  # later runs wait for the next tick, too
                 break
             untried = left_out | self.failing
             delivery = deliver(
@@ -162,7 +162,7 @@ def _failed_since(instance: dg.DagsterInstance, since: datetime) -> Iterator[dg.
 
 
 def is_elsewhere(context: dg.SensorEvaluationContext, run: dg.DagsterRun) -> bool:
-    """Whether the run is another code location's, which alerts of it itself."""
+    """Whether the run belongs to another code location, which sends its own alerts."""
     here, there = context.code_location_origin, run.remote_job_origin
     if here is None or there is None:
         return False
@@ -179,8 +179,8 @@ def _study_of(run: dg.DagsterRun, known: Collection[str]) -> str | None:
     prefix = key_prefix()
     # Sorted: the selection is a set, whose order differs from process to process.
     paths = sorted(list(key.path) for key in run.asset_selection or ())
-    own = [path[len(prefix) :] if path[: len(prefix)] == prefix else path for path in paths]
-    names = [path[-2] for path in own if len(path) > 1]
+    relative = [path[len(prefix) :] if path[: len(prefix)] == prefix else path for path in paths]
+    names = [path[-2] for path in relative if len(path) > 1]
     return next((name for name in names if name in known), names[0] if names else None)
 
 

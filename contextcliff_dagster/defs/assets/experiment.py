@@ -63,7 +63,7 @@ from contextcliff_dagster.studies.experiment_table import load_experiment
 
 
 def document_assets(study: Study, experiment: Experiment) -> list[dg.AssetsDefinition]:
-    """Return documents and manifest of ``experiment``; none where it keeps no documents."""
+    """Return the assets of documents and manifest of ``experiment``, if it keeps documents."""
     if (kept := experiment.documents) is None:
         return []
     documents_name, manifest_name = experiment.document_assets()
@@ -97,7 +97,7 @@ def document_assets(study: Study, experiment: Experiment) -> list[dg.AssetsDefin
                 )
             )
         report_step("documents", len(keys), len(keys))
-        # Each partition has its own event already: see `assets.experiment`.
+        # Each partition has its own event already: see `experiment_assets`.
         yield dg.Output(None, metadata={SYSTEM_METADATA_KEY_SOURCE_ASSET_OBSERVATION: True})
 
     @study_asset(
@@ -111,7 +111,7 @@ def document_assets(study: Study, experiment: Experiment) -> list[dg.AssetsDefin
     def manifest(store: StoreResource) -> dg.MaterializeResult:
         listed = kept.freeze(study, store.open())
         return dg.MaterializeResult(
-            # The hash, or an identical rerun would turn everything downstream stale.
+            # The hash: else an identical rerun would make everything downstream stale.
             data_version=dg.DataVersion(listed.sha256),
             metadata=dict(listed.values),
         )
@@ -123,7 +123,7 @@ _RESULT = "What follows from the records."
 
 
 def experiment_assets(study: Study, experiment: Experiment) -> list[dg.AssetsDefinition]:
-    """Return the assets of ``experiment`` in ``study``; a guest has its predictions alone."""
+    """Return the assets of ``experiment`` in ``study``; a guest has only its predictions."""
     assets = [*document_assets(study, experiment), _predictions(study, experiment)]
     if experiment.host is None:
         assets += [_records(study, experiment), _result(study, experiment)]
@@ -181,7 +181,7 @@ def _predictions(study: Study, experiment: Experiment) -> dg.AssetsDefinition:
             finally:
                 measuring.progress.conclude()
         forget_shared_texts()
-        return_freed_memory()  # the analysis takes its own room, and so does the report
+        return_freed_memory()  # the analysis needs memory, and so does the report
         # Each finished cell has logged its own materialization, so that a crash keeps those before
         # it. Downstream steps of this run wait for an output, but a plain one would record every
         # cell a second time: the mark tells Dagster that the events are out already.
@@ -192,7 +192,7 @@ def _predictions(study: Study, experiment: Experiment) -> dg.AssetsDefinition:
 
 def _records(study: Study, experiment: Experiment) -> dg.AssetsDefinition:
     (name,) = experiment.asset_names("records")
-    asked = [one for one in (experiment, *guests(experiment)) if one.is_asked(study)]
+    asked = [member for member in (experiment, *guests(experiment)) if member.is_asked(study)]
 
     @single_run(
         dg.multi_asset,
@@ -203,7 +203,7 @@ def _records(study: Study, experiment: Experiment) -> dg.AssetsDefinition:
                     study,
                     name,
                     experiment.records_description,
-                    deps=[asset for one in asked for asset in one.asset_names("predictions")],
+                    deps=[asset for member in asked for asset in member.asset_names("predictions")],
                     kinds={"python", "parquet"},
                     table=experiment.records,
                     automation_condition=FOLLOW_RECORDS,
@@ -226,7 +226,7 @@ def _records(study: Study, experiment: Experiment) -> dg.AssetsDefinition:
                 guest.score_campaign(run)
             outcomes = experiment.check_records(run, table)
         blocking = {check.name for check in experiment.checks if check.blocking}
-        if any(one.passed is False and one.name in blocking for one in outcomes):
+        if any(outcome.passed is False and outcome.name in blocking for outcome in outcomes):
             forbid_retry()
         yield dg.MaterializeResult(
             metadata=results.records_metadata(run, experiment, table),
@@ -291,7 +291,7 @@ def _selected(
 ) -> list[dg.AssetCheckResult]:
     """The results of those checks that the run is to make."""
     wanted = {(key.asset_key, key.name) for key in context.selected_asset_check_keys}
-    return [one for one in results if (one.asset_key, one.check_name) in wanted]
+    return [result for result in results if (result.asset_key, result.check_name) in wanted]
 
 
 def _sample(study: Study, experiment: Experiment) -> list[str]:
@@ -301,9 +301,9 @@ def _sample(study: Study, experiment: Experiment) -> list[str]:
 def report_asset(study: Study) -> dg.AssetsDefinition:
     """Return `report`: one page over all experiments of the study."""
     asked = partitioned(study)
-    judged = [one.asset_names("result")[-1] for one in asked]
-    records = [name for one in asked for name in one.asset_names("records")]
-    versions = [experiment_version(study, one, "report") for one in asked]
+    judged = [member.asset_names("result")[-1] for member in asked]
+    records = [name for member in asked for name in member.asset_names("records")]
+    versions = [experiment_version(study, member, "report") for member in asked]
 
     @study_asset(
         study,
@@ -321,7 +321,7 @@ def report_asset(study: Study) -> dg.AssetsDefinition:
         with tagged_run(study, store, config.campaign) as run:
             shown = replace(run, with_answers=config.with_answers)
             files = write_study_report(shown, context.log.warning)
-            return_freed_memory()  # the picture for the UI takes its own room
+            return_freed_memory()  # the picture for the UI needs memory
             return dg.MaterializeResult(metadata=results.report_metadata(run, files))
 
     return report

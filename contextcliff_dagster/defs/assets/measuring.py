@@ -48,7 +48,7 @@ class MeasureConfig(CampaignConfig):
 
 @dataclass(frozen=True)
 class Measuring:
-    """A step that measures, and what it reports to Dagster meanwhile."""
+    """A measuring step, and its reports to Dagster meanwhile."""
 
     context: dg.AssetExecutionContext
     config: MeasureConfig
@@ -71,7 +71,7 @@ class Measuring:
         self.context.log_event(seen)
 
     def keep(self, cells_of: Mapping[str, Sequence[str]]) -> None:
-        """Record again, as the ledger has them, the cells that this step was refused to change.
+        """Record again, from the ledger, the cells that this step was refused to change.
 
         Dagster marks every partition of a failed run as failed, also one that is as good as before.
         Not so what is stale.
@@ -96,7 +96,7 @@ class Measuring:
         return False
 
     def measure(self, model: str, cells: list[str], control: RunControl) -> None:
-        """Measure one model, or write what the ledger has; one event a finished cell."""
+        """Measure one model, or write its ledger rows; yield one event per finished cell."""
         config, run, experiment = self.config, self.run, self.experiment
         cells = [cell for cell in cells if not config.samples or cell in config.samples]
         if config.from_ledger_only:

@@ -94,7 +94,7 @@ def preparation_assets(study: Study) -> list[dg.AssetsDefinition]:
         frozen = steps.freeze_manifest(study, where)
         on_disk = stored_sha256(where.manifest_dir(study.name))
         return dg.MaterializeResult(
-            # The hash, or an identical rerun would turn everything downstream stale.
+            # The hash: else an identical rerun would make everything downstream stale.
             data_version=dg.DataVersion(frozen.sha256),
             metadata=show.manifest_metadata(study, where, frozen),
             check_results=checks.manifest_results(study, frozen.sha256, on_disk),
@@ -104,7 +104,7 @@ def preparation_assets(study: Study) -> list[dg.AssetsDefinition]:
 
 
 def cost_estimate_asset(study: Study) -> dg.AssetsDefinition:
-    """Return `cost_estimate`: what all experiments of the study would still cost."""
+    """Return `cost_estimate`: the remaining cost of all experiments of the study."""
 
     @study_asset(
         study,
@@ -112,7 +112,7 @@ def cost_estimate_asset(study: Study) -> dg.AssetsDefinition:
         "Tokens, money and time of the calls not yet made, per model and bin.",
         deps=[
             *(["manifest"] if study.has_corpus else []),
-            *(name for one in asked_experiments(study) for name in one.document_assets()[1:]),
+            *(name for e in asked_experiments(study) for name in e.document_assets()[1:]),
         ],
         kinds={"python"},
         automation_condition=FOLLOW_RECORDS,

@@ -13,13 +13,13 @@ import dagster as dg
 from contextcliff_dagster.contracts import ContextCliffError, StoreUnreachableError
 
 RETRY_TAG = "dagster/retry_on_asset_or_op_failure"
-"""Of a run: whether Dagster tries it again where a step has failed."""
+"""The tag of a run that decides whether Dagster retries it after a failed step."""
 
 Compute = TypeVar("Compute", bound=Callable[..., Any])
 
 
 def refusing(compute: Compute) -> Compute:
-    """``compute`` of an asset or op, its `ContextCliffError` raised as Dagster's `Failure`.
+    """Wrap ``compute`` of an asset or op: raise `ContextCliffError` as Dagster's `Failure`.
 
     The sentence is the description of the failure, the error its cause. The run of such a step is
     not tried again, nor that of a `Failure` that allows no retries: it would end so again.
@@ -42,7 +42,7 @@ def refusing(compute: Compute) -> Compute:
 
 
 def forbid_retry() -> None:
-    """The run of this step is not tried again if it fails.
+    """Keep Dagster from retrying the run of this step if it fails.
 
     Without this a failed run is (`asset_specs.RETRY_FAILED`): what ended it is then a killed
     process, or a database or disk that could not be reached.
@@ -71,7 +71,7 @@ def _as_failure() -> Iterator[None]:
 
 @contextmanager
 def refusals_raised() -> Iterator[None]:
-    """Around a run in this process: what it is refused with is raised itself, not the failure."""
+    """Raise the original refusal of a run in this process, not Dagster's failure."""
     refusal: ContextCliffError
     try:
         yield

@@ -35,7 +35,7 @@ _OVERLAP = timedelta(minutes=2)
 
 def report_job(study: Study) -> "dg.UnresolvedAssetJobDefinition":
     """`report_<study>`: records, results and report of what is measured; makes no call."""
-    names = [*(name for one in partitioned(study) for name in judged_assets(one)), "report"]
+    names = [*(name for e in partitioned(study) for name in judged_assets(e)), "report"]
     return dg.define_asset_job(
         report_job_name(study),
         dg.AssetSelection.assets(*(asset_key(study, name) for name in names)),
@@ -121,9 +121,9 @@ def _request(study: Study, campaign: str, runs: Sequence[dg.DagsterRun]) -> dg.R
         pilot = experiment.name == "length_profile" and pilot_job_name(study) in ran
         return pilot or job_name(study, experiment) in ran
 
-    measured = [one for one in partitioned(study) if was_measured(one)]
-    names = [*(name for one in measured for name in judged_assets(one)), "report"]
-    ops = [op for one in measured for op in ops_of(one, judged_assets(one))]
+    measured = [experiment for experiment in partitioned(study) if was_measured(experiment)]
+    names = [*(name for experiment in measured for name in judged_assets(experiment)), "report"]
+    ops = [op for experiment in measured for op in ops_of(experiment, judged_assets(experiment))]
     return dg.RunRequest(
         run_key=f"{campaign}/{runs[0].run_id}",
         job_name=report_job_name(study),

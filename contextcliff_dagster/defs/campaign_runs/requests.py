@@ -26,7 +26,7 @@ from contextcliff_dagster.studies import Study
 
 @dataclass(frozen=True)
 class Asked:
-    """What a run measures: models (neighbours in the study's order) and cells of each.
+    """Models of a run (neighbours in the study's order), and the cells of each.
 
     ``config``: of the predictions; ``tags``: further tags of the run.
     """
@@ -39,7 +39,7 @@ class Asked:
 
 @dataclass(frozen=True)
 class Measurement:
-    """One experiment of a study in one campaign, and what asks for it (schedule, sensor)."""
+    """One experiment of a study in one campaign, and its trigger (schedule, sensor)."""
 
     study: Study
     experiment: Experiment
@@ -60,7 +60,7 @@ class Measurement:
         return {f"{key}/{slug(models[0])}": Asked(models, cells, config) for models in groups}
 
     def requests(self, parts: Mapping[str, Asked]) -> list[dg.RunRequest]:
-        """Return a request for each of ``parts``, run key -> what is asked.
+        """Return a request for each of ``parts``, a mapping of run keys.
 
         One part alone takes the whole chain. Of several, each measures, and the report follows
         (`report_sensor`).
@@ -107,12 +107,12 @@ def dated_config(
     assets: Iterable[str],
     more: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> dict[str, Any]:
-    """Run config that makes these assets of the experiment's job work on ``campaign``."""
+    """Return the run config for these assets of the experiment's job in ``campaign``."""
     return run_config(study, campaign, ops_of(experiment, list(assets)), more or {})
 
 
 PLACE_TAG = "contextcliff/place"
-"""Of a run that measures models of one place; the queue of runs is limited by it."""
+"""The tag of a run that measures models of one place; it limits the queue of runs."""
 
 _THIS_MACHINE = "this machine"
 _WITH_OTHER_DEVICES = ("celery", "k8s", "ray")
@@ -127,7 +127,7 @@ def model_groups(study: Study) -> list[list[str]]:
 
 
 def place_of(model: str) -> str:
-    """Return host and port of the model's endpoint, or what it takes of this machine.
+    """Return host and port of the model's endpoint, or the devices that it occupies here.
 
     A model that is leased GPUs is a place of its own where there are more than one: the leases
     decide which models run at once. One that cannot be looked up, too: its own run says why.

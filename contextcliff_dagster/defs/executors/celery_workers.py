@@ -1,26 +1,21 @@
-"""Which executor runs the steps, and that for Celery.
-
-The executor for Celery: a step whose worker died is given to another worker, in the same run.
+"""The executor for Celery, which survives dead workers, and the choice of the executor for steps.
 
 `dagster_celery` waits for a step's result however long it takes. Celery acknowledges a task when
 its work begins, so that a worker that dies takes the task with it, and the run would wait forever.
-Here the run asks the workers whether one of them still has the step.
+Here the run asks the workers whether one of them still has the step; if none has, another worker
+gets it, in the same run.
 """
 
 from __future__ import annotations
 
-import importlib
-import os
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import dagster as dg
 from celery.exceptions import OperationalError, WorkerLostError
 from dagster_celery.executor import CELERY_CONFIG, CeleryExecutor
 
-from contextcliff_dagster.contracts import StudyError
 from contextcliff_dagster.defs.dagster_internals import (
     RetryMode,
     SerializableErrorInfo,
@@ -28,7 +23,6 @@ from contextcliff_dagster.defs.dagster_internals import (
     StepRetryData,
     submit_celery_step,
 )
-from contextcliff_dagster.defs.executors.gpu import EXECUTOR_VARIABLE
 
 LOOK_EVERY_S = 10.0
 ANSWER_WITHIN_S = 5.0
@@ -60,7 +54,7 @@ def celery_executor(init: dg.InitExecutorContext) -> CeleryExecutor:
 
 
 class CeleryWorkersExecutor(CeleryExecutor):
-    """As its base, with `WatchedTask` for the result of each step."""
+    """Dagster's Celery executor with `WatchedTask` for the result of each step."""
 
     def execute(self, plan_context: Any, execution_plan: Any) -> Iterator[dg.DagsterEvent]:
         from dagster_celery.core_execution_loop import core_celery_execution_loop
@@ -82,7 +76,7 @@ class CeleryWorkersExecutor(CeleryExecutor):
 
 
 class WatchedTask:
-    """What `dagster_celery`'s loop wants of a `celery.result.AsyncResult`, for a task on ``queue``.
+    """A `celery.result.AsyncResult` as `dagster_celery`'s loop needs it, for a task on ``queue``.
 
     It is ready, too, when the task is lost: then its events are that of ``after_loss``, a
     function of a sentence that says how. A task is lost when its process died, or when for
@@ -111,7 +105,7 @@ class WatchedTask:
         return self._is_lost()
 
     def get(self) -> list[str]:
-        """The step's events, serialized. Raises what the task raised."""
+        """Return the step's serialized events, or raise the task's exception."""
         if self._result.ready():
             if not isinstance(self._result.result, WorkerLostError):
                 events: list[str] = self._result.get()
@@ -124,7 +118,7 @@ class WatchedTask:
         return [dg.serialize_value(self._after_loss(f"The {self._name} is lost: {how}."))]
 
     def revoke(self) -> None:
-        """Take the task back, and end the process that works on it."""
+        """Revoke the task, and end the process that works on it."""
         self._result.revoke(terminate=True)
 
     def _is_lost(self) -> bool:
@@ -137,17 +131,17 @@ class WatchedTask:
             try:
                 return self._is_at_a_worker() or self._may_wait(connection)
             except (OperationalError, *connection.recoverable_connection_errors):
-                return True  # a broker that is away says nothing of the workers
+                return True  # an unreachable broker is no evidence about the workers
 
     def _is_at_a_worker(self) -> bool:
-        # One that is asked by name is not waited for once it has answered.
+        # A worker asked by name is not awaited once it has answered.
         asked = [[self._worker], None] if self._worker else [None]
         task = self._result.id
         for workers in asked:
             inspect = self._result.app.control.inspect(workers, timeout=ANSWER_WITHIN_S)
             for worker, known in (inspect.query_task([task]) or {}).items():
                 if task in known:
-                    # Taken from the queue, it may go back there until work on it begins.
+                    # Taken from the queue, a task may return there until work on it begins.
                     self._worker = worker if known[task][0] == "active" else None
                     return True
         return False
@@ -160,69 +154,3 @@ class WatchedTask:
         except connection.channel_errors:  # in Redis, an empty queue does not exist
             return False
         return bool(declared.message_count)
-
-
-CONFIG_VARIABLE = "CONTEXTCLIFF_EXECUTOR_CONFIG"
-DEFAULT_EXECUTOR = "in_process"
-"""A study is one chain with nothing to run side by side; a process per step costs seconds each."""
-
-_EXECUTORS = {
-    "in_process": ("dagster", "in_process_executor"),
-    "multiprocess": ("dagster", "multiprocess_executor"),
-    "gpu": ("contextcliff_dagster.defs.executors.gpu", "gpu_executor"),
-    "docker": ("dagster_docker", "docker_executor"),
-    "k8s": ("dagster_k8s", "k8s_job_executor"),
-    "celery": ("contextcliff_dagster.defs.executors.celery_workers", "celery_executor"),
-    "ray": ("dagster_ray", "ray_executor"),
-}
-
-
-def chosen_executor() -> dg.ExecutorDefinition:
-    """The executor named by CONTEXTCLIFF_EXECUTOR, ``in_process`` when it is not set, with the
-    settings of the YAML file that CONTEXTCLIFF_EXECUTOR_CONFIG names.
-
-    Raises:
-        StudyError: there is none of that name, it is not installed, or the file is not for it.
-    """
-    name = os.environ.get(EXECUTOR_VARIABLE) or DEFAULT_EXECUTOR
-    executor = _find(name)
-    file = os.environ.get(CONFIG_VARIABLE)
-    return executor if not file else _configured(executor, name, Path(file).expanduser())
-
-
-def _find(name: str) -> dg.ExecutorDefinition:
-    if name not in _EXECUTORS:
-        raise StudyError(
-            f"{EXECUTOR_VARIABLE} is {name!r}; set it to one of {', '.join(_EXECUTORS)}, or leave "
-            "it out."
-        )
-    module, attribute = _EXECUTORS[name]
-    try:
-        return getattr(importlib.import_module(module), attribute)
-    except ModuleNotFoundError as error:
-        needed = (error.name or module).partition(".")[0].replace("_", "-")
-        raise StudyError(
-            f"{EXECUTOR_VARIABLE} is {name!r}, which needs {needed}: install "
-            f"contextcliff-dagster[{name}]."
-        ) from error
-
-
-def _configured(executor: dg.ExecutorDefinition, name: str, file: Path) -> dg.ExecutorDefinition:
-    import yaml
-
-    from contextcliff_dagster.defs.dagster_internals import resolve_to_config_type, validate_config
-
-    try:
-        settings: Any = yaml.safe_load(file.read_text(encoding="utf-8")) or {}
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise StudyError(
-            f"{CONFIG_VARIABLE} names {file}, which cannot be read as YAML: "
-            f"{' '.join(str(error).split())}."
-        ) from error
-    # The shape only: variables of the environment are read where and when the run starts.
-    schema = executor.config_schema.as_field().config_type
-    checked = validate_config(resolve_to_config_type(schema), settings)
-    if not checked.success:
-        problem = " ".join((checked.errors or [])[0].message.split()).rstrip(".")
-        raise StudyError(f"{file} does not fit the executor {name!r}: {problem}; correct the file.")
-    return executor.configured(settings, name=name)

@@ -1,15 +1,14 @@
-"""The executor of a machine with GPUs: each step a process, with whole devices of its own.
-
-The executor of a machine with GPUs: each step a process, with whole devices of its own.
+"""The executor for a machine with GPUs: each step is a process with whole devices of its own.
 
 A step that needs devices is started by a small launcher, which waits for its turn, leases them and
-becomes the step: the step itself holds the lease, so that nothing of ours has to run for a killed
-one's devices to fall free. Steps that need none start at once, those that have nothing left to
-measure among them.
+becomes the step. The step itself holds the lease, so that the devices of a killed step fall free
+without any process of ours. Steps that need no devices start at once, also those that have nothing
+left to measure.
 """
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import signal
@@ -18,11 +17,12 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import dagster as dg
 
-from contextcliff_dagster.contracts import ContextCliffError
+from contextcliff_dagster.contracts import ContextCliffError, StudyError
 from contextcliff_dagster.defs.asset_specs import group
 from contextcliff_dagster.defs.dagster_internals import (
     ASSET_PARTITION_RANGE_END_TAG,
@@ -61,7 +61,7 @@ CELERY_QUEUE = "contextcliff-gpu"
 
 
 def device_tags(study: Study) -> dict[str, Any]:
-    """Tags of the step that runs the study's models; none where no model needs a device."""
+    """Return tags of the step that runs the study's models; none if no model needs a device."""
     try:
         models = load_models()
     except ContextCliffError:
@@ -76,7 +76,7 @@ def device_tags(study: Study) -> dict[str, Any]:
 
 
 def gpus_of_step(step_tags: Mapping[str, str], run_tags: Mapping[str, str]) -> Gpus:
-    """How many devices a step needs in this run.
+    """Return the number of devices that a step needs in this run.
 
     Raises:
         ValueError: the tag is not what :data:`GPUS_TAG` says.
@@ -97,7 +97,7 @@ def gpus_of_step(step_tags: Mapping[str, str], run_tags: Mapping[str, str]) -> G
 
 
 def gpus_of_models(step_tags: Mapping[str, str], models: Iterable[str]) -> Gpus:
-    """How many devices serve each of these models (by partition key) of the step's.
+    """Return the number of devices for each of the step's models (by partition key).
 
     Raises:
         ValueError: the tag is not what :data:`GPUS_TAG` says.
@@ -160,7 +160,7 @@ def gpu_executor(init: dg.InitExecutorContext) -> StepDelegatingExecutor:
 
 
 class GpuExecutor(StepDelegatingExecutor):
-    """As its base, but a run that asks for more devices than there are ends before its first
+    """Its base, except that a run that asks for more devices than exist ends before its first
     step."""
 
     def execute(self, plan_context: Any, execution_plan: Any) -> Iterator[dg.DagsterEvent]:
@@ -262,7 +262,7 @@ def _why(code: int, sentences: list[str]) -> str:
 
 
 def gpus_left(key: str, step_tags: Mapping[str, str], run: dg.DagsterRun) -> Gpus:
-    """As `gpus_of_step`, for those models of the step ``key`` that have a call left in this run.
+    """Like `gpus_of_step`, for models of the step ``key`` with a call left in this run.
 
     None for models that were asked everything already. Looked at before the step's process starts,
     which would otherwise wait for devices that it never opens. A step that finds a call left all
@@ -307,3 +307,72 @@ def _experiment_of(study: Study, key: str) -> Experiment | None:
         if key in {f"{group(study)}__{name}" for name in experiment.asset_names("predictions")}:
             return experiment
     return None
+
+
+CONFIG_VARIABLE = "CONTEXTCLIFF_EXECUTOR_CONFIG"
+
+
+DEFAULT_EXECUTOR = "in_process"
+"""A study is one chain with nothing to run side by side; a process per step costs seconds each."""
+
+
+_EXECUTORS = {
+    "in_process": ("dagster", "in_process_executor"),
+    "multiprocess": ("dagster", "multiprocess_executor"),
+    "gpu": ("contextcliff_dagster.defs.executors.gpu", "gpu_executor"),
+    "docker": ("dagster_docker", "docker_executor"),
+    "k8s": ("dagster_k8s", "k8s_job_executor"),
+    "celery": ("contextcliff_dagster.defs.executors.celery_workers", "celery_executor"),
+    "ray": ("dagster_ray", "ray_executor"),
+}
+
+
+def chosen_executor() -> dg.ExecutorDefinition:
+    """Return the executor named by CONTEXTCLIFF_EXECUTOR, ``in_process`` if unset, with the
+    settings of the YAML file that CONTEXTCLIFF_EXECUTOR_CONFIG names.
+
+    Raises:
+        StudyError: there is none of that name, it is not installed, or the file is not for it.
+    """
+    name = os.environ.get(EXECUTOR_VARIABLE) or DEFAULT_EXECUTOR
+    executor = _find(name)
+    file = os.environ.get(CONFIG_VARIABLE)
+    return executor if not file else _configured(executor, name, Path(file).expanduser())
+
+
+def _find(name: str) -> dg.ExecutorDefinition:
+    if name not in _EXECUTORS:
+        raise StudyError(
+            f"{EXECUTOR_VARIABLE} is {name!r}; set it to one of {', '.join(_EXECUTORS)}, or leave "
+            "it out."
+        )
+    module, attribute = _EXECUTORS[name]
+    try:
+        return getattr(importlib.import_module(module), attribute)
+    except ModuleNotFoundError as error:
+        needed = (error.name or module).partition(".")[0].replace("_", "-")
+        raise StudyError(
+            f"{EXECUTOR_VARIABLE} is {name!r}, which needs {needed}: install "
+            f"contextcliff-dagster[{name}]."
+        ) from error
+
+
+def _configured(executor: dg.ExecutorDefinition, name: str, file: Path) -> dg.ExecutorDefinition:
+    import yaml
+
+    from contextcliff_dagster.defs.dagster_internals import resolve_to_config_type, validate_config
+
+    try:
+        settings: Any = yaml.safe_load(file.read_text(encoding="utf-8")) or {}
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise StudyError(
+            f"{CONFIG_VARIABLE} names {file}, which cannot be read as YAML: "
+            f"{' '.join(str(error).split())}."
+        ) from error
+    # The shape only: variables of the environment are read where and when the run starts.
+    schema = executor.config_schema.as_field().config_type
+    checked = validate_config(resolve_to_config_type(schema), settings)
+    if not checked.success:
+        problem = " ".join((checked.errors or [])[0].message.split()).rstrip(".")
+        raise StudyError(f"{file} does not fit the executor {name!r}: {problem}; correct the file.")
+    return executor.configured(settings, name=name)

@@ -1,1 +1,1 @@
-"""What the Dagster UI shows of a result: tables, numbers, pictures; nothing is computed here."""
+"""Results in the Dagster UI: tables, numbers, pictures; nothing is computed here."""

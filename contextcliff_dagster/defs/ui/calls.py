@@ -1,4 +1,4 @@
-"""Metadata of calls to be made, being made, and made."""
+"""Metadata of calls in the UI: estimates beforehand, progress, and summaries."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ event log keeps each of them: some 40 of the first hour, 60 of the first day."""
 
 
 class StepProgress:
-    """What a step tells of its models' calls, one after the other.
+    """Progress reports of a step on its models' calls, one model after the other.
 
     ``on_progress`` gets everything, ``observe`` what is not too often. ``last``: of the model that
     is measured.
@@ -45,7 +45,7 @@ class StepProgress:
         self.last: Progress | None = None
 
     def of(self, model: str) -> Callable[[Progress], None]:
-        """Return what takes every `Progress` of the calls of ``model``."""
+        """Return a receiver for every `Progress` of the calls of ``model``."""
         self.last = None
 
         def take(progress: Progress) -> None:
@@ -62,12 +62,12 @@ class StepProgress:
         return take
 
     def ended(self, model: str, summary: RunSummary) -> None:
-        """Note what the calls of ``model`` came to."""
+        """Note the summary of the calls of ``model``."""
         self._summaries[model] = summary
 
     def conclude(self) -> None:
-        """Tell what the calls of all models came to, once; nothing where none was sent."""
-        sent = {model: one for model, one in self._summaries.items() if one.sent}
+        """Report the summary of all models' calls, once; nothing where none was sent."""
+        sent = {model: totals for model, totals in self._summaries.items() if totals.sent}
         if not sent:
             return
         if len(sent) == 1:
@@ -75,7 +75,7 @@ class StepProgress:
             text = f"{model}: {json.dumps(summary.to_dict())}"
             self._observe(text, {"model": model, **summary_metadata(summary)})
             return
-        rows = [{"model": model, **summary_metadata(one)} for model, one in sent.items()]
+        rows = [{"model": model, **summary_metadata(totals)} for model, totals in sent.items()]
         common = [name for name in rows[0] if all(name in row for row in rows)]
         names = ("calls", "calls_sent", "retries", "calls_without_answer", "tokens", "cost_usd")
         sums = {name: sum(row[name] for row in rows) for name in names}
@@ -107,7 +107,7 @@ Rows = Sequence[Mapping[str, Any]]
 
 
 def estimate_metadata(campaign: str, estimate: CostEstimate) -> dict[str, Any]:
-    """Sums, and one row per model and bin with calls to make."""
+    """Return sums, and one row per model and bin with calls to make."""
     lines = [
         {
             "model": line.model,
@@ -141,11 +141,11 @@ def _by_model(lines: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Sums over the bins and controls of each model; None where a part is unknown."""
     summed: dict[str, dict[str, Any]] = {}
     for line in lines:
-        own = summed.setdefault(line["model"], {"model": line["model"]})
+        sums = summed.setdefault(line["model"], {"model": line["model"]})
         for name, value in line.items():
             if name not in ("model", "bin", "control"):
-                before = own.get(name, 0)
-                own[name] = None if None in (value, before) else before + value
+                before = sums.get(name, 0)
+                sums[name] = None if None in (value, before) else before + value
     return list(summed.values())
 
 
@@ -158,7 +158,7 @@ def bin_metadata(
     maybe_paid: MaybePaid | None = None,
     progress: Progress | None = None,
 ) -> dict[str, Any]:
-    """One finished bin of predictions; ``progress`` of the run that finished it, if calls ran."""
+    """Describe one finished bin of predictions; ``progress``: of its run, if calls ran."""
     no_answer = Counter(row["no_answer"] for row in rows if row["no_answer"])
     lengths = [row["length_tokens"] for row in rows]
 
@@ -191,7 +191,7 @@ def bin_metadata(
 
 
 def progress_metadata(progress: Progress) -> dict[str, Any]:
-    """How far a model's calls have come: numbers that the UI plots over time."""
+    """Return the progress of a model's calls as numbers that the UI plots over time."""
     return {
         "calls": progress.done,
         "calls_planned": progress.planned,
@@ -208,7 +208,7 @@ def progress_metadata(progress: Progress) -> dict[str, Any]:
 
 
 def summary_metadata(summary: RunSummary) -> dict[str, Any]:
-    """What the calls of a model came to."""
+    """Return the outcome of a model's calls."""
     return {
         "calls": summary.planned,
         "calls_sent": summary.sent,
@@ -229,7 +229,7 @@ def summary_metadata(summary: RunSummary) -> dict[str, Any]:
 
 
 def _cache_share(cached: int, prompt_tokens: int) -> dict[str, float]:
-    """Of the prompt tokens, those that the server took from a cache."""
+    """The share of prompt tokens that the server took from a cache."""
     return {"cache_share": cached / prompt_tokens} if prompt_tokens else {}
 
 
@@ -240,7 +240,7 @@ def _perhaps(requests: int, usd: float) -> dict[str, Any]:
 def version_tags(
     rows: Rows, code_version: str, sources: Mapping[dg.AssetKey, str]
 ) -> dict[str, str]:
-    """Tags of a materialization that is logged by hand: its versions, and those of its sources.
+    """Return version tags, own and sources', for a materialization logged by hand.
 
     ``sources``: the assets it is made of, with their versions. Without these a manifest
     materialized again, unchanged, would turn every bin stale.

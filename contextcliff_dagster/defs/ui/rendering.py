@@ -1,4 +1,4 @@
-"""How results look in the Dagster UI: tables, column schemas, numbers and pictures.
+"""Rendering of results in the Dagster UI: tables, column schemas, numbers and pictures.
 
 The UI shows Markdown below 1,000 characters in place and hides longer text behind a click; it
 drops raw HTML but shows images given as `data:` addresses. Table cells must be plain Python
@@ -34,7 +34,7 @@ MOST_CELLS = 150
 _SMALLER = ((1_080, 60), (1_080, 45), (1_080, 30), (900, 30), (900, 20), (720, 30), (720, 20))
 """Widths in pixels and qualities of a picture, best first; at all of them its texts are legible."""
 _ROW_BYTES = 40
-"""What Dagster adds to each row of a table."""
+"""Bytes that Dagster adds to each row of a table."""
 _SVG_SAFE = " =:/,'"
 
 _UI_TYPES = {
@@ -50,7 +50,7 @@ _UI_TYPES = {
 
 
 def column_schema(table: Table) -> dg.TableSchema:
-    """The UI's column schema, derived from the table's one declaration."""
+    """Return the UI's column schema, derived from the table's one declaration."""
 
     def described(column: Column) -> dg.TableColumn:
         unit = f" [{column.unit}]" if column.unit else ""
@@ -65,7 +65,7 @@ def column_schema(table: Table) -> dg.TableSchema:
 
 
 def table(rows: Sequence[Mapping[str, Any]]) -> dg.MetadataValue:
-    """Rows as a table of the UI; a note where there are none, or how many do not fit."""
+    """Return rows as a UI table, with a note if there are none or some do not fit."""
     if not rows:
         return dg.MetadataValue.text("no rows")
     shown = [{k: plain(v) for k, v in row.items()} for row in rows]
@@ -79,7 +79,7 @@ def table(rows: Sequence[Mapping[str, Any]]) -> dg.MetadataValue:
 
 
 def long_text(text: str, path: Path) -> dg.MetadataValue:
-    """Markdown behind a click; what does not fit is left out, with the file that has all of it."""
+    """Return Markdown behind a click, cut where it does not fit, with the complete file's path."""
     if len(text.encode()) > TEXT_LIMIT:
         kept = text.encode()[:TEXT_LIMIT].decode(errors="ignore").rpartition("\n")[0]
         text = f"{kept}\n\n… The whole text: `{path}`"
@@ -87,7 +87,7 @@ def long_text(text: str, path: Path) -> dg.MetadataValue:
 
 
 def plain(value: Any) -> str | int | float | bool:
-    """``value`` as a scalar the UI can show; what is not there becomes a dash."""
+    """Return ``value`` as a scalar the UI can show; a missing value becomes a dash."""
     if value is None or (isinstance(value, float) and not math.isfinite(value)):
         return "–"
     if isinstance(value, float):
@@ -99,7 +99,7 @@ def plain(value: Any) -> str | int | float | bool:
 
 
 def pictures(files: Sequence[Path]) -> Mapping[str, dg.MetadataValue]:
-    """PNG files as Markdown by name: two where they fit, else the first, or a sentence.
+    """Return PNG files as Markdown by name: two where they fit, else the first or a sentence.
 
     The UI shows a picture behind a click, at its own size, in a dialog of 1,200 pixels.
     """
@@ -137,7 +137,7 @@ def _webp(image: Image.Image, width: int, quality: int) -> bytes:
 
 
 def curve_line(cliffs: Cliffs) -> str:
-    """Verdict, cap and a curve a few characters wide: one line of Markdown per model."""
+    """Return verdict, cap and a small curve: one line of Markdown per model."""
     cap = cliffs.safe_cap_tokens
     cap_text = f"cap **{cap:,}** tokens" if cap is not None else "no cap supported"
     verdict = cliffs.verdict.value.replace("_", " ")
@@ -145,7 +145,7 @@ def curve_line(cliffs: Cliffs) -> str:
 
 
 def inline(lines: Iterable[str]) -> dg.MetadataValue:
-    """Markdown short enough to be shown in place; lines that do not fit are counted instead."""
+    """Return Markdown to be shown in place; lines that do not fit are counted instead."""
     kept: list[str] = []
     lines = list(lines)
     for number, line in enumerate(lines):

@@ -1,4 +1,4 @@
-"""What the UI shows of an experiment's partitions, records, results and report."""
+"""Metadata of an experiment's partitions, records, results and report in the UI."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from contextcliff_dagster.reporting.report_files import ReportFiles
 
 DIMENSION = "tokens"
-"""Of partitions that are length bins."""
+"""The dimension of partitions that are length bins."""
 _MOST_BYTES = 1 << 20
 """A larger file is a manifest of an earlier version, which would be slow to read at each load."""
 
@@ -47,17 +47,17 @@ _MOST_BYTES = 1 << 20
 def range_of(bins: Iterable[LengthBin], key: str) -> str:
     """Return the tokens of a document in the bin ``key``, as ``1,024 to 2,047 tokens``."""
     known = list(bins)
-    for number, one in enumerate(known):
-        if one.bin == key:
+    for number, entry in enumerate(known):
+        if entry.bin == key:
             last = number == len(known) - 1  # the last one is closed above
-            return f"{one.edge_low:,} to {one.edge_high - (0 if last else 1):,} tokens"
+            return f"{entry.edge_low:,} to {entry.edge_high - (0 if last else 1):,} tokens"
     return "unknown"
 
 
 def with_token_ranges(
     assets: Sequence[dg.AssetsDefinition], study: Study, store: Store
 ) -> list[dg.AssetsDefinition]:
-    """Return ``assets``, those partitioned by bins with the range of each key.
+    """Return ``assets``; those partitioned by bins get the range of each key.
 
     The ranges are those of the sample that was frozen when the code location was loaded.
     """
@@ -67,14 +67,14 @@ def with_token_ranges(
         if not bins:
             text = "The token range of each key is known once `manifest` is made and this reloaded."
             return spec.replace_attributes(description=f"{spec.description}\n\n{text}")
-        ranges = [{"key": one.bin, "tokens": range_of(bins, one.bin)} for one in bins]
+        ranges = [{"key": b.bin, "tokens": range_of(bins, b.bin)} for b in bins]
         lines = "\n".join(f"- `{row['key']}`: {row['tokens']}" for row in ranges)
         return spec.replace_attributes(
             description=f"{spec.description}\n\n{lines}",
             metadata={**spec.metadata, "token_ranges": table(ranges)},
         )
 
-    return [one.map_asset_specs(shown) if _by_bins(one) else one for one in assets]
+    return [asset.map_asset_specs(shown) if _by_bins(asset) else asset for asset in assets]
 
 
 def _by_bins(asset: dg.AssetsDefinition) -> bool:
@@ -86,17 +86,17 @@ def _by_bins(asset: dg.AssetsDefinition) -> bool:
 
 
 def _frozen_bins(study: Study, store: Store) -> list[LengthBin]:
-    """Those of the manifest of this very specification; none where there is none to read."""
+    """The bins of the manifest of exactly this specification; none without a readable one."""
     spec_hash, bins = bins_of(store.manifest_dir(study.name) / HEAD)
     return bins if spec_hash == study.manifest_spec_hash() else []
 
 
 def bins_of(head_file: Path) -> tuple[str, list[LengthBin]]:
-    """Specification and bins in a ``manifest.json``; none where it cannot be read, or is large."""
+    """Return specification and bins of a ``manifest.json``; none if unreadable or large."""
     with suppress(OSError, ValueError, KeyError, TypeError):
         if head_file.stat().st_size <= _MOST_BYTES:
             head: dict[str, Any] = json.loads(head_file.read_bytes())
-            return str(head["header"]["spec_hash"]), [LengthBin(**one) for one in head["bins"]]
+            return str(head["header"]["spec_hash"]), [LengthBin(**entry) for entry in head["bins"]]
     return "", []
 
 
@@ -107,7 +107,7 @@ _MOST_NAMED = 4
 def partition_rows(
     run: StudyRun, experiment: Experiment, records: pa.Table
 ) -> list[dict[str, Any]]:
-    """A row for each key of the experiment's dimension, measured or not.
+    """Return a row for each key of the experiment's dimension, measured or not.
 
     ``calls`` are of one model. A model is done with a key when all of them have an answer; those
     that are not are named with how many they have, and so are models with calls that failed.
@@ -172,11 +172,11 @@ Metadata = dict[str, Any]
 _PLOTTED = 150
 """Numbers that the UI plots, at some 160 bytes of every materialization each."""
 _SHOWN_FIELDS = 12
-"""Of a result of any experiment: the UI's tables scroll sideways beyond."""
+"""Columns shown of any result: a wider table in the UI scrolls sideways."""
 
 
 def records_metadata(run: StudyRun, experiment: Experiment, records: pa.Table) -> Metadata:
-    """Counts, what stands behind each partition key, mean scores, failures by tag."""
+    """Return counts, the meaning of each partition key, mean scores, failures by tag."""
     folder = run.store.campaign_dir(experiment.records.name, run.study.name, run.campaign)
     columns = [([], "count_all"), ("score", "mean"), ("score", "count"), ("failed", "sum")]
     by = ["model", "bin"]
@@ -209,7 +209,7 @@ def records_metadata(run: StudyRun, experiment: Experiment, records: pa.Table) -
 def result_metadata(
     run: StudyRun, experiment: Experiment, analysis: Analysis
 ) -> dict[str, Metadata]:
-    """Asset -> its metadata, for each asset that the result has, in their order."""
+    """Return asset -> metadata, for each asset of the result, in their order."""
     if experiment.name == "length_profile":
         rounds = analysis.extra["rounds"]
         return {
@@ -217,7 +217,7 @@ def result_metadata(
             "cliffs": _cliffs_metadata(run, analysis.results) | _rounds_metadata(rounds),
         }
     path = run.store.results_file(run.study.name, run.campaign, experiment.name)
-    rows = [dict(experiment.overview(one)) or _scalars(one) for one in analysis.results]
+    rows = [dict(experiment.overview(result)) or _scalars(result) for result in analysis.results]
     shown = {
         **_summary(_headlines(experiment, analysis.results)),
         "dagster/row_count": len(rows),
@@ -235,7 +235,7 @@ def result_metadata(
 
 
 def report_metadata(run: StudyRun, files: ReportFiles) -> Metadata:
-    """The verdicts in place; the picture and the whole text behind a click; where the pages lie."""
+    """Return the verdicts in place, picture and text behind a click, and the pages' paths."""
     shown: Metadata = {
         "report": long_text(files.md.read_text(encoding="utf-8"), files.md),
         "campaign": run.campaign,
@@ -339,7 +339,7 @@ def _cliffs_metadata(run: StudyRun, cliffs: Sequence[Cliffs]) -> Metadata:
 
 
 def _rounds_metadata(rounds: Mapping[str, Mapping[str, Any]]) -> Metadata:
-    """What is asked next of each model and why; nothing for a study that is not measured so."""
+    """The next calls of each model, and why; nothing for a study without rounds."""
     if not rounds:
         return {}
     return {

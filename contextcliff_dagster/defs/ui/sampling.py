@@ -23,7 +23,7 @@ _BLOCKS = " ▁▂▃▄▅▆▇█"
 
 
 def corpus_metadata(corpus: CorpusSummary) -> Metadata:
-    """Counts and fingerprint, and what became of each file where the corpus says so."""
+    """Return counts and fingerprint, and the outcome of each file if the corpus gives it."""
     shown: Metadata = {
         "dagster/row_count": corpus.examples,
         "documents": corpus.documents,
@@ -37,7 +37,7 @@ def corpus_metadata(corpus: CorpusSummary) -> Metadata:
 
 
 def length_metadata(lengths: LengthMapSummary) -> Metadata:
-    """Counts and extremes, in tokens."""
+    """Return counts and extremes, in tokens."""
     return {
         "dagster/row_count": lengths.examples,
         "documents": lengths.documents,
@@ -51,7 +51,7 @@ def length_metadata(lengths: LengthMapSummary) -> Metadata:
 
 
 def audit_metadata(audit: Mapping[str, Any]) -> Metadata:
-    """Verdict and histogram in place, the bars as a table."""
+    """Return verdict and histogram in place, the bars as a table."""
     bars = list(audit["histogram"])
     most = max((bar["documents"] for bar in bars), default=0) or 1
     blocks = "".join(_BLOCKS[-(-8 * bar["documents"] // most)] for bar in bars)
@@ -80,7 +80,7 @@ def audit_metadata(audit: Mapping[str, Any]) -> Metadata:
 
 
 def manifest_metadata(study: Study, store: Store, manifest: Manifest) -> Metadata:
-    """The bins and what was drawn from each."""
+    """Return the bins and the number of examples drawn from each."""
     rows = [
         {
             "bin": bin.bin,

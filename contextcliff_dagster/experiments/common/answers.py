@@ -1,8 +1,4 @@
-"""The answers behind a campaign's numbers, those that the ledger has lost, and what is concluded.
-
-Answers in the store's tables that the call ledger does not have: it was lost, or another one is
-used now. They are neither paid for again nor overwritten without consent.
-"""
+"""Answers behind a campaign's numbers, each with its question, accepted answers and score."""
 
 from __future__ import annotations
 
@@ -59,7 +55,7 @@ def iter_answers(
     bins: Collection[str] | None = None,
     experiment: Experiment | None = None,
 ) -> Iterator[pa.Table]:
-    """Yield `read_answers` one cell at a time, so that not all of it need fit into memory."""
+    """Yield `read_answers` one cell at a time, so that not all of it must fit into memory."""
     there = answered_cells(run, experiment)
     asked = [m for m in there if models is None or m in models]
     cells = sorted({cell for model in asked for cell in there[model]})
@@ -74,14 +70,14 @@ def answered_cells(run: StudyRun, experiment: Experiment | None = None) -> dict[
     """Return model -> cells with predictions or records in the campaign, the study's models
     first."""
     names = {slug(m): m for m in (*run.study.models, *run.identified_models())}
-    found: dict[str, set[str]] = {}
+    cells: dict[str, set[str]] = {}
     for table in _tables(experiment):
         folder = run.store.campaign_dir(table.name, run.study.name, run.campaign)
         for file in folder.glob("model=*/bin=*/*.parquet"):
             model = file.parent.parent.name.removeprefix("model=")
             cell = file.parent.name.removeprefix("bin=")
-            found.setdefault(names.get(model, model), set()).add(cell)
-    return {model: sorted(found[model]) for model in in_order(run.study, found)}
+            cells.setdefault(names.get(model, model), set()).add(cell)
+    return {model: sorted(cells[model]) for model in in_order(run.study, cells)}
 
 
 def _tables(experiment: Experiment | None) -> list[Table]:
@@ -92,7 +88,7 @@ def _tables(experiment: Experiment | None) -> list[Table]:
 
 
 def _answers(run: StudyRun, model: str, cell: str, experiment: Experiment | None) -> pa.Table:
-    """The records of one cell, then those of its predictions that are not scored."""
+    """Return the records of one cell, then its unscored predictions."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

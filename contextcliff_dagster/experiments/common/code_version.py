@@ -68,7 +68,7 @@ def preparation_version(study: Study, asset: str) -> str:
 
 
 def documents_version(study: Study, documents: KeptDocuments) -> str:
-    """Return the code version of the documents that an experiment keeps."""
+    """Return the code version of an experiment's stored documents."""
     return _hashed(documents.version, documents.depends_on(study))
 
 
@@ -88,7 +88,7 @@ def experiment_version(study: Study, experiment: Experiment, step: Step) -> str:
 
 
 def models_of(study: Study) -> dict[str, Any]:
-    """Return what of the entries in models.yaml changes what the study's models answer."""
+    """Return the models' entries in models.yaml, only with keys that change their answers."""
     from contextcliff_dagster.inference.models.models_file import load_models
 
     try:

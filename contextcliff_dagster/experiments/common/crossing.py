@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Crossing:
-    """Length (tokens) at which drawn curves first exceed a bar, with its interval.
+    """The length (tokens) at which drawn curves first exceed a bar, with its interval.
 
     ``tokens`` is None before the smallest or beyond the largest length, ``low`` before the
     smallest, ``high`` beyond the largest.
@@ -28,7 +28,7 @@ class Crossing:
 def crossing_of(
     drawn: Floats, lengths: Sequence[int], bar: float | Floats, tail: float
 ) -> Crossing:
-    """The crossing of drawn curves (draws, lengths); ``tail`` of them lie beyond either end.
+    """Return the crossing of drawn curves (draws, lengths); ``tail`` lie beyond either end.
 
     Curves are lines over log length; the ends are rounded outwards to ``lengths``, since nothing
     between them was measured.

@@ -1,9 +1,7 @@
-"""Documents that an experiment makes and keeps, and the lists of them, each with its hash.
-
-Documents that an experiment makes and keeps in the store before anything is asked.
+"""Documents that an experiment makes before anything is asked, and their lists, each with its hash.
 
 They are two assets: ``<experiment>_documents``, with partitions of their own, and
-``<experiment>_manifest``, which makes those that are missing and lists them all with its own hash.
+``<experiment>_manifest``, which makes missing documents and lists them all with its own hash.
 """
 
 from __future__ import annotations
@@ -48,7 +46,7 @@ def write_list(
     documents: Sequence[Mapping[str, Any]],
     sources: Mapping[str, Any] | None = None,
 ) -> str:
-    """Write the list of all documents, unless it is there; its own SHA-256.
+    """Write the document list if missing; return its SHA-256.
 
     ``made_by``: hash of what decides the documents. ``sources``: what the documents were made of,
     where files decide them.
@@ -67,7 +65,7 @@ def write_list(
 
 
 def read_list(folder: Path, made_by: str | None = None) -> DocumentList | None:
-    """Return the list; None where there is none, it is damaged, or another's than ``made_by``."""
+    """Return the list; None if missing, damaged, or not made by ``made_by``."""
     with suppress(OSError, ValueError, KeyError, TypeError):
         whole = json.loads((folder / _NAME).read_bytes())
         digest = whole.pop("sha256")
@@ -85,14 +83,14 @@ TOO_LONG, TOO_SHORT = "too_long", "too_short"
 
 
 def file_list(study: Study, store: Store, account: Mapping[str, Any]) -> Path | None:
-    """Where the list lies; None where this corpus keeps none."""
+    """Return the path of the list; None where this corpus keeps none."""
     name = Path(str(account.get("list") or "")).name  # of an archive: it must not lead elsewhere
     path = store.manifest_dir(study.name) / name
     return path if name and path.is_file() else None
 
 
 def keep_file_list(study: Study, store: Store, corpus: Path, length_map: Path) -> None:
-    """Write the list again with tokens; used files may turn out too long or too short by them.
+    """Rewrite the list with token counts, by which used files may be too long or too short.
 
     Too long is a document that, as the study counts, leaves no room for prompt and answer in the
     smallest window of its models. It stays in the sample: a call that does not fit by its model's
@@ -134,7 +132,7 @@ def keep_file_list(study: Study, store: Store, corpus: Path, length_map: Path) -
 
 
 def notes_on_files(study: Study, store: Store, account: Mapping[str, Any]) -> list[str]:
-    """Sentences for the report on what became of the files; none without a list."""
+    """Return sentences for the report on the outcome of each file; none without a list."""
     from contextcliff_dagster.corpora.materialize import read_rows
 
     if not account.get("list"):
@@ -179,17 +177,17 @@ class GeneratedSamples:
         """Return the first ``n`` examples of a cell."""
         if bin not in self._cells:
             planned = []
-            for rank, one in enumerate(self._make(bin)):
-                document_id = hashlib.sha256(one.document.encode()).hexdigest()
-                self._texts[document_id] = one.document
-                name, metadata = f"{bin}-{rank:04d}", dict(one.metadata)
-                example = Example(name, document_id, one.question, one.answers, one.task, metadata)
-                planned.append(PlannedExample(example, self._count(one.document), bin, rank))
+            for rank, new in enumerate(self._make(bin)):
+                document_id = hashlib.sha256(new.document.encode()).hexdigest()
+                self._texts[document_id] = new.document
+                name, metadata = f"{bin}-{rank:04d}", dict(new.metadata)
+                example = Example(name, document_id, new.question, new.answers, new.task, metadata)
+                planned.append(PlannedExample(example, self._count(new.document), bin, rank))
             self._cells[bin] = planned
         return self._cells[bin][:n]
 
     def document_text(self, document_id: str) -> str:
-        """Return a document's text; that of an example that was planned."""
+        """Return a document's text; its example must have been planned."""
         return self._texts[document_id]
 
 
@@ -236,7 +234,7 @@ class KeptDocuments(ABC):
 
     @abstractmethod
     def freeze(self, study: Study, store: Store) -> MadeDocuments:
-        """Return the list of all documents, written anew where it is not that of ``study``.
+        """Return the list of all documents, rewritten where it is not that of ``study``.
 
         Raises:
             StudyError, StoreError: as `make`.
@@ -244,11 +242,11 @@ class KeptDocuments(ABC):
 
     @abstractmethod
     def frozen(self, study: Study, store: Store) -> MadeDocuments | None:
-        """Return the list in the store where it is that of ``study``; nothing is made."""
+        """Return the stored list if it is that of ``study``; nothing is made."""
 
     @abstractmethod
     def depends_on(self, study: Study) -> Mapping[str, Any]:
-        """Return the parts of ``study`` that decide the documents, JSON-ready."""
+        """Return the parts of ``study`` that determine the documents, JSON-ready."""
 
     def archived(self, study: Study, store: Store) -> KeptList | None:
         """Return what an archive of ``study`` has to hold: None where the study alone decides the
@@ -260,7 +258,7 @@ class KeptDocuments(ABC):
         return None
 
     def restore(self, study: Study, store: Store, kept: KeptList, file: Path) -> Callable[[], None]:
-        """Return what writes ``kept``, of the archive ``file``, into ``store``.
+        """Return a function that writes ``kept``, of the archive ``file``, into ``store``.
 
         Raises:
             StoreError: these are no documents of ``study``, or the store has others.
@@ -269,9 +267,9 @@ class KeptDocuments(ABC):
 
 
 def tokenizer_name(study: Study, key: str) -> str:
-    """Return what counts documents: the tokenizer of the section ``key``, the study's, or ours."""
-    own: str = study.sections[key].tokenizer
-    return own or study.tokenizer_name or DEFAULT_TOKENIZER
+    """Return the tokenizer's name for documents: of the section ``key``, the study, or ours."""
+    named: str = study.sections[key].tokenizer
+    return named or study.tokenizer_name or DEFAULT_TOKENIZER
 
 
 def tokenizer_of(study: Study, key: str) -> Tokenizer:

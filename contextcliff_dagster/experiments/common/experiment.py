@@ -1,11 +1,9 @@
-"""What an experiment is: one way to ask, to judge and to report, on the shared rooms.
+"""The base of every experiment: one way to ask, to judge and to report, on shared machinery.
 
-What an experiment is: one way to ask, to judge and to report, on the shared rooms.
-
-An experiment says what is asked and what follows from the answers. Asking (ledger, budget, resume,
-top-up, devices), the tables, the Dagster assets with their partitions, checks and code versions,
-the jobs, the command line, the report and the archive come from `experiments.common` and `defs`,
-the same for all. To add one: a folder here, and its line in `studies.experiment_table`.
+An experiment defines what is asked and what follows from the answers. Asking (ledger, budget,
+resume, top-up, devices), the tables, the Dagster assets with their partitions, checks and code
+versions, the jobs, the command line, the report and the archive come from `experiments.common` and
+`defs`, the same for all. To add one: a folder here, and its line in `studies.experiment_table`.
 """
 
 from __future__ import annotations
@@ -57,7 +55,7 @@ def write_results(run: StudyRun, experiment: Experiment, results: Sequence[Any])
 
 
 def read_results(run: StudyRun, experiment: Experiment, kind: type[Any] | None = None) -> list[Any]:
-    """Return what `write_results` wrote, as values of ``kind``, else of ``experiment.result``.
+    """Return the results of `write_results` as values of ``kind``, else ``experiment.result``.
 
     Raises:
         StoreError: there is none, it is damaged, or another version of the method wrote it.
@@ -95,7 +93,7 @@ Step = Literal["predictions", "records", "result", "report"]
 
 @dataclass(frozen=True)
 class Source:
-    """Samples to ask, and columns that tell their rows from those of the other sources.
+    """Samples to ask, and columns that tell their rows from other sources' rows.
 
     ``columns``: name -> value, the same for every row; declared in the experiment's tables.
     ``follow_up``: the call that rests on the answer to one (`inference.requests.call_plan`), where
@@ -163,7 +161,7 @@ class Experiment(ABC):
             raise TypeError(f"{cls.__name__}.dimension {cls.dimension!r} must sort after 'model'")
 
     def asset_names(self, step: Step) -> tuple[str, ...]:
-        """Names of the assets of ``step``, below the study's; usually one."""
+        """Return the names of the assets of ``step``, below the study's; usually one."""
         if step == "report":
             return ("report",)
         if self.host is not None and step != "predictions":
@@ -171,11 +169,11 @@ class Experiment(ABC):
         return (f"{self.name}_{step}",)
 
     def document_assets(self) -> tuple[str, ...]:
-        """Names of the assets of `documents` and of their list; none without."""
+        """Return the names of the assets of `documents` and their list; none without."""
         return (f"{self.name}_documents", f"{self.name}_manifest") if self.documents else ()
 
     def op_of_result(self) -> str:
-        """Name of the op that makes the result's assets: `result_op`, else that of the first."""
+        """Return the op that makes the result's assets: `result_op`, else the first one's name."""
         return self.result_op or next(iter(self.asset_names("result")), "")
 
     def is_asked(self, study: Study) -> bool:
@@ -195,25 +193,25 @@ class Experiment(ABC):
         return None
 
     def recipe(self, study: Study) -> Recipe:
-        """Return what is asked around each document."""
+        """Return the prompt around each document."""
         return study.recipe()
 
     def sources(self, run: StudyRun) -> Sequence[Source]:
-        """Return what is asked: samples by cell, in the order in which they are asked."""
+        """Return the samples by cell, in the order in which they are asked."""
         raise NotImplementedError
 
     def expected_sources(self, run: StudyRun) -> Sequence[Source]:
-        """Return `sources` for an estimate: of documents not made yet the expected lengths."""
+        """Return `sources` for an estimate, with expected lengths of documents not made yet."""
         from contextcliff_dagster.experiments.common.measurement import sources_of
 
         return sources_of(run, self)
 
     def known_sources(self, run: StudyRun) -> Sequence[Source]:
-        """Return all sources that may have answers, also those that the study asks no longer."""
+        """Return all sources that may have answers, even if the study no longer asks them."""
         return self.sources(run)
 
     def score(self, run: StudyRun, source: Source, rows: Rows) -> Rows:
-        """Return records of `records` for prediction rows of one source; any number per row."""
+        """Return rows of `records` for prediction rows of one source; any number per row."""
         from contextcliff_dagster.experiments.common.records import score_by_answers
 
         return score_by_answers(self, run, source, rows)
@@ -223,7 +221,7 @@ class Experiment(ABC):
         return {}
 
     def score_campaign(self, run: StudyRun) -> pa.Table:
-        """Write the records of all that is answered in the campaign, and return them.
+        """Write the records of all answers in the campaign, and return them.
 
         Raises:
             StoreError: a table is damaged or cannot be written; nothing is answered yet.
@@ -257,7 +255,7 @@ class Experiment(ABC):
         return records
 
     def check_records(self, run: StudyRun, records: pa.Table) -> Sequence[CheckOutcome]:
-        """Return the outcomes of those `checks` that are ``of="records"``: here `RECORD_CHECKS`."""
+        """Return the outcomes of the `checks` with ``of="records"``: here `RECORD_CHECKS`."""
         from contextcliff_dagster.experiments.common.records import (
             RECORD_CHECKS,
             check_records,
@@ -268,12 +266,12 @@ class Experiment(ABC):
     def analyse(
         self, run: StudyRun, records: pd.DataFrame, contributions: Mapping[str, Experiment]
     ) -> Analysis:
-        """Return what follows from the records; no call is made. ``contributions``: the experiments
+        """Return the analysis of the records; no call is made. ``contributions``: the experiments
         that this one is host to, by name."""
         raise NotImplementedError
 
     def write_results(self, run: StudyRun, analysis: Analysis) -> None:
-        """Write what was concluded; `read_results` gives it back."""
+        """Write the results; `read_results` reads them back."""
 
         write_results(run, self, analysis.results)
 
@@ -287,7 +285,7 @@ class Experiment(ABC):
         return read_results(run, self)
 
     def contribution(self, run: StudyRun, model: str) -> Any:
-        """Return what the host's analysis is given of one model; None where nothing is known."""
+        """Return the contribution to the host's analysis of one model; None if nothing is known."""
         return None
 
     def overview(self, result: Any) -> Mapping[str, Any]:
@@ -309,11 +307,11 @@ class Experiment(ABC):
         return False
 
     def write_report(self, run: StudyRun, others: Sequence[Section]) -> ReportFiles:
-        """Write the study's report, with the sections of ``others``; of those that `has_page`."""
+        """Write the study's report, with the sections of ``others``; needs `has_page`."""
         raise NotImplementedError
 
     def depends_on(self, study: Study, step: Step) -> Mapping[str, Any]:
-        """Return the parts of ``study`` that decide what ``step`` makes, JSON-ready.
+        """Return the parts of ``study`` that determine the output of ``step``, JSON-ready.
 
         Together with `version` they are the asset's code version: an edit of one of them turns the
         asset stale in Dagster, an edit of anything else does not. What an earlier step depends on

@@ -1,4 +1,8 @@
-"""One campaign of one study in one store: its cost, its prompts, and asking the models."""
+"""Measurement of one campaign of a study in one store: its cost, its prompts, its calls.
+
+Answers in the store's tables may be missing from the call ledger: it was lost, or another one is
+used now. They are neither paid for again nor overwritten without consent.
+"""
 
 from __future__ import annotations
 
@@ -33,10 +37,6 @@ from contextcliff_dagster.inference.spending import Budget
 from contextcliff_dagster.store import slug, write_json, write_table
 
 if TYPE_CHECKING:
-    from contextcliff_dagster.inference.ledger.ledger import Ledger
-    from contextcliff_dagster.store import Store
-
-if TYPE_CHECKING:
     from contextcliff_dagster.experiments.common.experiment import Experiment, Rows, Source
     from contextcliff_dagster.inference.execution.cost_estimate import CostEstimate
     from contextcliff_dagster.inference.ledger.ledger import Ledger
@@ -48,12 +48,12 @@ if TYPE_CHECKING:
 
 
 EVERYTHING = sys.maxsize
-"""As a number of examples: all that a source has."""
+"""The number of examples that stands for all of a source."""
 
 
 @dataclass(frozen=True)
 class Asked:
-    """Which cells of one model a run is about, and how many examples of each.
+    """The cells of one model in a run, and the number of examples of each.
 
     ``samples_per_cell`` None is the study's own number; ``samples`` gives a number by cell instead.
     """
@@ -65,7 +65,7 @@ class Asked:
 
 
 def sources_of(run: StudyRun, experiment: Experiment, *, known: bool = False) -> Sequence[Source]:
-    """Return what the experiment asks (or ``known``: may have asked), made once a run.
+    """Return the experiment's sources (``known``: also earlier ones), made once per run.
 
     Documents that an experiment generates are costly, and each cell asks for its sources.
     """
@@ -74,12 +74,12 @@ def sources_of(run: StudyRun, experiment: Experiment, *, known: bool = False) ->
 
 
 def recipe_of(experiment: Experiment, source: Source, study: Study) -> Recipe:
-    """Return what is asked around the documents of ``source``: its own recipe, if it has one."""
+    """Return the recipe for the documents of ``source``: its own, if it has one."""
     return source.recipe or experiment.recipe(study)
 
 
 def estimate_cost(run: StudyRun, experiments: Sequence[Experiment]) -> CostEstimate:
-    """Return tokens, money and time of the calls that have no outcome yet.
+    """Estimate tokens, money and time of the calls that have no outcome yet.
 
     Raises:
         StudyError: a model of the study is not in the registry.
@@ -88,12 +88,14 @@ def estimate_cost(run: StudyRun, experiments: Sequence[Experiment]) -> CostEstim
 
     entries = [get_model(name) for name in run.study.models]
     plans, skipped = [], set()
-    for one in experiments:
-        cells, n = one.cells(run.study), one.samples_per_cell(run.study)
-        for source in one.expected_sources(run):
-            name = " ".join(source.columns.values()) or (one.name if one.host else None)
-            plans.append((name, _call_plan(run, one, source, cells, n)))
-            skipped |= {(name, entry.name) for entry in entries if one.not_asked(entry)}
+    for experiment in experiments:
+        cells, n = experiment.cells(run.study), experiment.samples_per_cell(run.study)
+        for source in experiment.expected_sources(run):
+            name = " ".join(source.columns.values()) or (
+                experiment.name if experiment.host else None
+            )
+            plans.append((name, _call_plan(run, experiment, source, cells, n)))
+            skipped |= {(name, entry.name) for entry in entries if experiment.not_asked(entry)}
     return estimate(plans, entries, run.ledger, skipped)
 
 
@@ -104,7 +106,7 @@ def measure_cells(
     control: RunControl,
     on_cell: Callable[[str, Rows], None] | None = None,
 ) -> RunSummary:
-    """Ask a model what it was not asked before, and write each finished cell's predictions.
+    """Make a model's missing calls, and write each finished cell's predictions.
 
     ``control`` without a budget gets the study's own. ``on_cell`` is called after a cell's file is
     written, with all its rows: those of this run alone would shrink a cell that an earlier, larger
@@ -171,7 +173,7 @@ def _samples(run: StudyRun, experiment: Experiment, asked: Asked) -> int:
 
 
 class PerCellLimit:
-    """A source that gives of each cell only as many examples as ``samples`` says."""
+    """A source limited to ``samples`` examples per cell."""
 
     def __init__(self, source: SampleSource, samples: Mapping[str, int]) -> None:
         self._source, self._samples = source, samples
@@ -189,7 +191,7 @@ def models_left(
     cells_of: Mapping[str, Sequence[str]],
     samples_per_cell: int | None = None,
 ) -> list[str]:
-    """Return those of ``cells_of`` (model -> cells) that `measure_cells` would ask something.
+    """Return the models of ``cells_of`` (model -> cells) with calls left for `measure_cells`.
 
     Raises:
         StudyError: no sample is drawn.
@@ -213,7 +215,7 @@ def models_left(
 def planned_calls(
     run: StudyRun, experiment: Experiment, identity_hash: str, outcomes: Outcomes | None = None
 ) -> Iterator[PlannedCall]:
-    """Yield all calls that the experiment may have made of one serving identity.
+    """Yield all calls that the experiment may have made to one serving identity.
 
     ``outcomes``: those that further calls follow on; the ledger's, with what was imported for the
     study, when None.
@@ -244,7 +246,7 @@ def ledger_rows(
 
 
 def write_predictions(run: StudyRun, experiment: Experiment, model: str, cell: str) -> Rows:
-    """Write what the ledger holds for one cell, without a call; its rows, if any."""
+    """Write one cell's predictions from the ledger; return the rows written, if any."""
     rows = [
         row
         for source in sources_of(run, experiment, known=True)
@@ -329,7 +331,7 @@ PAY_AGAIN = "CONTEXTCLIFF_PAY_AGAIN"
 
 
 def lost_keys(ledger: Ledger, study: str, files: Iterable[Path], *, own: bool = True) -> set[str]:
-    """Return the calls in files of predictions that have an outcome there and none in the ledger.
+    """Return the calls with an outcome in files of predictions and none in the ledger.
 
     What was imported stands for what was imported alone, or where the answers are not the ledger's
     ``own`` (`is_own`). No text is read. Damaged files hold nothing that can be lost.
@@ -364,10 +366,10 @@ def is_own(study: str, store: Store, ledger: Ledger) -> bool:
     known, file = None, store.ledger_note(study)
     with suppress(OSError, ValueError, KeyError, TypeError):
         known = str(json.loads(file.read_bytes())["ledger"])
-    own = ledger.takes(known)
-    if own and known is None:
+    is_ours = ledger.takes(known)
+    if is_ours and known is None:
         write_json(file, {"ledger": ledger.id})
-    return own
+    return is_ours
 
 
 def require_known_answers(run: StudyRun, experiment: Experiment, models: Iterable[str]) -> None:
@@ -382,7 +384,7 @@ def require_known_answers(run: StudyRun, experiment: Experiment, models: Iterabl
     from contextcliff_dagster.inference.ledger.campaigns import list_campaigns
 
     study = run.study.name
-    known = {slug(one.name) for one in list_campaigns(run.ledger, study)} - {slug(run.campaign)}
+    known = {slug(c.name) for c in list_campaigns(run.ledger, study)} - {slug(run.campaign)}
     folder = run.store.study_dir(study) / experiment.predictions.name
     parts = [part for part in folder.glob("campaign=*") if part.name[9:] not in known]
     wanted = {f"model={slug(model)}" for model in models}
@@ -402,8 +404,8 @@ def require_kept(run: StudyRun, files: Iterable[Path]) -> None:
     if os.environ.get(PAY_AGAIN, "").strip() not in ("", "0"):
         return
     study = run.study.name
-    own = is_own(study, run.store, run.ledger)
-    if lost := len(lost_keys(run.ledger, study, files, own=own)):
+    is_ours = is_own(study, run.store, run.ledger)
+    if lost := len(lost_keys(run.ledger, study, files, own=is_ours)):
         raise StoreError(
             f"The store holds {lost:,} answers of study {study!r} that the call ledger "
             f"{run.ledger.name} does not know: `contextcliff ledger restore {study}` takes them "

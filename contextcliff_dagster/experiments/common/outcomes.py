@@ -1,4 +1,4 @@
-"""What an experiment concludes: results, checks and their outcomes, an alarm."""
+"""Conclusions of an experiment: results, checks and their outcomes, an alarm."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class CheckSpec:
-    """Something that must hold before a result is believed.
+    """A condition that must hold before a result is believed.
 
     ``of``: whether records or results are checked. ``blocking``: a failure ends the run.
     """
@@ -25,7 +25,7 @@ class CheckSpec:
 
 @dataclass(frozen=True)
 class CheckOutcome:
-    """What a check came to. ``error``: a failure is an error, not a warning.
+    """The outcome of a check. ``error``: a failure is an error, not a warning.
 
     ``passed`` is None where there is nothing to judge: the check is skipped, with the reason.
     ``values``: numbers and texts to show with it. ``rows``: tables to show, by name.
@@ -41,7 +41,7 @@ class CheckOutcome:
 
 @dataclass(frozen=True)
 class Alarm:
-    """What the study's alert channels get, once for each ``subjects`` of a campaign.
+    """An alert for the study's channels, sent once for each ``subjects`` of a campaign.
 
     ``event`` names it for programs, ``sentence`` says it, ``details`` are JSON-ready.
     """
@@ -55,7 +55,7 @@ class Alarm:
 
 @dataclass(frozen=True)
 class Analysis:
-    """What an experiment concludes of one campaign.
+    """The conclusions of an experiment from one campaign.
 
     ``results``: one per model (or one for all), of the experiment's `Experiment.result`.
     ``checks``: the outcomes of those checks that are ``of="result"``. ``alarm``: what the alert

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 
 def find_frozen(study: Study, store: Store) -> Manifest | None:
-    """The manifest on disk where it was drawn for this specification and for enough examples.
+    """Return the manifest on disk if drawn for this specification with enough examples.
 
     Raises:
         StoreError: it is damaged.
@@ -56,15 +56,15 @@ def find_frozen(study: Study, store: Store) -> Manifest | None:
     manifest = _on_disk(study, store)
     if manifest is None:
         return None
-    own, reread = manifest.header, _read_json(_reread_note(study, store))
-    same = own.get("spec_hash") == study.manifest_spec_hash()
-    enough = int(own.get("samples_per_bin", 0)) >= study.sampling.samples_per_bin
-    current = reread is None or reread.get("fingerprint") == own["corpus"]["fingerprint"]
+    header, reread = manifest.header, _read_json(_reread_note(study, store))
+    same = header.get("spec_hash") == study.manifest_spec_hash()
+    enough = int(header.get("samples_per_bin", 0)) >= study.sampling.samples_per_bin
+    current = reread is None or reread.get("fingerprint") == header["corpus"]["fingerprint"]
     return manifest if same and enough and current else None
 
 
 def as_drawn(study: Study, store: Store) -> Study:
-    """The study with no more examples a bin than its frozen sample; raises like `find_frozen`."""
+    """Limit the study to its frozen sample's examples per bin; raises like `find_frozen`."""
     manifest = _on_disk(study, store)
     asked = study.sampling.samples_per_bin
     drawn = asked if manifest is None else int(manifest.header.get("samples_per_bin", asked))
@@ -93,7 +93,7 @@ def _stamp(path: Path) -> tuple[int, int, int] | None:
 
 
 def load_frozen(study: Study, store: Store) -> Manifest:
-    """The frozen manifest.
+    """Return the frozen manifest.
 
     Raises:
         StudyError: there is none, or the study was changed since it was drawn, or has no corpus.
@@ -111,7 +111,7 @@ def load_frozen(study: Study, store: Store) -> Manifest:
 
 
 def prepare_corpus(study: Study, store: Store, *, reread: bool = False) -> CorpusSummary:
-    """Read the corpus and write it as Parquet, unless the frozen manifest makes it needless.
+    """Read the corpus and write it as Parquet, unless the frozen manifest suffices.
 
     With ``reread`` the source is opened in any case, and a manifest drawn from other bytes is no
     longer reused.
@@ -131,14 +131,14 @@ def prepare_corpus(study: Study, store: Store, *, reread: bool = False) -> Corpu
         summary = read_summary(folder)
     if summary is None or summary.fingerprint != corpus.fingerprint():
         summary = materialize_corpus(corpus, folder)
-    # The source was opened: what an earlier reading noted no longer counts.
+    # The source was opened: notes of an earlier reading no longer count.
     if reread or _reread_note(study, store).exists():
         write_json(_reread_note(study, store), {"fingerprint": summary.fingerprint})
     return summary
 
 
 def prepare_length_map(study: Study, store: Store) -> LengthMapSummary:
-    """Count the corpus, unless that is done or needless.
+    """Count the corpus's tokens, unless that is done or needless.
 
     Raises:
         StudyError: there is no such tokenizer.
@@ -164,7 +164,7 @@ def prepare_length_map(study: Study, store: Store) -> LengthMapSummary:
 
 @lean_arrow()
 def prepare_audit(study: Study, store: Store) -> dict[str, Any]:
-    """Judge the lengths before any call is made; the audit as a JSON object.
+    """Judge the lengths before any call is made; return the audit as a JSON object.
 
     Raises:
         StudyError: a model of the study is not in the registry.
@@ -202,7 +202,7 @@ def prepare_audit(study: Study, store: Store) -> dict[str, Any]:
 
 @lean_arrow()
 def freeze_manifest(study: Study, store: Store) -> Manifest:
-    """The frozen manifest, drawn where there is none for this specification.
+    """Return the frozen manifest, drawn if there is none for this specification.
 
     Raises:
         CorpusError: the corpus does not support the study; the sentence is the audit's advice.
@@ -220,7 +220,7 @@ def freeze_manifest(study: Study, store: Store) -> Manifest:
         "spec_hash": study.manifest_spec_hash(),
         "samples_per_bin": study.sampling.samples_per_bin,
         "corpus": read_summary(corpus_dir(study, store)).to_dict(),
-        # Not what counted: another version of a library that counts the same draws the same sample.
+        # Not the counter: another library version with the same counts draws the same sample.
         "lengths": asdict(replace(prepare_length_map(study, store), counted_by="")),
     }
     manifest = draw_manifest(
@@ -233,7 +233,7 @@ def freeze_manifest(study: Study, store: Store) -> Manifest:
         _locate if study.corpus.of_ones_own else None,
     )
     folder = store.manifest_dir(study.name)
-    # Next to the manifest, not in it: its windows are the models', and the sample is not.
+    # Next to the manifest, not in it: its windows depend on the models, the sample does not.
     write_json(_kept_audit(study, store), audit)
     keep_file_list(study, store, corpus_dir(study, store), length_map_file(study, store))
     store.mark()
@@ -249,7 +249,7 @@ def _locate(text: str, accepted: Sequence[Sequence[str]]) -> list[float | None]:
 
 
 def lengths_version(study: Study, store: Store, lengths: LengthMapSummary) -> str:
-    """Data version of the length map: which texts were counted, and with which vocabulary."""
+    """Return the length map's data version: the texts counted, and the vocabulary."""
     both = f"{_corpus(study, store).fingerprint} {lengths.tokenizer_fingerprint}"
     return hashlib.sha256(both.encode()).hexdigest()
 
@@ -267,12 +267,12 @@ def _kept_audit(study: Study, store: Store) -> Path:
 
 
 def _reread_note(study: Study, store: Store) -> Path:
-    """Which bytes the corpus had when the user last asked to read it again."""
+    """The note of the corpus's fingerprint when the user last asked to read it again."""
     return store.preparation_dir(study.name) / "reread.json"
 
 
 def _corpus(study: Study, store: Store) -> CorpusSummary:
-    """As the frozen manifest has it, else as it was materialized."""
+    """The corpus by the frozen manifest, else as it was materialized."""
     if (frozen := find_frozen(study, store)) is not None:
         return CorpusSummary(**frozen.header["corpus"])
     return read_summary(corpus_dir(study, store))

@@ -59,7 +59,7 @@ def read_record_table(table: Table, study: Study, store: Store, campaign: str) -
 
 
 class RecordsAtOnce:
-    """The records of one campaign: from a copy of all, or from their files where it lacks them.
+    """The records of one campaign, from a copy of all, else from their files.
 
     Opening a Parquet file takes milliseconds, and a campaign of 50 models and 20 bins has 1,000.
     The copy knows each file by its stamp (time, size, inode); a file written since is read itself.
@@ -86,11 +86,11 @@ class RecordsAtOnce:
         return read_table(path, self._table)
 
     def made_from(self, path: Path) -> str | None:
-        """Return what `store.write_table` noted that ``path`` was made from; None where unknown."""
+        """Return the sources of ``path`` noted by `store.write_table`; None where unknown."""
         return self._index[self._name(path)][3] if self._has(path) else _noted(path)
 
     def keep(self, files: Sequence[Path]) -> None:
-        """Write the copy anew where it is not one of just these ``files``.
+        """Rewrite the copy unless it holds exactly these ``files``, unchanged.
 
         Raises:
             StoreError: a file is damaged, or the copy cannot be written.
@@ -106,7 +106,7 @@ class RecordsAtOnce:
             return
         index, tables, at = {}, [], 0
         for name, path in zip(names, files, strict=True):
-            # The stamp first: what is written after it is not taken for what was read.
+            # The stamp first: rows written after it do not pass for rows read.
             stamp, made_from, records = _stamp(path), self.made_from(path), self.read(path)
             index[name] = (stamp, at, records.num_rows, made_from)
             tables.append(records)
@@ -187,7 +187,7 @@ def _scored_again(table: pa.Table, study: Study, store: Store) -> pa.Table:
 
 
 def record_rows(records: pd.DataFrame) -> list[dict[str, Any]]:
-    """Return rows with None where nothing is known: pandas has NaN there in columns of numbers."""
+    """Return rows with None for unknown values, where pandas has NaN in columns of numbers."""
     known = records.astype(object).where(records.notna(), None)
     return [dict(zip(known.columns, row, strict=True)) for row in known.itertuples(index=False)]
 
@@ -212,7 +212,7 @@ def _noted(path: Path) -> str | None:
 
 
 def score_by_answers(experiment: Experiment, run: StudyRun, source: Source, rows: Rows) -> Rows:
-    """Return `EVAL_RECORDS` of prediction rows: each answer against the accepted ones.
+    """Score prediction rows against the accepted answers; return `EVAL_RECORDS`.
 
     Raises:
         StudyError: the study's scorer is unknown.
@@ -231,7 +231,7 @@ def score_by_answers(experiment: Experiment, run: StudyRun, source: Source, rows
 
 
 def scoring_rules(study: Study, recipe: Recipe) -> ScoringRules:
-    """Return how answers to requests of ``recipe`` are scored in ``study``."""
+    """Return the scoring rules of ``study`` for answers to requests of ``recipe``."""
     from contextcliff_dagster.scoring.evaluate import ScoringRules
 
     return ScoringRules(
@@ -255,7 +255,7 @@ def examples_of(source: Source, cells: tuple[str, ...]) -> dict[str, Example]:
 
 
 def score_campaign(run: StudyRun, experiment: Experiment) -> None:
-    """Score all that the ledger has of the campaign, of every model, and write the records.
+    """Score every answer of the campaign in the ledger, for all models, and write the records.
 
     Sources that the study asks no longer are scored, too. Records whose outputs were pruned stay as
     they were judged.
@@ -334,8 +334,8 @@ def check_records(study: Study, records: pa.Table) -> list[CheckOutcome]:
 
 def _check_truncation(study: Study, rows: Sequence[Mapping[str, Any]]) -> CheckOutcome:
     every = truncations(rows)
-    # Models that the study does not name any more are left out: taking one out of it is a way on.
-    cut = [one for one in every if one.too_many and one.model in study.models]
+    # Models no longer in the study are left out: removing one is a way to go on.
+    cut = [model for model in every if model.too_many and model.model in study.models]
     why = " ".join(refusal(model, study.name) for model in cut)
     return CheckOutcome(
         "no_silent_truncation",

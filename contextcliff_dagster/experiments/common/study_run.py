@@ -22,17 +22,10 @@ from contextcliff_dagster.studies.study import study_used
 if TYPE_CHECKING:
     import pandas as pd
 
-    from contextcliff_dagster.experiments.common.experiment import Experiment
-
-if TYPE_CHECKING:
-    import pandas as pd
-
     from contextcliff_dagster.analysis.bin_statistics import ProfileContext
     from contextcliff_dagster.experiments.common.experiment import Experiment
     from contextcliff_dagster.inference.ledger.ledger import Ledger
     from contextcliff_dagster.sampling.manifest import Manifest
-    from contextcliff_dagster.store import Store
-    from contextcliff_dagster.studies import Study
 
 
 Made = TypeVar("Made")
@@ -44,7 +37,7 @@ TICK_NAME = "%Y-%m-%dT%H%M"
 
 @dataclass(frozen=True)
 class StudyRun:
-    """A study, its store, the store's open call ledger, and the campaign that is meant.
+    """A study, its store, the store's open call ledger, and the selected campaign.
 
     ``with_answers``: its report may hold questions and answers.
     """
@@ -71,13 +64,13 @@ class StudyRun:
 
     @cached_property
     def manifest(self) -> Manifest:
-        """The frozen sample; raises like `preparation.load_frozen`."""
+        """Return the frozen sample; raises like `preparation.load_frozen`."""
         from contextcliff_dagster.experiments.common.preparation import load_frozen
 
         return load_frozen(self.study, self.store)
 
     def once(self, key: Hashable, make: Callable[[], Made]) -> Made:
-        """Return what ``make`` gives, made once for each key and kept with the run."""
+        """Return the value of ``make``, called once per key and kept with the run."""
         if key not in self._made:
             self._made[key] = make()
         made: Made = self._made[key]
@@ -97,7 +90,7 @@ class StudyRun:
 
 
 def origins_of(run: StudyRun, records: pd.DataFrame) -> dict[str, int]:
-    """Return how many of a model's answers come from which archive and were not measured here."""
+    """Return archive -> the number of a model's answers that come from it."""
     read_for = run.ledger.reads_for(run.study.name, run.campaign, records["model"].iloc[0])
     known = run.ledger.origins(records["call_key"].dropna(), read_for)
     return dict(Counter(records["call_key"].map(known).dropna()))
@@ -108,19 +101,19 @@ def origin_lines(run: StudyRun, records: pd.DataFrame) -> list[str]:
     from contextcliff_dagster.inference.ledger.queries import UNRECORDED
 
     lines: list[str] = []
-    for model, own in records.groupby("model", sort=False):
+    for model, rows in records.groupby("model", sort=False):
         whose = f" of {model}" if records["model"].nunique() > 1 else ""
         lines += [
-            f"{n:,} of {len(own):,} answers{whose}: origin not recorded."
+            f"{n:,} of {len(rows):,} answers{whose}: origin not recorded."
             if origin == UNRECORDED
-            else f"{n:,} of {len(own):,} answers{whose} come from {origin}."
-            for origin, n in sorted(origins_of(run, own).items())
+            else f"{n:,} of {len(rows):,} answers{whose} come from {origin}."
+            for origin, n in sorted(origins_of(run, rows).items())
         ]
     return lines
 
 
 def guest_origins(run: StudyRun, guest: Experiment, model: str) -> list[str]:
-    """`origin_lines` of what a guest of the study's experiment has asked a model."""
+    """Return `origin_lines` for a model's answers to a guest of the study's experiment."""
 
     names = (run.store, guest.records, run.study.name, run.campaign, slug(model))
     tables = [read_table(file, guest.records) for file in table_files(*names)]
@@ -140,7 +133,7 @@ def context_of(
     tokenizer: str | None,
     window_tokens: int | None = None,
 ) -> ProfileContext:
-    """What surrounds the ``records`` of a model.
+    """Return the context of a model's ``records``.
 
     Its time is that of the last answer: the same records give the same result, whenever it is made.
     """
@@ -159,7 +152,7 @@ def context_of(
 
 
 def in_order(study: Study, models: Iterable[str]) -> list[str]:
-    """``models`` with the study's own first, in its order, then the others by name."""
+    """Return ``models``, the study's first in its order, then the others by name."""
     rank = {model: number for number, model in enumerate(study.models)}
     return sorted(map(str, models), key=lambda model: (rank.get(model, len(rank)), model))
 
@@ -187,7 +180,7 @@ def _is_tick(study: Study, campaign: str) -> bool:
 
 
 def campaign_of(ledger: Ledger, study: Study, campaign: str | None = None) -> str:
-    """Return ``campaign``, or the study's current one; nothing is begun by asking.
+    """Return ``campaign``, or the study's current one; no campaign is begun.
 
     Raises:
         StudyError: ``campaign`` is named but was never begun: a misspelt one would measure, and
@@ -198,12 +191,12 @@ def campaign_of(ledger: Ledger, study: Study, campaign: str | None = None) -> st
     if campaign is None:
         return current_campaign(ledger, study.name)
     begun = list_campaigns(ledger)
-    known = [one.name for one in begun if one.study == study.name]
+    known = [entry.name for entry in begun if entry.study == study.name]
     today = datetime.now(UTC).date()
     # A run names its study's first campaign as it starts; its steps may come after midnight.
     first = {today.isoformat(), (today - timedelta(days=1)).isoformat()}
-    # Under the name of another study's, it shares the answers to the questions both ask.
-    first |= {one.name for one in begun}
+    # Under another study's campaign name, it shares the answers to common questions.
+    first |= {entry.name for entry in begun}
     if campaign not in (known or first) and not _is_tick(study, campaign):
         raise StudyError(
             f"Study {study.name!r} has no campaign {campaign!r}; it has "
@@ -216,6 +209,6 @@ def campaign_of(ledger: Ledger, study: Study, campaign: str | None = None) -> st
 def table_files(
     store: Store, table: Table, study: str, campaign: str, model: str = "*"
 ) -> list[Path]:
-    """Return the files of one table and campaign, of every cell; ``model``: a slug."""
+    """Return the files of one table and campaign, for all cells; ``model``: a slug."""
     folder = store.campaign_dir(table.name, study, campaign)
     return sorted(folder.glob(f"model={model}/bin=*/*.parquet"))

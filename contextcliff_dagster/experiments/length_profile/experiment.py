@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 def plan_rounds(
     study: Study, store: Store, manifest: Manifest, campaign: str, target: Target
 ) -> dict[str, Round]:
-    """What each model of ``study`` is to be asked next, in the study's order.
+    """Plan the next round for each model of ``study``, in the study's order.
 
     Each bin gives at most what the study samples. Records that cannot be read count as none: what
     they were made of is in the ledger, and asking for it again costs nothing.
@@ -76,13 +76,13 @@ def plan_rounds(
         asked: dict[str, int] = {}
         documents = nothing
         if records is not None:
-            # What was measured of another sample or request is no part of this one.
+            # Answers to another sample or request are no part of this one.
             current = records["example_id"].isin(bin_of) & (records["recipe_hash"] == recipe)
-            own = records[current & (records["model"] == model)]
-            if len(own):
-                ids = own["example_id"].drop_duplicates()
+            rows = records[current & (records["model"] == model)]
+            if len(rows):
+                ids = rows["example_id"].drop_duplicates()
                 asked = {str(k): int(n) for k, n in ids.map(bin_of).value_counts().items()}
-                documents = clean_records(own, manifest.bins, settings.chance).documents()
+                documents = clean_records(rows, manifest.bins, settings.chance).documents()
         rounds[model] = plan_round(documents, candidates, asked, target, settings)
     return rounds
 
@@ -90,7 +90,7 @@ def plan_rounds(
 def next_rounds(
     study: Study, store: Store, manifest: Manifest, campaign: str
 ) -> dict[str, dict[str, Any]]:
-    """The plans of a study with a section `targeted`, JSON-ready, each with its ``why``.
+    """Return the plans of a study with a section `targeted`, JSON-ready, each with its ``why``.
 
     Empty for any other study.
     """
@@ -121,7 +121,7 @@ CHECKS = (
         of="result",
     ),
 )
-"""What must hold before a length profile is believed."""
+"""Conditions that must hold before a length profile is believed."""
 
 
 class LengthProfile(Experiment):
@@ -163,7 +163,7 @@ class LengthProfile(Experiment):
         return {bin.bin: bin.merged_into for bin in run.manifest.bins}
 
     def score_campaign(self, run: StudyRun) -> pa.Table:
-        """Score the bins that are predicted; those of an earlier sample or request are replaced."""
+        """Score the predicted bins; replace those of an earlier sample or request."""
         from contextcliff_dagster.experiments.length_profile import scored_records
 
         return scored_records.score_campaign(run, self)
@@ -194,7 +194,7 @@ class LengthProfile(Experiment):
         )
 
     def write_results(self, run: StudyRun, analysis: Analysis) -> None:
-        """Nothing to do: each profile is written as soon as it is made (`profile_campaign`)."""
+        """Do nothing: each profile is written as soon as it is made (`profile_campaign`)."""
 
     def read_results(self, run: StudyRun) -> Sequence[Cliffs]:
         from contextcliff_dagster.experiments.length_profile.profile_files import read_cliffs
@@ -217,7 +217,7 @@ class LengthProfile(Experiment):
 
 
 def check_plateau(cliffs: Sequence[Cliffs]) -> CheckOutcome:
-    """Return whether each model has a baseline that a drop could be seen from."""
+    """Return whether each model has a baseline high enough to show a drop."""
     baselines = {result.model: result.baseline.mean for result in cliffs}
     low = {m: mean for m, mean in baselines.items() if mean is None or mean < PLATEAU_FLOOR}
     why = "; ".join(
@@ -233,7 +233,7 @@ def check_plateau(cliffs: Sequence[Cliffs]) -> CheckOutcome:
 
 
 def check_shrink(regression: Regression, page: Path | None = None) -> CheckOutcome:
-    """Return whether every model was judged and none has become worse than in the baseline.
+    """Return whether every model was judged and none is worse than in the baseline.
 
     Skipped where there is no other campaign to compare with. ``page``: where the comparison is
     shown.
@@ -259,7 +259,7 @@ def check_shrink(regression: Regression, page: Path | None = None) -> CheckOutco
 
 
 def shrink_alarm(regression: Regression) -> Alarm | None:
-    """Return what the alert channels get; None where no model has become worse."""
+    """Return the alert for the channels; None where no model has become worse."""
     if not regression.shrunk:
         return None
     return Alarm(

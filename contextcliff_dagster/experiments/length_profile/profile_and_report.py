@@ -1,4 +1,4 @@
-"""From records to a report: profiling and writing; cheap, and made again at any time."""
+"""Profiles and reports from records: cheap, and made again at any time."""
 
 from __future__ import annotations
 
@@ -66,28 +66,14 @@ from contextcliff_dagster.scoring import SCORER_VERSION
 from contextcliff_dagster.store import write_result
 
 if TYPE_CHECKING:
-    import pandas as pd
-
-    from contextcliff_dagster.analysis.kv_family import KvFamily
-    from contextcliff_dagster.contracts.results import Cliffs
-    from contextcliff_dagster.experiments.common.study_run import StudyRun
-    from contextcliff_dagster.reporting.report_files import ReportFiles
-    from contextcliff_dagster.reporting.sections import Section
-    from contextcliff_dagster.sampling.manifest import Manifest
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-
-if TYPE_CHECKING:
-    import pandas as pd
-
     from contextcliff_dagster.analysis.bin_statistics import ModelProfile
+    from contextcliff_dagster.analysis.kv_family import KvFamily
     from contextcliff_dagster.analysis.records import AnalysisSettings
     from contextcliff_dagster.contracts.results import Cliffs
-    from contextcliff_dagster.experiments.common.experiment import Experiment
     from contextcliff_dagster.reporting.html.payload import Evidence
     from contextcliff_dagster.reporting.report_files import ReportFiles
     from contextcliff_dagster.sampling.manifest import Manifest
+
 
 _SHOWN, _CHARACTERS = 3, 120
 _HEAD = ("tokens", "question", "accepted", "what the model said")
@@ -96,7 +82,7 @@ _HEAD = ("tokens", "question", "accepted", "what the model said")
 def floor_sections(
     run: StudyRun, cliffs: Sequence[Cliffs], *, with_answers: bool = True
 ) -> list[Section]:
-    """For each model at the floor, wrong answers to its shortest documents, shortened.
+    """Return sections of wrong answers to the shortest documents, per model at the floor.
 
     Without ``with_answers``: the command that shows them.
     """
@@ -139,7 +125,7 @@ def other_scores(
     ``records``: EVAL_RECORDS of one model; those of `SCORES` that they have and that are not
     ``primary`` are given. Bins are by length, replicates averaged.
     """
-    found = {}
+    by_score = {}
     starts = [b.edge_low for b in bins]
     for place, name in enumerate(SCORES):
         if name == primary or name not in records or not (known := records[name].notna()).any():
@@ -159,8 +145,8 @@ def other_scores(
             mean = float(scores[inside].mean()) if len(document) else None
             interval = document_interval(counts, sums, settings, place, i)
             means.append(BinMean(b.bin, len(document), mean, *interval))
-        found[name] = means
-    return found
+        by_score[name] = means
+    return by_score
 
 
 _UNVERIFIED = (
@@ -188,52 +174,52 @@ def profile_campaign(
 
     study, store, campaign, manifest = run.study, run.store, run.campaign, run.manifest
     entries, copied = load_models(), _copied(manifest)
-    manifest.forget_documents()  # a vocabulary takes its own room, and so does the analysis
+    manifest.forget_documents()  # a vocabulary needs memory, and so does the analysis
     records = with_prompt_overhead(study, manifest, records)
     account = manifest.header["corpus"].get("account", {})
     profiles = []
     for model in in_order(study, records["model"].unique()):
-        own = records[records["model"] == model]
+        rows = records[records["model"] == model]
         identity = recorded_identity(run.ledger, study.name, campaign, model)
         fields: Mapping[str, Any] = identity.fields if identity else {}
         window = identity.window_tokens if identity else None
         if window is None and model in entries:
             window = entries[model].window_tokens
-        made = provenance(study, manifest, own, fields)
+        made = provenance(study, manifest, rows, fields)
         folder = store.profile_dir(study.name, campaign, model)
         added = {name: guest.contribution(run, model) for name, guest in guests.items()}
-        mixed = mixtures(own, manifest.bins)
+        mixed = mixtures(rows, manifest.bins)
         fingerprints = [note] if (note := mixed.pop("system_fingerprint", None)) else []
-        cut = truncations(record_rows(own[list(COLUMNS)]))
+        cut = truncations(record_rows(rows[list(COLUMNS)]))
         context = ProfileContext(
             model=model,
             study=study.name,
             campaign=campaign,
-            task=study.task or _only(own["task"]),
+            task=study.task or _only(rows["task"]),
             tokenizer=study.tokenizer,
-            identity=identity.hash if identity else _only(own["identity_hash"]),
+            identity=identity.hash if identity else _only(rows["identity_hash"]),
             window_tokens=window,
             score_name=study.scoring.primary,
             primary=study.scoring.primary,
             scorer_version=SCORER_VERSION,
             provenance=made
             | replaced(folder, made["hashes"])
-            | ({"origins": origins} if (origins := origins_of(run, own)) else {}),
+            | ({"origins": origins} if (origins := origins_of(run, rows)) else {}),
             warnings=[
                 *(f"{clause[:1].upper()}{clause[1:]}." for clause in account.get("cautions", ())),
-                *(line for one in cut for line in unchecked(one)),
+                *(line for truncation in cut for line in unchecked(truncation)),
                 *([_UNVERIFIED] if model in entries and not entries[model].verify else []),
                 *fingerprints,
-                *serving_notes(own),
+                *serving_notes(rows),
                 *(line for guest in guests.values() for line in guest_origins(run, guest, model)),
             ],
-            per_bin=int(own.groupby("bin")["example_id"].nunique().max()),
-            looks=looks_before(run, model, own.loc[own["score"].notna(), "example_id"].nunique()),
+            per_bin=int(rows.groupby("bin")["example_id"].nunique().max()),
+            looks=looks_before(run, model, rows.loc[rows["score"].notna(), "example_id"].nunique()),
             copied_share=copied,
             controls=added.get("controls", ()),
             attention=added.get("attention_entropy"),
         )
-        profile = profile_model(own, manifest.bins, study.analysis_settings(), context)
+        profile = profile_model(rows, manifest.bins, study.analysis_settings(), context)
         if profile.cliffs.verdict is Verdict.INSUFFICIENT_DATA and _runs(run, context.identity):
             reason = f"{profile.cliffs.safe_cap_reason} Measuring still runs."
             profile = replace(profile, cliffs=replace(profile.cliffs, safe_cap_reason=reason))
@@ -358,23 +344,23 @@ _NOUNS = dict(zip(WHO_ANSWERED, ("model", "provider", "system fingerprint"), str
 
 
 def mixtures(own: pd.DataFrame, bins: Sequence[LengthBin]) -> dict[str, str]:
-    """Of `WHO_ANSWERED` each of which more than one answered, as a sentence.
+    """Return a sentence for each of `WHO_ANSWERED` of which several answered.
 
     Args:
         own: rows of one model with columns of ``EVAL_RECORDS``: ``extra``, ``bin`` and ``score``.
         bins: of the sample, in order of length.
     """
     extras = _extras(own)
-    found = {
+    sentences = {
         name: _mixture(own, noun, extras[name].dropna(), bins)
         for name, noun in _NOUNS.items()
         if name in extras
     }
-    return {name: sentence for name, sentence in found.items() if sentence}
+    return {name: sentence for name, sentence in sentences.items() if sentence}
 
 
 def serving_notes(own: pd.DataFrame) -> list[str]:
-    """What else the records of one model say about its server.
+    """Return further notes on a model's server from its records.
 
     Args:
         own: as above, with ``finish_reason``, ``failure``, ``error`` and ``length_tokens``.
@@ -398,11 +384,11 @@ def serving_notes(own: pd.DataFrame) -> list[str]:
 
 def _extras(own: pd.DataFrame) -> pd.DataFrame:
     told = own["extra"].dropna()
-    return pd.DataFrame([json.loads(one) for one in told], index=told.index)
+    return pd.DataFrame([json.loads(extra) for extra in told], index=told.index)
 
 
 def _mixture(own: pd.DataFrame, noun: str, names: pd.Series[Any], bins: Sequence[LengthBin]) -> str:
-    """That more than one of them answered, with their scores where each has enough answers."""
+    """A note that several of them answered, with scores where each has enough answers."""
     answers = names.value_counts()
     if len(answers) < 2:
         return ""
@@ -421,17 +407,17 @@ def _curve(rows: pd.DataFrame, name: str, bins: Sequence[LengthBin]) -> str:
 
 
 def _most_common(rows: pd.DataFrame) -> str:
-    """What was said most often, numbers apart, in the words of one call."""
+    """The most frequent error, numbers ignored, in the words of one call."""
     said = rows["error"].dropna()
     if said.empty:
         return ""
     (words, _), *_ = Counter(map(same_words, said)).most_common(1)
-    first = next(one for one in said if same_words(one) == words)
+    first = next(message for message in said if same_words(message) == words)
     return first if len(first) <= _MOST_WORDS else f"{first[:_MOST_WORDS]} ..."
 
 
 def policy_of(name: str, models: Mapping[str, ModelEntry] | None = None) -> KvPolicy | None:
-    """Return how the cache of model ``name`` is kept; None where its entry is gone.
+    """Return the KV cache policy of model ``name``; None where its entry is gone.
 
     An entry of models.yaml with a policy of its own counts as one of the first entry without that
     has the same weights.
@@ -444,8 +430,8 @@ def policy_of(name: str, models: Mapping[str, ModelEntry] | None = None) -> KvPo
         return KvPolicy(*gone) if gone else None
     variant = kv_of(entry)
     if variant is None:
-        own = "none" if entry.engine == "kvpress" else UNPRESSED
-        return KvPolicy(name, own)
+        policy = "none" if entry.engine == "kvpress" else UNPRESSED
+        return KvPolicy(name, policy)
     base = variant.base if variant.base != name else _same_weights(entry, models)
     return KvPolicy(base, variant.policy, variant.budget)
 
@@ -461,7 +447,7 @@ def _same_weights(entry: ModelEntry, models: Mapping[str, ModelEntry]) -> str:
 
 
 def baseline_of(name: str, among: Mapping[str, KvPolicy]) -> str | None:
-    """Return the model that ``name`` is compared with, of those ``among``; None where it is none.
+    """Return the model ``among`` these that ``name`` is compared with; None without one.
 
     The one that `kv_variants.kv_baseline` names, where that is measured, else another of the same
     base that keeps everything.
@@ -480,10 +466,10 @@ def baseline_of(name: str, among: Mapping[str, KvPolicy]) -> str | None:
 
 
 def kv_families(run: StudyRun, cliffs: Sequence[Cliffs], records: pd.DataFrame) -> list[KvFamily]:
-    """Return the policies of each model that was measured under several, on the same examples."""
+    """Compare the policies of each model measured under several, on the same examples."""
     models = load_models()
     among = {c.model: kv for c in cliffs if (kv := policy_of(c.model, models)) is not None}
-    baselines = {name: own for name in among if (own := baseline_of(name, among)) is not None}
+    baselines = {name: whole for name in among if (whole := baseline_of(name, among)) is not None}
     bases = dict.fromkeys(among[name].base for name in baselines)
     if not bases:
         return []

@@ -1,9 +1,7 @@
-"""The profiles of a campaign, those of earlier versions, and the models that have none.
-
-The profiles of a campaign: those of the study as it is now, and the models that have none.
+"""Profiles of a campaign: those of the current study, outdated ones, and models without any.
 
 A profile holds for one sample and one request. Where either was changed (another tokenizer, bins,
-prompt or output limit), what was profiled before is on another axis: it is never compared.
+prompt or output limit), earlier profiles are on another axis and are never compared.
 """
 
 from __future__ import annotations
@@ -46,7 +44,7 @@ def scorers_of(cliffs: Cliffs) -> str:
 
 
 def replaced(path: Path, hashes: Mapping[str, Any]) -> dict[str, Any]:
-    """What the provenance of a new profile says of the one in the folder ``path``: the other
+    """Return the provenance entry on the earlier profile in the folder ``path``: the other
     versions, of method or scorers, that made it of the same answers (``hashes``), and its cap."""
     from contextcliff_dagster.contracts.results import Cliffs
 
@@ -58,8 +56,8 @@ def replaced(path: Path, hashes: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def earlier_cap(cliffs: Cliffs) -> dict[str, Any]:
-    """The entry ``replaces`` of a provenance, where other versions made ``cliffs`` or what it names
-    itself; else nothing."""
+    """Return the provenance entry ``replaces``: ``cliffs``, if other versions made it, else its
+    own entry, if any."""
     versions = {"method": method_of(cliffs), "scorers": scorers_of(cliffs)}
     if versions == _VERSIONS:
         known = cliffs.provenance.get("replaces")
@@ -68,7 +66,7 @@ def earlier_cap(cliffs: Cliffs) -> dict[str, Any]:
 
 
 def replaced_note(cliffs: Cliffs) -> str | None:
-    """The sentence on an earlier cap of the same answers, found by another method or scorers."""
+    """Return a sentence on an earlier cap of the same answers, by another method or scorers."""
     if not (known := cliffs.provenance.get("replaces")):
         return None
     earlier = cast("dict[str, Any]", known)
@@ -95,7 +93,7 @@ _PACKAGES = ("contextcliff-dagster", "numpy", "scipy", "pandas")
 
 
 def hashes_of(study: Study, manifest_sha256: str | None) -> dict[str, str | None]:
-    """What a profile's provenance names: sample, its specification, and request."""
+    """Return the hashes in a profile's provenance: sample, its specification, and request."""
     return {
         "manifest": manifest_sha256,
         "manifest_spec": study.manifest_spec_hash(),
@@ -106,7 +104,7 @@ def hashes_of(study: Study, manifest_sha256: str | None) -> dict[str, str | None
 def provenance(
     study: Study, manifest: Manifest, records: pd.DataFrame, identity: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Hashes, versions, seeds and times: what it takes to measure the same again."""
+    """Return hashes, versions, seeds and times: all that is needed to repeat the measurement."""
     import platform
 
     finished = records["finished_at"].dropna()
@@ -127,7 +125,7 @@ def provenance(
 
 
 def read_cliffs(study: Study, store: Store, campaign: str) -> list[Cliffs]:
-    """``cliffs.json`` of every model profiled with the current sample and request, in order.
+    """Read ``cliffs.json`` of all models profiled with the current sample and request, in order.
 
     Raises:
         StoreError: there is none, one is damaged, or a newer version wrote it.
@@ -146,7 +144,7 @@ def read_cliffs(study: Study, store: Store, campaign: str) -> list[Cliffs]:
 
 
 def looks_before(run: StudyRun, model: str, scored: int) -> list[Look]:
-    """The caps of ``model`` that were read of fewer than ``scored`` examples.
+    """Return earlier looks at the cap of ``model``, on fewer than ``scored`` examples.
 
     Of the same request, tolerance, confidence and score, as the newest profile knows them; a larger
     sample contains the smaller one.
@@ -174,7 +172,7 @@ def looks_before(run: StudyRun, model: str, scored: int) -> list[Look]:
 def by_this_method(
     study: Study, manifest: Manifest, records: pd.DataFrame, cliffs: Cliffs
 ) -> Cliffs:
-    """``cliffs``; where another method or other scorers made it, what these make of ``records``.
+    """Return ``cliffs``, made anew of ``records`` if by another method or other scorers.
 
     Nothing is written. Its provenance names the others as ``earlier_method``, ``earlier_scorers``,
     and what they found as ``replaces``.
@@ -188,7 +186,7 @@ def by_this_method(
     }
     if not earlier:
         return cliffs
-    own = with_prompt_overhead(study, manifest, records[records["model"] == cliffs.model])
+    rows = with_prompt_overhead(study, manifest, records[records["model"] == cliffs.model])
     names = ("model", "study", "campaign", "task", "tokenizer", "identity", "window_tokens")
     context = ProfileContext(
         **{name: getattr(cliffs, name) for name in names},
@@ -198,13 +196,13 @@ def by_this_method(
         provenance={**cliffs.provenance, **earlier, **earlier_cap(cliffs)},
     )
     settings = replace(study.analysis_settings(), second_opinions=False)
-    return profile_model(own, manifest.bins, settings, context).cliffs
+    return profile_model(rows, manifest.bins, settings, context).cliffs
 
 
 def with_prompt_overhead(study: Study, manifest: Manifest, records: pd.DataFrame) -> pd.DataFrame:
-    """``records`` with a column ``scaffold_tokens``: what a request adds, in the study's tokenizer.
+    """Add a column ``scaffold_tokens`` to ``records``: tokens of the request's frame.
 
-    Without it where no server reported its prompt tokens, or the tokenizer is not to be had: a
+    They are missing if no server reported prompt tokens, or the tokenizer is unavailable: a
     report is made without a server, and without the file it once was.
     """
     from contextcliff_dagster.inference.models.tokenizers import open_any_tokenizer
@@ -227,12 +225,12 @@ def with_prompt_overhead(study: Study, manifest: Manifest, records: pd.DataFrame
             texts = recipe.render("", questions[example], int(replicate)).contents()
             counts[example, replicate] = sum(tokenizer.count_many([t for t in texts if t]))
     if isinstance(tokenizer, CheckedCounter):
-        tokenizer.rest()  # the analysis takes its own room
-    return records.assign(scaffold_tokens=[counts.get(one, math.nan) for one in asked])
+        tokenizer.rest()  # the analysis needs memory
+    return records.assign(scaffold_tokens=[counts.get(call, math.nan) for call in asked])
 
 
 def outdated(run: StudyRun) -> dict[Path, str]:
-    """Folders of profiles of another sample or request -> model; "" where one cannot be read."""
+    """Return folder -> model for profiles of another sample or request; "" if unreadable."""
     from contextcliff_dagster.contracts.results import Cliffs
 
     hashes = hashes_of(run.study, run.manifest.sha256)
@@ -249,7 +247,7 @@ def outdated(run: StudyRun) -> dict[Path, str]:
 
 
 def models_outdated(run: StudyRun) -> set[str]:
-    """Models of profiles of another sample or request; of a file only what tells is looked at."""
+    """Return models with profiles of another sample or request; parses no whole profile."""
     hashes = hashes_of(run.study, run.manifest.sha256)
     models: set[str] = set()
     for path in _files(run.study, run.store, run.campaign):
@@ -261,7 +259,7 @@ def models_outdated(run: StudyRun) -> set[str]:
 
 
 def left_out(run: StudyRun, profiled: Sequence[str]) -> list[str]:
-    """Models of the campaign whose answers are all to another sample or request, in order."""
+    """Return models of the campaign with answers only to another sample or request, in order."""
     from contextcliff_dagster.inference.ledger.campaigns import recorded_identity
     from contextcliff_dagster.inference.requests.call_plan import plan_calls
 
@@ -273,14 +271,14 @@ def left_out(run: StudyRun, profiled: Sequence[str]) -> list[str]:
         if model in profiled or identity is None:
             continue
         planned = plan_calls(run.manifest, identity.hash, recipe, run.campaign, bins, everything)
-        # One whose first bin is not finished yet is not left out: it is being measured.
+        # A model with an unfinished first bin is not left out: it is being measured.
         if not run.ledger.answered((call.call_key for call in planned), study.name):
             models.append(model)
     return models
 
 
 def notes_on(run: StudyRun, profiled: Sequence[str]) -> list[str]:
-    """What the reader has to know of the request, and the models that are not in the report with
+    """Return notes on the request, and on the models that are not in the report with
     the command that measures them; a sentence each, where there is anything to say."""
     campaign = run.campaign
     notes = [] if run.study.prompt.prefix_cache else [_NO_PREFIX_CACHE]
@@ -291,7 +289,7 @@ def notes_on(run: StudyRun, profiled: Sequence[str]) -> list[str]:
             f"another sample or request than the study's now; `{_measuring(run, outdated)}` "
             f"measures {again} again."
         )
-    if missing := [one for one in run.study.models if one not in {*profiled, *outdated}]:
+    if missing := [model for model in run.study.models if model not in {*profiled, *outdated}]:
         notes.append(
             f"Not measured: {', '.join(missing)}. Campaign {campaign} has no scored answers of "
             f"{'it' if len(missing) == 1 else 'them'} yet; `{_measuring(run, missing)}` asks."
@@ -312,7 +310,7 @@ def _measuring(run: StudyRun, models: Sequence[str]) -> str:
 
 
 def read_notes(report: Path) -> tuple[str, ...]:
-    """The notes of a ``report.json``; none where it is gone or damaged."""
+    """Return the notes of a ``report.json``; none where it is gone or damaged."""
     try:
         return tuple(map(str, json.loads(report.read_bytes())["notes"]))
     except (OSError, ValueError, KeyError, TypeError):

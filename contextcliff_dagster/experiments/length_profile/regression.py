@@ -1,4 +1,4 @@
-"""The pinned baseline of a study, and the newest campaign against it, as a page as well."""
+"""The pinned baseline of a study, and the page that compares the newest campaign with it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from contextcliff_dagster.sampling.manifest import Manifest
 
 COMPLETE_SHARE = 0.8
-"""Of the baseline's scored examples, from which on a campaign is judged. Judging it again and again
+"""The share of the baseline's examples needed to judge a campaign. Judging it again and again
 while its answers come in would be many tests instead of one."""
 LEAST_EXAMPLES = 30
 MOST_RUNS = 60  # the newest, from which the variation of flips is estimated
@@ -66,7 +66,7 @@ class Baseline:
 
 @dataclass(frozen=True, slots=True)
 class Regression:
-    """A campaign against the baseline.
+    """A comparison of a campaign with the baseline.
 
     Attributes:
         shrinks: model -> what the test says.
@@ -97,7 +97,7 @@ class Regression:
             return "No baseline is pinned (`contextcliff baseline set`): nothing to compare with."
         if self.baseline == self.campaign:
             return f"Campaign {self.campaign} is the pinned baseline itself."
-        sentences = [_sentence_of(model, self, one) for model, one in self.shrinks.items()]
+        sentences = [_sentence_of(model, self, shrink) for model, shrink in self.shrinks.items()]
         if self.dismissed is not None:
             on = self.dismissed.at.partition("T")[0]
             sentences.append(f"Dismissed as a false alarm on {on}: {self.dismissed.reason}.")
@@ -136,7 +136,7 @@ def pin_baseline(study: Study, store: Store, campaign: str) -> Baseline:
 
 
 def dismiss_alarm(study: Study, store: Store, regression: Regression, reason: str) -> Regression:
-    """Take the alarm of a campaign back: it passes, and counts as a run of the unchanged model.
+    """Dismiss the alarm of a campaign: it passes, and counts as a run of the unchanged model.
 
     Raises:
         StudyError: there is no alarm, or no reason.
@@ -164,7 +164,7 @@ def _now() -> str:
 
 
 def read_baseline(study: Study, store: Store) -> Baseline | None:
-    """The pinned baseline, if any.
+    """Return the pinned baseline, if any.
 
     Raises:
         StoreError: its file is damaged.
@@ -172,7 +172,7 @@ def read_baseline(study: Study, store: Store) -> Baseline | None:
     path = store.baseline_file(study.name)
     try:
         kept = json.loads(path.read_bytes())
-        dismissed = {name: Dismissal(**one) for name, one in kept.get("dismissed", {}).items()}
+        dismissed = {name: Dismissal(**entry) for name, entry in kept.get("dismissed", {}).items()}
         of, campaign, at = (str(kept[key]) for key in ("study", "campaign", "set_at"))
         return Baseline(of, campaign, at, dict(kept["models"]), dismissed)
     except FileNotFoundError:
@@ -239,7 +239,7 @@ def judge_regression(study: Study, store: Store, manifest: Manifest, campaign: s
 
 
 def with_changes(regression: Regression, study: Study, ledger: Ledger) -> Regression:
-    """Add what differs between the serving identities of the two campaigns, as ``changes``."""
+    """Add the differences between the two campaigns' serving identities, as ``changes``."""
     from contextcliff_dagster.inference.ledger.campaigns import recorded_identity
 
     changes = {}
@@ -270,7 +270,7 @@ def _runs_between(
 
 
 def require_baseline(study: Study, store: Store) -> Baseline:
-    """The pinned baseline, as `read_baseline`; StudyError where there is none, or no corpus."""
+    """Return the pinned baseline; raise StudyError if there is none, or no corpus."""
     require_length_profile(study)
     if (pinned := read_baseline(study, store)) is not None:
         return pinned
@@ -281,7 +281,7 @@ def require_baseline(study: Study, store: Store) -> Baseline:
 
 
 def refused_as_lost(records: pd.DataFrame) -> pd.DataFrame:
-    """Prompts that did not fit the window score 0: who gets no answer has lost it.
+    """Score prompts that did not fit the window 0: who gets no answer has lost it.
 
     What failed on the way, or was cut by the server, says nothing of the model and stays unknown.
     """
@@ -301,10 +301,10 @@ def _incomparable(before: pd.DataFrame, after: pd.DataFrame) -> str | None:
 
 
 def _few_runs(shrinks: Iterable[Shrink]) -> list[str]:
-    """What it costs that few runs of the unchanged model are known; nothing where they do."""
+    """The cost of knowing few runs of the unchanged model; nothing where there are enough."""
     from contextcliff_dagster.analysis.regression import LEAST_RUNS
 
-    few = [one.runs for one in shrinks if one.runs < LEAST_RUNS]
+    few = [shrink.runs for shrink in shrinks if shrink.runs < LEAST_RUNS]
     return [
         f"How much flips vary between runs takes {LEAST_RUNS} earlier runs without a change to "
         f"estimate, and there are {runs}: until then a week with unusually many flips fails the "
@@ -358,16 +358,16 @@ def write_regression(regression: Regression, study: Study, store: Store) -> Path
     rows: list[list[Cell]] = [
         [
             model,
-            "declined" if one.shrunk else "not worse beyond noise",
-            f"{one.before:.2f}",
-            f"{one.now:.2f}",
-            one.n,
-            f"{one.from_tokens:,} to {one.to_tokens:,}",
-            f"{one.lost} of {one.right}",
-            one.gained,
-            f"{one.p_value:.2g} ({one.alpha:.2g})",
+            "declined" if shrink.shrunk else "not worse beyond noise",
+            f"{shrink.before:.2f}",
+            f"{shrink.now:.2f}",
+            shrink.n,
+            f"{shrink.from_tokens:,} to {shrink.to_tokens:,}",
+            f"{shrink.lost} of {shrink.right}",
+            shrink.gained,
+            f"{shrink.p_value:.2g} ({shrink.alpha:.2g})",
         ]
-        for model, one in regression.shrinks.items()
+        for model, shrink in regression.shrinks.items()
     ]
     columns = ["model", "against the baseline", "mean before", "mean now", "examples"]
     columns += ["clearest losses at, tokens", "right answers lost there", "gained there"]
@@ -383,7 +383,7 @@ def write_regression(regression: Regression, study: Study, store: Store) -> Path
     known: dict[tuple[str, str], Cliffs] = {}
     for campaign in campaigns:
         with suppress(StoreError):  # of another sample or request, or gone: no curve
-            known |= {(one.model, campaign): one for one in read_cliffs(study, store, campaign)}
+            known |= {(c.model, campaign): c for c in read_cliffs(study, store, campaign)}
     pairs = [(model, campaign) for model in drawn[:_MOST_DRAWN] for campaign in campaigns]
     names = [f"{model} ({campaign})" for model, campaign in pairs]
     curves, picture = curves_html([known.get(pair) for pair in pairs], names)

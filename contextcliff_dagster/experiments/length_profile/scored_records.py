@@ -30,7 +30,7 @@ _PLACE = ("bin", "example_id", "length_tokens", "recipe_hash")
 
 
 def score_campaign(run: StudyRun, experiment: Experiment) -> pa.Table:
-    """Score every prediction of the campaign that belongs to the sample; the records written.
+    """Score the campaign's predictions on the sample; return the records written.
 
     However many examples a bin the study asks for: a smaller run shrinks no results.
     Predictions of an earlier manifest or another recipe are replaced by what the ledger has for
@@ -68,7 +68,7 @@ def score_campaign(run: StudyRun, experiment: Experiment) -> pa.Table:
             f"{' for its current sample and request' if emptied else ''}; "
             f"run `contextcliff profile {study.name}`."
         )
-    # Only what has no predictions is stale: another run may be scoring its own bins meanwhile.
+    # Only records without predictions are stale: another run may be scoring its own bins.
     for records_file in table_files(store, EVAL_RECORDS, study.name, campaign):
         if records_file in emptied or not _sibling(records_file, PREDICTIONS.name).exists():
             records_file.unlink(missing_ok=True)
@@ -77,7 +77,7 @@ def score_campaign(run: StudyRun, experiment: Experiment) -> pa.Table:
 
 
 class _Scoring:
-    """How the predictions of one campaign are judged."""
+    """The judging of one campaign's predictions."""
 
     def __init__(self, run: StudyRun, experiment: Experiment, at_once: RecordsAtOnce) -> None:
         self._at_once = at_once
@@ -86,7 +86,7 @@ class _Scoring:
         self._examples: Mapping[str, Example] = {s.example.example_id: s.example for s in planned}
         self._documents = manifest.document_text
         self._rules = scoring_rules(run.study, recipe)
-        # The length, too: another tokenizer counts the same document otherwise.
+        # The length, too: another tokenizer counts the same document differently.
         self._places = {
             (s.bin, s.example.example_id, s.length_tokens, recipe.hash) for s in planned
         }

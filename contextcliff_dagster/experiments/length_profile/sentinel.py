@@ -1,9 +1,7 @@
-"""A few examples at the cap asked again, and what the report says of the server.
+"""The sentinel: a few examples at the cap, asked again and compared with the pinned baseline.
 
-A sentinel: a few examples at the cap, asked again and compared with the pinned baseline.
-
-Cheap enough for every day, and blind to everything but a loss near the cap. It works on the ledger
-alone: a campaign of its own (``sentinel-...``), no asset, no report.
+It is cheap enough for every day, and blind to everything but a loss near the cap. It works on the
+ledger alone: a campaign of its own (``sentinel-...``), no asset, no report.
 """
 
 from __future__ import annotations
@@ -52,13 +50,13 @@ LEAST_EXAMPLES = 10
 
 
 def bin_of(cap: int, bins: list[LengthBin]) -> str:
-    """The bin that holds the cap: a cliff that moves down is there first.
+    """Return the bin that holds the cap: a cliff that moves down shows there first.
 
     One bin of 20 finds more than two bins of 10 (benchmarks/regression.py): in the one below, half
     of the answers survive a halved cap.
     """
-    own = sorted((b for b in bins if b.merged_into is None), key=lambda b: b.edge_low)
-    return own[max(sum(b.edge_low <= cap for b in own) - 1, 0)].bin
+    sampled = sorted((b for b in bins if b.merged_into is None), key=lambda b: b.edge_low)
+    return sampled[max(sum(b.edge_low <= cap for b in sampled) - 1, 0)].bin
 
 
 def run_sentinel(
@@ -103,7 +101,7 @@ def run_sentinel(
     cliffs = read_cliffs(study, store, pinned.campaign)
     caps = {
         result.model: result.safe_cap_tokens
-        for result in (by_this_method(study, manifest, then, one) for one in cliffs)
+        for result in (by_this_method(study, manifest, then, current) for current in cliffs)
         if result.safe_cap_tokens is not None and result.model in study.models
     }
     if not caps:
@@ -111,8 +109,8 @@ def run_sentinel(
             f"No model of study {study.name!r} has a safe cap in its baseline {pinned.campaign}, "
             "so a sentinel has no cap to watch; measure more examples."
         )
-    own = study.sentinel or SentinelSection()
-    n = min(per_bin or own.examples, study.sampling.samples_per_bin)
+    section = study.sentinel or SentinelSection()
+    n = min(per_bin or section.examples, study.sampling.samples_per_bin)
     if control.deadline_at is None:
         control = replace(control, deadline_at=deadline_after(study.calls.deadline_s))
     stamp = datetime.now(UTC).strftime("%Y-%m-%dT%H%M%S")
@@ -132,7 +130,7 @@ def run_sentinel(
         score_campaign(run, LENGTH_PROFILE)
     after = read_records(study, store, campaign)
     rates = RegressionSettings(
-        study.regression.flip_rate, study.regression.yearly_error, own.runs_per_year
+        study.regression.flip_rate, study.regression.yearly_error, section.runs_per_year
     )
     shrinks, unjudged = {}, {}
     for model in in_order(study, caps):

@@ -1,9 +1,8 @@
-"""What a study's design is, for simulation: from its sample and records where they are there.
+"""A study's design for simulation: from its sample and records where they exist.
 
-Error rates of a study's design: kept next to it, and quoted by its report while they hold.
+Its error rates are kept next to the study, and quoted by its report while they hold.
 
-`<study>/calibration.json` holds for the sample, the tolerance, the confidence and the code that
-were simulated.
+They, in `<study>/calibration.json`, hold for the simulated sample, tolerance, confidence and code.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ Sample = tuple[tuple[int, ...], tuple[int, ...]]
 
 @dataclass(frozen=True, slots=True)
 class DesignOverrides:
-    """What replaces parts of the design; None: as the study, its sample or its records have it."""
+    """Replacements for parts of the design; None: as the study, its sample or records have it."""
 
     per_bin: int | None = None
     bins: int | None = None
@@ -83,7 +82,7 @@ class Pilot:
 
 
 def plain_plan(overrides: DesignOverrides) -> DesignBasis:
-    """The plan of a design that no study has."""
+    """Return the plan of a design without a study."""
     from contextcliff_dagster.analysis.design.error_rates import Design, Plan
 
     given = {name: value for name, value in asdict(overrides).items() if value is not None}
@@ -99,7 +98,7 @@ def plain_plan(overrides: DesignOverrides) -> DesignBasis:
 
 
 def study_plan(study: Study, store: Store, overrides: DesignOverrides) -> DesignBasis:
-    """The plan of ``study``: its frozen sample and its newest records where there are any.
+    """Return the plan of ``study``, from its frozen sample and newest records, if any.
 
     Raises:
         StudyError: the records' baseline is so low that every verdict is `floor`, or the study has
@@ -139,12 +138,12 @@ def study_plan(study: Study, store: Store, overrides: DesignOverrides) -> Design
         if pilot.correlation is not None:
             design = replace(design, correlation=pilot.correlation)
     same_documents = overrides.bins is None and overrides.questions is None
-    own = same_documents and design.binary == binary
+    is_same = same_documents and design.binary == binary
     if manifest is None:
-        own = own and design.per_bin == study.sampling.samples_per_bin
+        is_same = is_same and design.per_bin == study.sampling.samples_per_bin
     elif same_documents:
         sample, stretched = frozen_sample(manifest, design.per_bin)
-        own = own and not stretched
+        is_same = is_same and not stretched
         sources["sample"] = "the study's frozen sample" + (
             ", its lengths spread over more documents" if stretched else ""
         )
@@ -153,11 +152,11 @@ def study_plan(study: Study, store: Store, overrides: DesignOverrides) -> Design
         design = replace(design, log_sd=float(np.log(np.maximum(lengths, 1.0)).std()))
         sources["sample"] = "log-normal lengths as spread as the study's frozen sample"
     plan = replace(basis.plan, design=design, baseline=baseline, sample=sample)
-    return DesignBasis(plan, sources, own, frozen=manifest is not None)
+    return DesignBasis(plan, sources, is_same, frozen=manifest is not None)
 
 
 def frozen_sample(manifest: Manifest, per_bin: int) -> tuple[Sample, bool]:
-    """Documents of the first ``per_bin`` examples of each bin: tokens and questions on each.
+    """Return tokens and questions per document, for each bin's first ``per_bin`` examples.
 
     Where the sample was frozen with fewer, documents of lengths between its own fill it up: the
     second value says so.
@@ -169,8 +168,8 @@ def frozen_sample(manifest: Manifest, per_bin: int) -> tuple[Sample, bool]:
     for bin in dict.fromkeys(row["bin"] for row in rows):
         taken = [row for row in rows if row["bin"] == bin and row["rank"] < per_bin]
         questions_on = Counter((row["length_tokens"], row["document_id"]) for row in taken)
-        own = sorted((length, n) for (length, _), n in questions_on.items())
-        documents += _stretch(own, per_bin) if stretched else own
+        lengths_drawn = sorted((length, n) for (length, _), n in questions_on.items())
+        documents += _stretch(lengths_drawn, per_bin) if stretched else lengths_drawn
     lengths, questions = zip(*sorted(documents), strict=True)
     return (tuple(max(int(n), 1) for n in lengths), tuple(map(int, questions))), stretched
 
@@ -185,7 +184,7 @@ def _stretch(documents: Sequence[tuple[int, int]], wanted: int) -> list[tuple[in
 
 
 def read_pilot(study: Study, store: Store, manifest: Manifest | None) -> Pilot | None:
-    """The newest campaign with records as a pilot; None without any answers of this sample."""
+    """Return the newest campaign with records as a pilot; None without answers of this sample."""
     from contextcliff_dagster.experiments.common.records import read_records
 
     campaign = _newest_records(study, store)
@@ -202,7 +201,7 @@ def read_pilot(study: Study, store: Store, manifest: Manifest | None) -> Pilot |
 def pilot_of(
     records: pd.DataFrame, manifest: Manifest, settings: AnalysisSettings, campaign: str
 ) -> Pilot | None:
-    """Baseline and correlation of ``records``, the mean over models; None without answers."""
+    """Return mean baseline and correlation of ``records`` over models; None without answers."""
     from contextcliff_dagster.analysis.cliff import baseline_of
     from contextcliff_dagster.analysis.records import clean_records
     from contextcliff_dagster.analysis.statistics.intervals import (
@@ -211,8 +210,8 @@ def pilot_of(
     )
 
     means, likeness, models, examples, binary = [], [], [], 0, True
-    for model, own in records.groupby("model", sort=True):
-        sample = clean_records(own, manifest.bins)
+    for model, rows in records.groupby("model", sort=True):
+        sample = clean_records(rows, manifest.bins)
         if not len(sample.examples):
             continue
         answered = sample.examples
@@ -223,13 +222,13 @@ def pilot_of(
         examples += len(answered)
         scores = sample.calls.loc[sample.calls["answered"], "score"]
         binary = binary and bool(scores.isin([0.0, 1.0]).all())
-        one = intraclass_correlation(
+        estimate = intraclass_correlation(
             answered["document"].to_numpy(np.int64),
             answered["score"].to_numpy(np.float64),
             answered["bin_index"].to_numpy(np.int64),
         )
-        if one is not None:
-            likeness.append(one)
+        if estimate is not None:
+            likeness.append(estimate)
     if not models:
         return None
     words = (
@@ -238,8 +237,8 @@ def pilot_of(
     )
     correlation = None
     if likeness:
-        correlation = float(np.mean([one.value for one in likeness]))
-        ranges = "; ".join(f"{one.low:.2f} to {one.high:.2f}" for one in likeness)
+        correlation = float(np.mean([estimate.value for estimate in likeness]))
+        ranges = "; ".join(f"{estimate.low:.2f} to {estimate.high:.2f}" for estimate in likeness)
         words = (
             f"estimated from {likeness[0].repeated} documents with several questions "
             f"(95%: {ranges})"
@@ -260,18 +259,18 @@ def _newest_records(study: Study, store: Store) -> str | None:
     if not there or not store.has_ledger:
         return max(there, default=None)
     with Ledger.open(store.ledger) as ledger:
-        begun = [one.name for one in list_campaigns(ledger, study.name) if one.name in there]
+        begun = [c.name for c in list_campaigns(ledger, study.name) if c.name in there]
     return begun[-1] if begun else max(there)
 
 
 _NEARLY = 0.1
-"""Of the simulated examples: so many more or fewer may have been scored."""
+"""The share of the simulated examples by which the scored ones may differ."""
 
 
 def as_result(
     basis: DesignBasis, calibration: Calibration, settings: AnalysisSettings, study: str | None
 ) -> dict[str, Any]:
-    """The JSON object: what was simulated, with what, and what came of it."""
+    """Return the simulated design, its inputs and its results as a JSON object."""
     from contextcliff_dagster.analysis.design.error_rates import describe
 
     return {
@@ -300,7 +299,7 @@ def keep(store: Store, study: Study, result: Mapping[str, Any]) -> Path:
 
 
 def quoted(study: Study, store: Store, manifest: Manifest, cliffs: Sequence[Cliffs]) -> list[str]:
-    """The sentence about this design's error rates, where it was simulated as it was measured."""
+    """Return a sentence on the design's error rates, if simulated as it was measured."""
     from contextcliff_dagster.reporting.design_error_rates import quote
 
     try:
@@ -317,8 +316,8 @@ def _holds(
 
     design, analysis = result["design"], study.analysis
     settings = [result["versions"], result["tolerance"], result["confidence"]]
-    own = [versions(), analysis.tolerance, analysis.confidence]
-    if [*settings, result.get("chance", 0.0)] != [*own, analysis.chance]:
+    current = [versions(), analysis.tolerance, analysis.confidence]
+    if [*settings, result.get("chance", 0.0)] != [*current, analysis.chance]:
         return False
     same = Design(
         bins=study.bins.count,
@@ -337,7 +336,7 @@ def _holds(
 
 @lru_cache(maxsize=1)
 def versions() -> dict[str, str]:
-    """What the rates hold for: the program, and the code of its analysis by hash."""
+    """Return the versions that the rates hold for: the program, and its analysis code by hash."""
     digest = hashlib.sha256()
     for path in sorted((PACKAGE / "analysis").rglob("*.py")):
         digest.update(path.relative_to(PACKAGE).as_posix().encode() + path.read_bytes())

@@ -27,8 +27,8 @@ def main() -> int:
         return 1
     try:
         client = MlflowClient(tracking_uri=request["tracking_uri"])
-        found = client.get_experiment_by_name(request["experiment"])
-        experiment = found.experiment_id if found else client.create_experiment(
+        known = client.get_experiment_by_name(request["experiment"])
+        experiment = known.experiment_id if known else client.create_experiment(
             request["experiment"], artifact_location=request["artifacts"]
         )  # fmt: skip
         for model in request["models"]:

@@ -42,7 +42,7 @@ _TO_OVERVIEW = re.compile(
 
 
 def run_contents(study: Study, result: Cliffs, files: ReportFiles) -> dict[str, Any]:
-    """JSON-ready, without secrets and paths of this machine, and the same for the same report.
+    """Return a run's JSON contents, without secrets or local paths, equal for equal reports.
 
     ``params``: text by name; ``metrics``: number by name, None where it is not supported; ``curve``
     and ``bins``: rows of tokens and score; ``tags``; ``files``: paths, the model's ``cliffs.json``
@@ -118,7 +118,7 @@ def with_lone_pages(contents: dict[str, Any], folder: Path) -> dict[str, Any]:
 
 
 def digest(contents: dict[str, Any]) -> str:
-    """SHA-256 (hex) of what would be logged, the files by what they hold."""
+    """Return the SHA-256 (hex) of the contents to log, files by their bytes."""
     held = [hashlib.sha256(Path(file).read_bytes()).hexdigest() for file in contents["files"]]
     text = json.dumps([contents, held], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
@@ -152,7 +152,7 @@ _QUIET = {
 def track_report(
     run: StudyRun, results: list[Cliffs], files: ReportFiles, warn: Callable[[str], None]
 ) -> None:
-    """Log ``results`` and ``files`` where the study says; nothing where it says nothing.
+    """Log ``results`` and ``files`` to the study's tracker, if it has one.
 
     A model whose run holds the same already is left alone. Whatever fails is reported to ``warn``
     and kept for `tracked_lines`; nothing is raised, and the next report tries again.
@@ -172,20 +172,20 @@ def track_report(
 
 
 def tracked_lines(store: Store, study: Study, campaign: str) -> list[str]:
-    """Sentences for the terminal: where the report was logged, or why it was not."""
+    """Return sentences for the terminal: where the report was logged, or why it was not."""
     if study.track is None:
         return []
     state, name = _read(store, study, campaign), NAMES[study.track.kind]
     if why := state.get("failed"):
         return [f"Not logged to {name}: {why} `contextcliff report {study.name}` tries again."]
-    urls = [str(one.get("url") or one["id"]) for one in state["runs"].values()]
+    urls = [str(run.get("url") or run["id"]) for run in state["runs"].values()]
     return [f"{name}: {', '.join(urls)}"] if urls else []
 
 
 def _log(
     run: StudyRun, results: list[Cliffs], files: ReportFiles, state: dict[str, Any]
 ) -> str | None:
-    """Change ``state`` to what is logged now; why something was not, or None."""
+    """Update ``state`` to the logged runs; return why something was not logged, or None."""
     study, track = run.study, run.study.track
     assert track is not None
     if needed := leave_needed(study, "track"):
@@ -203,7 +203,7 @@ def _log(
         before = known.get(result.model, {})
         if before.get("digest") == made:
             continue
-        # Points of a curve stay in a run for ever, so another curve gets another name.
+        # Points of a curve stay in a run for ever, so a new curve gets a new name.
         version = before.get("curve_version", 0) + (before.get("curve") != curve)
         new = {"digest": made, "curve": curve, "curve_version": version}
         log_curve = before.get("curve") != curve
@@ -213,7 +213,7 @@ def _log(
     for contents, _ in waiting:
         contents["id"] = known.get(contents["model"], {}).get("id")
     with TemporaryDirectory() as folder:
-        models = [with_lone_pages(one, Path(folder)) for one, _ in waiting]
+        models = [with_lone_pages(model, Path(folder)) for model, _ in waiting]
         request = {**target, "campaign": run.campaign, "models": models}
         done, why = _process(track.kind, request)
     for contents, new in waiting:
@@ -250,7 +250,7 @@ def _folder(store: Store, name: str) -> Path:
 
 
 def _process(kind: str, request: dict[str, Any]) -> tuple[dict[str, dict[str, Any]], str | None]:
-    """What the tracker's script reports of each model, and why it ended early, or None."""
+    """The script's reports on each model, and why it ended early, or None."""
     script = PACKAGE / "experiments" / "tracking" / f"{kind}_process.py"
     python = os.environ.get(PYTHON) or sys.executable
     environment = {**_QUIET, **os.environ}

@@ -55,15 +55,8 @@ from contextcliff_dagster.store import Store, read_table, write_table
 from contextcliff_dagster.user_files import open_file
 
 if TYPE_CHECKING:
-    from contextcliff_dagster.store import Store
     from contextcliff_dagster.studies import Study
 
-if TYPE_CHECKING:
-    from contextcliff_dagster.store import Store
-    from contextcliff_dagster.studies import Study
-
-if TYPE_CHECKING:
-    from contextcliff_dagster.studies import Study
 
 _Changed = tuple[int, int]
 """Size and time of the last change: a file with others is read again."""

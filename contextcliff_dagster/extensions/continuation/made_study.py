@@ -34,16 +34,11 @@ from contextcliff_dagster.sampling.tokenizers.tokenizers import hub_file, is_rep
 from contextcliff_dagster.store import Store
 
 if TYPE_CHECKING:
-    from contextcliff_dagster.inference.models.models_file import ModelEntry
-
-if TYPE_CHECKING:
-    from contextcliff_dagster.inference.models.models_file import ModelEntry
-
-if TYPE_CHECKING:
     from contextcliff_dagster.extensions.continuation.compat.runs import RunName
     from contextcliff_dagster.inference.execution.single_request import Served
     from contextcliff_dagster.inference.models.models_file import ModelEntry, NewEntry
     from contextcliff_dagster.studies import Study
+
 
 KEY_VARIABLES = ("API_KEY", "API_PASSWORD", "OPENAI_API_KEY", "NVIDIA_API_KEY", "NVAPI_KEY")
 """Of the key, in the order in which they are looked at."""

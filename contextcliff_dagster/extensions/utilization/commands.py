@@ -46,7 +46,7 @@ UTILIZATION_OPTIONS = SectionOptions(
 
 
 def made_study(keys: Mapping[str, Any], models: tuple[str, ...]) -> Study:
-    """Return the study that the options describe; options like these get a name of their own.
+    """Return the study that the options describe; its name depends on them.
 
     Raises:
         StudyError: no model is named, a model is unknown, or an option has no such value.

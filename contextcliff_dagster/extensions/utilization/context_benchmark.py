@@ -51,7 +51,7 @@ _ASKED: Mapping[BenchmarkName, str] = {
     "constraints": "value",
     "network": "distance",
 }
-"""What the design document asks of each benchmark (`schema.ASKS`), about the end of all records."""
+"""The design document's question on each benchmark (`data.ASKS`), as of the last record."""
 
 
 class ModelAPI(Protocol):
@@ -111,12 +111,12 @@ class ContextBenchmark:
 
     @property
     def structured_doc(self) -> str | None:
-        """The JSON lines; None before `to_structured`."""
+        """Return the JSON lines; None before `to_structured`."""
         return self._documents.get("jsonl")
 
     @property
     def prose_doc(self) -> str | None:
-        """The prose; None before `to_prose`."""
+        """Return the prose; None before `to_prose`."""
         return self._documents.get("prose")
 
     def generate(self) -> None:
@@ -130,9 +130,9 @@ class ContextBenchmark:
         self._documents = {}
         self.benchmark = made.data
         self.question = next(
-            one
-            for one in made.data.questions
-            if one.about["ask"] == _ASKED[self.type] and one.about.get("at") is None
+            question
+            for question in made.data.questions
+            if question.about["ask"] == _ASKED[self.type] and question.about.get("at") is None
         )
         self.data = _as_in_the_design_document(made.data) | {
             "question": self.question.text,
@@ -148,7 +148,7 @@ class ContextBenchmark:
         return self.document("prose")
 
     def document(self, format: str) -> str:
-        """Return the document in ``structured`` or any format (`formats.FORMATS`).
+        """Return the document in ``structured`` or any format (`sentences.FORMATS`).
 
         Raises:
             ValueError: unknown format.
@@ -168,14 +168,14 @@ class ContextBenchmark:
         return f"{self.document(format)}\n\n{QUESTION}{ending}:"
 
     def verify_answer(self, response: str) -> bool:
-        """Whether the one number or value in a reply is the right one (`extraction`)."""
+        """Whether the one number or value in a reply is the right one (`scoring`)."""
         question = self._generated()[1]
-        choices = [str(one) for one in question.choices] if question.form == "value" else []
+        choices = [str(choice) for choice in question.choices] if question.form == "value" else []
         visible = parse_answer(response).visible
         return extract_answer(visible, question.form, choices).answer == question.answer
 
     def token_count(self, format: str = "structured") -> int:
-        """Return the tokens of the document, by the tokenizer."""
+        """Return the document's number of tokens, by the tokenizer."""
         return self._count(self.document(format))
 
     def _generated(self) -> tuple[Benchmark, Question]:
@@ -249,25 +249,25 @@ def _as_in_the_design_document(data: Benchmark) -> dict[str, Any]:
     match data.name:
         case "warehouse":
             stock: dict[str, dict[str, int]] = {}
-            for one in records:
-                if one["action"] == "initial":
-                    stock.setdefault(one["warehouse"], {})[one["sku"]] = one["qty"]
+            for record in records:
+                if record["action"] == "initial":
+                    stock.setdefault(record["warehouse"], {})[record["sku"]] = record["qty"]
             return {
                 "initial_inventory": stock,
-                "transactions": [dict(one) for one in records if one["action"] != "initial"],
+                "transactions": [dict(r) for r in records if r["action"] != "initial"],
             }
         case "constraints":
             names = ("entity", "e1", "e2", "if_entity", "then_entity")
             return {
-                "entities": sorted({one[key] for one in records for key in names if key in one}),
+                "entities": sorted({r[key] for r in records for key in names if key in r}),
                 "attributes": list(DOMAINS),
                 "domains": {name: list(values) for name, values in DOMAINS.items()},
-                "constraints": [dict(one) for one in records],
+                "constraints": [dict(record) for record in records],
             }
         case "network":
-            edges = (one for one in records if one["type"] == "edge")
+            edges = (record for record in records if record["type"] == "edge")
             return {
-                "nodes": [one["id"] for one in records if one["type"] == "node"],
-                "initial_edges": [(one["from"], one["to"], one["weight"]) for one in edges],
-                "events": [dict(one) for one in records if one["type"] == "event"],
+                "nodes": [record["id"] for record in records if record["type"] == "node"],
+                "initial_edges": [(edge["from"], edge["to"], edge["weight"]) for edge in edges],
+                "events": [dict(record) for record in records if record["type"] == "event"],
             }

@@ -1,4 +1,4 @@
-"""The documents of a study: of the length asked for, verified, and kept in the store."""
+"""The documents of a study: made to the length asked for, verified, and kept in the store."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ MAKING_VERSION = "3"
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """The documents that are made together. ``arms``: without what is no part of a document.
+    """Documents made together. ``arms``: reduced to the parts that affect a document.
 
     ``fingerprint``: of the tokenizer that counts.
     """
@@ -75,7 +75,7 @@ class Batch:
 
     @property
     def hash(self) -> str:
-        """SHA-256 (hex) of what decides the documents."""
+        """SHA-256 (hex) of the parts that determine the documents."""
         decides = {
             "version": MAKING_VERSION,
             "benchmark": self.benchmark,
@@ -91,7 +91,7 @@ class Batch:
 
 
 def arm_json(arm: Arm) -> str:
-    """Return what of an arm decides a document, as JSON text."""
+    """Return the parts of an arm that determine a document, as JSON text."""
     return json.dumps(
         {
             "evidence": arm.evidence,
@@ -103,7 +103,7 @@ def arm_json(arm: Arm) -> str:
 
 
 def make_batch(batch: Batch, solver: ScaleSolver) -> Iterator[dict[str, Any]]:
-    """Yield the rows of `UTILIZATION_DOCUMENTS` of a batch, each made when it is asked for: a text
+    """Yield the rows of `UTILIZATION_DOCUMENTS` of a batch, each made only when needed: a text
     may have millions of tokens.
 
     Raises:
@@ -167,7 +167,7 @@ def _document(
 
 
 def _question(question: Question, data: Benchmark, rendering: Rendering) -> dict[str, Any]:
-    """What is asked again and again; without the positions, which may be thousands."""
+    """The parts of a question that are read often: no positions, which may be thousands."""
     starts = _starts(question, rendering)
     length = max(len(rendering.text), 1)
     return {
@@ -207,18 +207,18 @@ LISTED = (
 
 
 def documents_dir(store: Store, study: str) -> Path:
-    """Folder of the documents and of their list, ``manifest.json``."""
+    """Return the folder of the documents and of their list, ``manifest.json``."""
     return store.study_dir(study) / "utilization_documents"
 
 
 def batch_file(store: Store, study: str, batch: Batch) -> Path:
-    """The file of a batch."""
+    """Return the file of a batch."""
     folder = documents_dir(store, study) / slug(f"{batch.benchmark}-{batch.scale}")
     return folder / f"{seed_key(batch.seed)}.parquet"
 
 
 def seed_key(seed: int) -> str:
-    """Return a seed as partition key; keys sort as seeds do.
+    """Return a seed as partition key; keys sort like seeds.
 
     >>> seed_key(7)
     's007'
@@ -250,7 +250,7 @@ def write_batch(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
 
 
 def read_batch(path: Path, made_by: str) -> list[dict[str, Any]] | None:
-    """Return the `LISTED` columns of a batch; None where there is none, or none made by this."""
+    """Return the `LISTED` columns of a batch; None if missing, or not made by this."""
     with suppress(StoreError):
         table = read_table(path, UTILIZATION_DOCUMENTS, {"made_by", *LISTED})
         rows: list[dict[str, Any]] = table.to_pylist()
@@ -306,14 +306,14 @@ def read_rows(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def summary(documents: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return what to show of documents."""
+    """Return a summary of documents for display."""
     tokens = [document["length_tokens"] for document in documents]
     return {
         "documents": len(documents),
         "tokens": sum(tokens),
         "shortest_tokens": min(tokens, default=0),
         "longest_tokens": max(tokens, default=0),
-        "questions": sum(len(one) for one in _questions(documents)),
+        "questions": sum(len(questions) for questions in _questions(documents)),
     }
 
 
@@ -354,7 +354,7 @@ class UtilizationSamples:
         if bin not in self._planned:
             place = (cell.benchmark, cell.format, cell.scale, arm_json(cell.arm.of_document))
             rows = sorted(self._documents.get(place, ()), key=lambda row: int(row["seed"]))
-            examples = [one for row in rows for one in self._examples(cell, row)]
+            examples = [example for row in rows for example in self._examples(cell, row)]
             self._planned[bin] = [
                 PlannedExample(example, tokens, bin, rank)
                 for rank, (example, tokens) in enumerate(examples)
@@ -373,7 +373,7 @@ class UtilizationSamples:
 
     def _examples(self, cell: Cell, row: Row) -> list[tuple[Example, int]]:
         questions = json.loads(row["questions"])
-        # A stable sort: engines without a prefix cache of their own profit most from one order.
+        # A stable sort: engines without a prefix cache profit most from one fixed order.
         questions.sort(key=lambda question: question["kind"] != "lookup")
         key = f"{cell.benchmark}/{cell.scale}/{row['seed']}"
         if self._match == "tokens":
@@ -451,7 +451,7 @@ class UtilizationDocuments(KeptDocuments):
     def frozen(self, study: Study, store: Store) -> MadeDocuments | None:
         kept = read_list(documents_dir(store, study.name), spec_hash(study))
         batches = batches_of(study)
-        there = all(batch_file(store, study.name, one).exists() for one in batches)
+        there = all(batch_file(store, study.name, batch).exists() for batch in batches)
         return MadeDocuments(kept.sha256, summary(kept.documents)) if kept and there else None
 
     def depends_on(self, study: Study) -> Mapping[str, Any]:
@@ -477,14 +477,14 @@ def section_of(study: Study) -> UtilizationSection:
 
 @lru_cache(maxsize=2)
 def solver_of(tokenizer: str) -> ScaleSolver:
-    """Return the solver of a tokenizer, with what it knows of tokens per record."""
+    """Return a tokenizer's solver, with its known tokens per record."""
     from contextcliff_dagster.extensions.utilization.scales import ScaleSolver
 
     return ScaleSolver(opened_tokenizer(tokenizer).count)
 
 
 def batches_of(study: Study) -> list[Batch]:
-    """Return the batches of a study, those of the smallest scale first.
+    """Return the batches of a study, smallest scale first.
 
     Raises:
         StudyError: the tokenizer cannot be opened.
@@ -510,16 +510,16 @@ def batches_of(study: Study) -> list[Batch]:
 
 
 def spec_hash(study: Study) -> str:
-    """Return the SHA-256 (hex) of what decides all documents of a study."""
+    """Return the SHA-256 (hex) of the parts that determine all documents of a study."""
     together = "".join(batch.hash for batch in batches_of(study))
     return hashlib.sha256(together.encode()).hexdigest()
 
 
 def ensure_batch(study: Study, store: Store, batch: Batch) -> list[dict[str, Any]]:
-    """Return the documents of a batch (`LISTED`), made unless the store has them.
+    """Return the documents of a batch (`LISTED`), made if the store lacks them.
 
     Raises:
-        StudyError, VerificationError: as `making.make_batch`.
+        StudyError, VerificationError: as `make_batch`.
         StoreError: the file cannot be written.
     """
 
@@ -533,7 +533,7 @@ def ensure_batch(study: Study, store: Store, batch: Batch) -> list[dict[str, Any
 
 
 def listed(study: Study, store: Store) -> Iterator[dict[str, Any]]:
-    """Yield the documents of a study in the order of the list, made where they are missing."""
+    """Yield the documents of a study in the order of the list; make missing ones."""
     DOCUMENTS.freeze(study, store)
     kept = read_list(documents_dir(store, study.name), spec_hash(study))
     assert kept is not None
@@ -541,7 +541,7 @@ def listed(study: Study, store: Store) -> Iterator[dict[str, Any]]:
 
 
 def whole_documents(study: Study, store: Store) -> Iterator[dict[str, Any]]:
-    """Yield the rows of `tables.UTILIZATION_DOCUMENTS` of a study, made where they are missing.
+    """Yield the rows of `tables.UTILIZATION_DOCUMENTS` of a study; make missing ones.
 
     Raises:
         StudyError, VerificationError, StoreError: as `ensure_batch`.

@@ -1,4 +1,4 @@
-"""Documents, questions, answers and verdicts as JSON lines, and a task of inspect_ai over them."""
+"""Export of documents, questions, answers and verdicts as JSON lines, with an inspect_ai task."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _OF_DOCUMENT = ("document_id", "benchmark", "scale", "seed", "format", "length_t
 
 
 class Exported(NamedTuple):
-    """How much was written into ``folder``."""
+    """The amounts written into ``folder``."""
 
     folder: Path
     documents: int
@@ -34,7 +34,7 @@ def export(
     thought: OnOff = "off",
     question_place: QuestionPlace = "after",
 ) -> Exported:
-    """Write documents as they come into files of ``folder``, all or none; old ones are replaced.
+    """Stream documents into files of ``folder``, all or none; replace old files.
 
     ``documents.jsonl`` has the texts, ``questions.jsonl`` the prompts with ``{document}`` in the
     text's place, ``answers.jsonl`` and ``verdicts.jsonl`` (of the verifier) a row a question.

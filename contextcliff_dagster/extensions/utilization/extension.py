@@ -1,4 +1,4 @@
-"""What the experiment `utilization` adds to the core."""
+"""The additions of the experiment `utilization` to the core."""
 
 from __future__ import annotations
 

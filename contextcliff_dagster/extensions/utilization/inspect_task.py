@@ -34,7 +34,7 @@ extract_answer = run_path(str(FOLDER / "extraction.py"))["extract_answer"]
 
 @task
 def utilization(benchmark: str = "", format: str = "", scale: str = "") -> Task:
-    """Every question on every document, or on those of one benchmark, format or scale."""
+    """Ask every question on every document, or only of one benchmark, format or scale."""
     wanted = {"benchmark": benchmark, "format": format, "scale": scale}
     chosen = {key: value for key, value in wanted.items() if value}
     return Task(
@@ -52,16 +52,16 @@ def utilization(benchmark: str = "", format: str = "", scale: str = "") -> Task:
     ]
 )
 def one_answer() -> Scorer:
-    """Whether the answer holds one number or value, and it is the right one."""
+    """Score 1 if the answer holds one number or value, and it is right."""
 
     async def score(state: TaskState, target: Target) -> Score:
         asked = state.metadata
-        found = extract_answer(state.output.completion, asked["form"], asked["choices"])
-        right = found.answer == target.text
+        extracted = extract_answer(state.output.completion, asked["form"], asked["choices"])
+        right = extracted.answer == target.text
         return Score(
             value=CORRECT if right else INCORRECT,
-            answer=found.answer,
-            explanation=found.problem and f"{found.problem} in the answer",
+            answer=extracted.answer,
+            explanation=extracted.problem and f"{extracted.problem} in the answer",
         )
 
     return score

@@ -1,10 +1,8 @@
-"""What is measured apart, and what is asked around each document.
-
-What is asked around each document: the design document's prompt, and the arms that change it.
+"""Prompts around each document: the design document's, the arms that change it, and their cells.
 
 The instruction on the form of the answer belongs to the question, because one document has
-questions for a number and for a value; all of them are then asked by one recipe, next to each
-other, and a prefix cache serves them all.
+questions for a number and for a value. So one recipe asks all of them, next to each other, and a
+prefix cache serves them all.
 """
 
 from __future__ import annotations
@@ -51,16 +49,16 @@ class Arm:
 
     @property
     def of_document(self) -> Arm:
-        """The same without what is no part of a document: arms that share it share its text."""
+        """Return the arm's parts that affect a document: arms that share them share its text."""
         return replace(self, thought="off", question_place="after")
 
     @property
     def levels(self) -> dict[str, str]:
-        """Its value of each key, as labels have it."""
+        """Return the value of each key as in labels."""
         return {_SHORT.get(key, key): _level(self, key) for key in ARM_KEYS}
 
     def label(self, base: Arm) -> str:
-        """Return ``base``, or what differs from it: ``order=shuffled+thought=on``."""
+        """Return ``base``, or the difference from it: ``order=shuffled+thought=on``."""
         changed = [
             f"{_SHORT.get(key, key)}={_level(self, key)}"
             for key in ARM_KEYS
@@ -69,7 +67,7 @@ class Arm:
         return "+".join(changed) or BASE
 
     def suffix(self, base: Arm) -> str:
-        """Return what a cell's key has at its end: nothing for ``base``, else ``-shuffled``."""
+        """Return the suffix of a cell's key: nothing for ``base``, else such as ``-shuffled``."""
         names = {
             "evidence": f"{self.evidence}-evidence",
             "verbosity": self.verbosity,
@@ -84,7 +82,7 @@ class Arm:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One partition: what is asked of one benchmark, format, scale and arm. ``arm_label``: as in
+    """One partition: the calls of one benchmark, format, scale and arm. ``arm_label``: as in
     the records."""
 
     benchmark: BenchmarkName
@@ -96,7 +94,7 @@ class Cell:
 
     @property
     def tokens(self) -> int:
-        """Tokens of the scale."""
+        """Return the tokens of the scale."""
         return scale_tokens(self.scale)
 
 
@@ -158,7 +156,7 @@ _FORMS = {"number": "the number", "value": "the value"}
 
 
 def asked(text: str, form: Literal["number", "value"], thought: OnOff) -> str:
-    """Return the question with what it says about the form of the answer."""
+    """Return the question with its instruction on the form of the answer."""
     if thought == "on":
         return (
             f"{text}\nReason step by step first. Then write a last line that begins with "
@@ -170,13 +168,13 @@ def asked(text: str, form: Literal["number", "value"], thought: OnOff) -> str:
 def recipe_of(
     study: Study, thought: OnOff, question_place: QuestionPlace, thought_tokens: int
 ) -> Recipe:
-    """Return the recipe of an arm: mode, system text and cache as the study says, else our own.
+    """Return the recipe of an arm: mode, system text and cache by the study, else our own.
 
     Raises:
         StudyError: the study, which asks for nothing else, has a key of `prompt` that these
             prompts leave no room for.
     """
-    own = study.recipe()
+    recipe = study.recipe()
     if not study.has_corpus:
         for key in ("template", "instructions", "output_schema"):
             if getattr(study.prompt, key) is not None:
@@ -189,9 +187,9 @@ def recipe_of(
                 f"Study {study.name!r}: utilization repeats documents, not prompts; leave "
                 "`prompt.replicates` out and raise `utilization.seeds`."
             )
-    limit = thought_tokens if thought == "on" else own.max_output_tokens
+    limit = thought_tokens if thought == "on" else recipe.max_output_tokens
     return replace(
-        own,
+        recipe,
         template=TEMPLATES[question_place, thought],
         instructions=("{question}",),
         max_output_tokens=limit,

@@ -34,11 +34,11 @@ _REASONS_FIRST = re.compile(r"last line that begins with", re.IGNORECASE)
 
 
 class NoDocumentError(ValueError):
-    """The prompt holds no question or no document of these benchmarks."""
+    """Raised for a prompt without a question or a document of these benchmarks."""
 
 
 class Asking(NamedTuple):
-    """A prompt's question, its document, and whether reasons are to come before the answer."""
+    """A prompt's question, its document, and whether it asks for reasons before the answer."""
 
     about: dict[str, Any]
     document: ReadDocument
@@ -64,7 +64,7 @@ class ReadDocument:
         return self._counts[tokenizer]
 
     def answer(self, about: dict[str, Any]) -> str | None:
-        """Return the only possible answer, None where there is none or more than one."""
+        """Return the only possible answer; None if there is none or more than one."""
         asked = tuple(sorted(about.items()))
         if asked not in self._answers:
             ((values, _),) = self._solver.solve([about])
@@ -73,7 +73,7 @@ class ReadDocument:
 
 
 def read_prompt(text: str) -> Asking:
-    """Take a prompt apart; a document that was read lately is not read again.
+    """Take a prompt apart; recently read documents are cached.
 
     Raises:
         NoDocumentError: it holds no question or no document of these benchmarks.
@@ -119,7 +119,7 @@ def _kept(text: str, benchmark: BenchmarkName, format: Format) -> ReadDocument:
     with _keeping:
         document = _documents.setdefault(key, ReadDocument(text, benchmark, format))
         _documents.move_to_end(key)
-        kept = sum(len(one.text) for one in _documents.values())
+        kept = sum(len(kept_document.text) for kept_document in _documents.values())
         while kept > _KEPT_CHARACTERS and len(_documents) > 1:
             kept -= len(_documents.popitem(last=False)[1].text)
     return document
@@ -144,18 +144,18 @@ _PLACE = re.compile(r"\{(\w+)\}")
 
 
 class Asked(NamedTuple):
-    """What a question asks: of which benchmark, and as in `benchmarks.data.Question.about`."""
+    """A parsed question: its benchmark, and ``about`` as in `benchmarks.data.Question`."""
 
     benchmark: BenchmarkName
     about: dict[str, Any]
 
 
 def parse_question(text: str) -> Asked | None:
-    """Return what the first question in ``text`` asks; None where there is none."""
-    found = [(match.start(), key, match) for key, match in _matches(text)]
-    if not found:
+    """Parse the first question in ``text``; None where there is none."""
+    matches = [(match.start(), key, match) for key, match in _matches(text)]
+    if not matches:
         return None
-    _, key, match = min(found, key=lambda one: one[0])
+    _, key, match = min(matches, key=lambda candidate: candidate[0])
     ask, _, more = key.partition(" ")
     words = match.groupdict()
     about: dict[str, Any] = {"ask": ask}
@@ -166,7 +166,7 @@ def parse_question(text: str) -> Asked | None:
         about[name] = value
     if ask == "units":
         about["action"] = more
-    if ask == "facts" and all(isinstance(one, int) for one in DOMAINS[about["attr"]]):
+    if ask == "facts" and all(isinstance(option, int) for option in DOMAINS[about["attr"]]):
         about["value"] = int(about["value"])
     return Asked(_BENCHMARK[ask], about)
 
@@ -200,7 +200,7 @@ _UNKNOWN = "unknown"
 
 
 def reader_identity(entry: ModelEntry) -> dict[str, Any]:
-    """All that decides a reader's answers.
+    """Return everything that determines a reader's answers.
 
     Raises:
         EngineError: the entry's `model_id` is no law of losses (planted reader only).
@@ -226,7 +226,7 @@ def _law(entry: ModelEntry) -> PlantedLaw:
 
 
 class _Reader(ScriptedEngine):
-    """What to answer is a subclass's own."""
+    """The base of readers; subclasses define the answer."""
 
     def __init__(self, entry: ModelEntry) -> None:
         super().__init__(entry, reader_identity(entry))
@@ -254,7 +254,7 @@ class _Reader(ScriptedEngine):
 
 
 class PerfectReader(_Reader):
-    """Reads every record of any format, and solves the question."""
+    """A reader that reads every record of any format, and solves the question."""
 
     def answer(self, asking: Asking, key: str) -> str:
         """Return the only possible answer; "unknown" where there is none, or more than one."""
@@ -262,7 +262,7 @@ class PerfectReader(_Reader):
 
 
 class GuessingReader(_Reader):
-    """Reads the question alone, and picks one of the plausible answers."""
+    """A reader of the question alone, which picks one of the plausible answers."""
 
     def answer(self, asking: Asking, key: str) -> str:
         """Return a plausible answer, evenly drawn."""
@@ -273,14 +273,14 @@ class PlantedReader(_Reader):
     """A perfect reader that loses documents by a law of their format and length."""
 
     def answer(self, asking: Asking, key: str) -> str:
-        """Return the right answer, or where the document is lost another plausible one."""
+        """Return the right answer, or for a lost document another plausible one."""
         document = asking.document
         right = document.answer(asking.about) or _UNKNOWN
         law = _law(self._entry)
         tokens = document.count(self._identity["tokenizer"], self.count)
         if share("read", key) < law.right(document.format, tokens):
             return right
-        wrong = [one for one in plausible(asking.about, document.text) if one != right]
+        wrong = [answer for answer in plausible(asking.about, document.text) if answer != right]
         return pick(wrong, "guess", key) if wrong else _UNKNOWN
 
 
@@ -299,24 +299,24 @@ _LOOKED_AT = 20_000
 
 
 def share(*key: str) -> float:
-    """Return a number in [0, 1) that the texts of ``key`` decide, evenly over keys."""
+    """Return a number in [0, 1) by the hash of ``key``, uniform over keys."""
     digest = hashlib.sha256("\n".join(key).encode()).digest()
     return int.from_bytes(digest[:7], "big") / 2**56
 
 
 def plausible(about: Mapping[str, Any], document: str) -> list[str]:
-    """Return the answers that a guesser picks from, of which one may be right."""
+    """Return the answers that a guesser picks from; one may be right."""
     if about["ask"] == "value":
         return [str(value) for value in DOMAINS[about["attr"]]]
     if about["ask"] == "transfers":
-        numbers = {int(re.sub(r"\D", "", one)) for one in _WAREHOUSE.findall(document[:_LOOKED_AT])}
+        numbers = {int(re.sub(r"\D", "", hit)) for hit in _WAREHOUSE.findall(document[:_LOOKED_AT])}
         return [f"WH-{number:04d}" for number in sorted(numbers)]
     lowest, highest = _RANGES[about["ask"]]
     return [str(number) for number in range(lowest, highest + 1)]
 
 
 def pick(answers: Sequence[str], *key: str) -> str:
-    """Return the one of ``answers`` that the texts of ``key`` decide."""
+    """Return one of ``answers`` by the hash of ``key``."""
     return answers[int(share(*key) * len(answers))]
 
 
@@ -356,14 +356,14 @@ class PlantedLaw:
 
 
 def parse_law(text: str) -> PlantedLaw:
-    """Return the law that ``text`` words, such as `EXAMPLE`: per format tokens/slope.
+    """Parse a law from ``text``, such as `EXAMPLE`: tokens/slope per format.
 
     Raises:
         ValueError: a part of it is not understood or out of range.
     """
     losses: dict[Format, Loss] = {}
     shares = {"top": 1.0, "chance": 0.0}
-    for part in filter(None, (one.strip() for one in text.split(","))):
+    for part in filter(None, (piece.strip() for piece in text.split(","))):
         match = _PART.fullmatch(part)
         if match is None:
             raise ValueError(f"{part!r} is no NAME=NUMBER")

@@ -1,7 +1,5 @@
 """The result of a utilization experiment: one model, each format, each pair of formats.
 
-The result of a utilization experiment: one model, each format, each pair of formats.
-
 Differences are the first format's score less the second's: above 0 the first is better. Scale
 tokens are those of the JSON rendering, whichever formats are compared; other tokens are a
 rendering's own. Null means not measured, or not supported by the answers. Calls without an answer
@@ -352,7 +350,7 @@ PLATEAU = CheckSpec(
 
 
 def overview(result: UtilizationResult) -> dict[str, Any]:
-    """Return the result as one row: verdict, where the formats part, the cap of each format."""
+    """Return the result as one row: verdict, where the formats diverge, each format's cap."""
     row: dict[str, Any] = {"model": result.model, "verdict": result.verdict.replace("_", " ")}
     if result.comparisons:
         parting = result.comparisons[0].pooled.divergence
@@ -369,7 +367,7 @@ def overview(result: UtilizationResult) -> dict[str, Any]:
 
 
 def check_plateau(results: Sequence[UtilizationResult]) -> CheckOutcome:
-    """Return whether each model has, in some format, a baseline that a loss could be seen from."""
+    """Return whether each model has, in some format, a baseline high enough to show a loss."""
     low = {
         result.model: best
         for result in results
@@ -381,12 +379,12 @@ def check_plateau(results: Sequence[UtilizationResult]) -> CheckOutcome:
         not low,
         why or f"every model has a baseline of {PLATEAU_FLOOR:.2f} or more in some format",
         values={"below": len(low)},
-        rows={"baselines": [{"model": one.model, **_baselines(one)} for one in results]},
+        rows={"baselines": [{"model": result.model, **_baselines(result)} for result in results]},
     )
 
 
 def difference_alarm(results: Sequence[UtilizationResult], campaign: str) -> Alarm | None:
-    """Return what the alert channels get; None where no model is shown to differ by format."""
+    """Return the alert for the channels; None where no model differs by format."""
     differ = [result for result in results if result.verdict in DIFFERENCES]
     if not differ:
         return None

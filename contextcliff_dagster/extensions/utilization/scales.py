@@ -1,4 +1,4 @@
-"""Scales, and from a number of tokens to data whose rendering has so many."""
+"""Scales, and the solver that finds data whose rendering has a given number of tokens."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LEAST_TOKENS, MOST_TOKENS = 200, 10_000_000
 
 
 def scale_tokens(label: str) -> int:
-    """Return the tokens of a label.
+    """Return the number of tokens of a label.
 
     >>> scale_tokens("8k"), scale_tokens("1.5M"), scale_tokens("900")
     (8000, 1500000, 900)
@@ -44,7 +44,7 @@ def scale_tokens(label: str) -> int:
 
 
 def scale_label(tokens: int) -> str:
-    """Return the label of so many tokens.
+    """Return the label of a number of tokens.
 
     >>> scale_label(8000), scale_label(1_500_000), scale_label(2**14), scale_label(950)
     ('8k', '1.5M', '16.384k', '950')
@@ -88,7 +88,7 @@ _SMALL, _LARGE = (40.0, 400.0), (400.0, 4_000.0)
 """Records of the documents from which tokens per record are known, for short and long ones."""
 _SHORT_TOKENS = 40_000
 _FEW_QUESTIONS = 4
-"""So many fit into every document."""
+"""Questions that fit into every document."""
 _TRIALS = 16
 _STEPS, _DRAWS = 24, 4
 """Sizes tried between two trials, and documents of each size."""
@@ -96,7 +96,7 @@ _STEPS, _DRAWS = 24, 4
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What is to be made: data of ``benchmark`` whose rendering in ``format`` has ``tokens``."""
+    """Requested data: of ``benchmark``, with ``tokens`` when rendered in ``format``."""
 
     benchmark: BenchmarkName
     tokens: int
@@ -116,7 +116,7 @@ class Solved(NamedTuple):
 
 @dataclass(slots=True)
 class ScaleSolver:
-    """Finds numbers of records; the same wish gives the same document, whatever came before.
+    """A solver for numbers of records; the same wish always gives the same document.
 
     ``count``: tokens of a text. ``renders``: documents made so far, for benchmarks.
     """
@@ -126,7 +126,7 @@ class ScaleSolver:
     _points: dict[tuple[object, ...], tuple[float, int] | None] = field(default_factory=dict)
 
     def solve(self, wish: Wish) -> Solved:
-        """Return data whose rendering has the tokens of ``wish`` within `most_off`.
+        """Return data whose rendering has the tokens of ``wish``, within `most_off`.
 
         The number of records comes from the tokens of two documents of fixed sizes, then from the
         secant between trials below and above.
@@ -157,7 +157,7 @@ class ScaleSolver:
             else:
                 records = max(1.0, records * wish.tokens / solved.tokens)
         if below and above and wish.tokens <= _SHORT_TOKENS:
-            # Short documents grow in steps of a record and more: each size between is tried.
+            # Short documents grow in steps of a record or more: each size between is tried.
             for number in range(_DRAWS * (_STEPS + 1)):
                 draw, step = divmod(number, _STEPS + 1)
                 if not step and best is not None and _miss(best, wish) <= most_off(wish.tokens):
@@ -205,7 +205,7 @@ class ScaleSolver:
 
 
 def most_off(tokens: int) -> float:
-    """Tokens by which a document of a scale may miss it: 2%; below 1,000, half a record."""
+    """Return the tokens by which a document may miss its scale: 2%; below 1,000, half a record."""
     return _HALF_A_RECORD if tokens < _SHORTEST else TOLERANCE * tokens
 
 
@@ -216,7 +216,7 @@ def _miss(solved: Solved, wish: Wish) -> int:
 def _nearer(best: Solved | None, other: Solved | None, wish: Wish) -> Solved | None:
     if best is None or other is None:
         return best or other
-    return min(best, other, key=lambda one: _miss(one, wish))
+    return min(best, other, key=lambda solved: _miss(solved, wish))
 
 
 def _out_of_reach(wish: Wish, best: Solved | None) -> StudyError:

@@ -1,18 +1,18 @@
-"""From the reply to a score: the value in it, right or wrong, by how much, and why.
+"""Scores of replies: the value in a reply, right or wrong, by how much, and why.
 
-The number or the value in a reply, by strict rules that are the same for every format.
+The number or the value is extracted by strict rules, the same for every format:
 
-1. Closed reasoning blocks, end markers and an answer prefix that is repeated are no part of the
-   reply (`scoring.parse`). Where a line begins with ``Answer:``, only what follows the last such
-   line's marker counts; what is before it is the thought.
+1. Closed reasoning blocks, end markers and a repeated answer prefix are no part of the reply
+   (`scoring.parse`). Where a line begins with ``Answer:``, only the text after the last such
+   marker counts; the text before it is the thought.
 2. Identifiers are read as one name in either form: ``WH-0042`` is ``Warehouse 42``. Their digits
    are no numbers, nor are those of dates and times.
 3. Numbers are written in digits, with a sign, with thousands separated by commas, spaces,
    apostrophes or underscores: ``1,234``; ``57.0`` is 57. A reply that is one word from zero to
    twenty is that number. A unit, a sentence or Markdown around it changes nothing.
 4. A value is one of those that the question can have, as a whole word, in any case of letters.
-5. One and the same number or value several times is one answer. Different ones are none: the reply
-   is ambiguous, whichever comes first or last.
+5. The same number or value repeated is one answer. Different ones are none: the reply is
+   ambiguous, whichever comes first or last.
 
 An exported copy of this file runs alone: it imports nothing of this project.
 """
@@ -70,7 +70,7 @@ class Extracted(NamedTuple):
 def extract_answer(
     reply: str, form: Literal["number", "value"], choices: Sequence[str] = ()
 ) -> Extracted:
-    """Return the answer of a reply in the form in which the benchmarks write answers.
+    """Return the answer of a reply in the benchmarks' form.
 
     Args:
         reply: what the model wrote, without closed reasoning blocks.
@@ -80,11 +80,11 @@ def extract_answer(
     thought, text = _split(reply)
     if form == "number":
         answers = set(numbers_in(text))
-    elif choices and all(_CODED.fullmatch(one) for one in choices):
-        # Of the kind that is asked for: the question names others.
-        kinds = {one.partition("-")[0].upper() for one in choices}
+    elif choices and all(_CODED.fullmatch(choice) for choice in choices):
+        # Only the kind that is asked for: the question names other kinds, too.
+        kinds = {choice.partition("-")[0].upper() for choice in choices}
         answers = {name for name in identifiers_in(text) if name.partition("-")[0] in kinds}
-    elif choices and all(one.isdecimal() for one in choices):
+    elif choices and all(choice.isdecimal() for choice in choices):
         answers = set(numbers_in(text))
     else:
         answers = set(_named(text, choices))
@@ -94,20 +94,20 @@ def extract_answer(
 
 
 def identifiers_in(text: str) -> list[str]:
-    """Return the identifiers of a text in the records' form, each as often as it occurs.
+    """Return the identifiers of a text in the records' form, with repetitions.
 
     >>> identifiers_in("Warehouse 42 (wh-0042), node 7")
     ['WH-0042', 'WH-0042', 'N-0007']
     """
-    found = [
+    identifiers = [
         (match.start(), _IDENTIFIERS[match[1].lower()], match[2]) for match in _NAMED.finditer(text)
     ]
-    found += [(match.start(), match[1].upper(), match[2]) for match in _CODED.finditer(text)]
-    return [f"{kind}-{int(number):04d}" for _, kind, number in sorted(found)]
+    identifiers += [(match.start(), match[1].upper(), match[2]) for match in _CODED.finditer(text)]
+    return [f"{kind}-{int(number):04d}" for _, kind, number in sorted(identifiers)]
 
 
 def numbers_in(text: str) -> Iterator[str]:
-    """Yield the numbers of a text without those of identifiers, dates and times, in digits.
+    """Yield the numbers of a text in digits, except in identifiers, dates and times.
 
     >>> list(numbers_in("At 12:00:00 SKU-0017 had 1,234 units, later -3.50"))
     ['1234', '-3.5']
@@ -159,7 +159,7 @@ def score_rows(
     documents: Callable[[str], str],
     answer_prefix: str = "",
 ) -> list[dict[str, Any]]:
-    """Return the rows of `tables.UTILIZATION_RECORDS` for rows of predictions, in the same order.
+    """Score rows of predictions; return rows of `tables.UTILIZATION_RECORDS` in the same order.
 
     Args:
         rows: with the columns of `contracts.PREDICTIONS`.
@@ -184,29 +184,29 @@ def score_rows(
             records.append(record | {"failure": no_answer})
             continue
         parsed = parse_answer(row.get("raw_output"), answer_prefix=answer_prefix)
-        visible, found = parsed.visible, Extracted(None, problem="none")
+        visible, given = parsed.visible, Extracted(None, problem="none")
         if parsed.text is not None:  # else empty, or it ends inside its reasoning
-            found = extract_answer(visible, known["form"], known["choices"])
-        right = found.answer == example.answers[0]
+            given = extract_answer(visible, known["form"], known["choices"])
+        right = given.answer == example.answers[0]
         tag = None
         if not right:
             reason = "length" if parsed.text is None else row.get("finish_reason")
-            tag = _tag(found, visible, reason, stated, example.document_id)
-        margin = _margin(found.answer, example.answers[0]) if known["form"] == "number" else None
+            tag = _tag(given, visible, reason, stated, example.document_id)
+        margin = _margin(given.answer, example.answers[0]) if known["form"] == "number" else None
         record |= dict.fromkeys(_SCORES, float(right)) | {
-            "parsed_answer": found.answer,
+            "parsed_answer": given.answer,
             "failed": not right,
             "failure": tag and tag.value,
             "margin_abs": margin,
             "margin_rel": margin and margin / max(1.0, abs(float(example.answers[0]))),
-            "thought": found.thought,
+            "thought": given.thought,
         }
         records.append(record)
     return records
 
 
 def stated_in(text: str) -> frozenset[str]:
-    """Return what a wrong answer may have been taken from: numbers, words and identifiers."""
+    """Return the sources of wrong answers in a text: its numbers, words and identifiers."""
     words = re.findall(r"[^\W\d_]+|\d+", text)
     return frozenset({str(int(word)) if word.isdecimal() else word.lower() for word in words})
 

@@ -35,12 +35,12 @@ MOST_SEEDS = 1000
 def _on_off(value: Any) -> Any:
     """YAML reads a bare ``on`` as true."""
     words = {True: "on", False: "off"}
-    return [words[one] if isinstance(one, bool) else one for one in listed(value)]
+    return [words[item] if isinstance(item, bool) else item for item in listed(value)]
 
 
 def _shares(value: Any) -> Any:
     """``5%:recomputed`` is a share, and which records it is of."""
-    return [one if isinstance(one, dict) else _share(str(one)) for one in listed(value)]
+    return [item if isinstance(item, dict) else _share(str(item)) for item in listed(value)]
 
 
 def _share(written: str) -> dict[str, str]:
@@ -179,17 +179,17 @@ class UtilizationSection(Section):
     @field_validator("benchmarks", mode="before", json_schema_input_type=list[str] | str)
     @classmethod
     def _benchmark_aliases(cls, value: Any) -> Any:
-        return [ALIASES.get(one, one) for one in listed(value)]
+        return [ALIASES.get(item, item) for item in listed(value)]
 
     @field_validator("formats", mode="before", json_schema_input_type=list[str] | str)
     @classmethod
     def _format_aliases(cls, value: Any) -> Any:
-        return [FORMAT_ALIASES.get(one, one) for one in listed(value)]
+        return [FORMAT_ALIASES.get(item, item) for item in listed(value)]
 
     @field_validator("scales", mode="before", json_schema_input_type=list[str | int] | str | int)
     @classmethod
     def _scale_labels(cls, value: Any) -> Any:
-        named = (part for one in listed(value) for part in re.split(r"\s*,\s*", str(one)))
+        named = (part for item in listed(value) for part in re.split(r"\s*,\s*", str(item)))
         labels = [label for name in named for label in parse_scale(name)]
         return sorted(labels, key=scale_tokens)
 

@@ -33,7 +33,7 @@ _SECONDS = 60.0
 
 
 class ConstraintsSolver:
-    """See `solution.Solver`."""
+    """See `Solver`."""
 
     def __init__(self, records: Sequence[Record]) -> None:
         self._records = records
@@ -42,8 +42,8 @@ class ConstraintsSolver:
 
     def faults(self) -> list[str]:
         """Return why the records are no valid document: one phrase for each kind of fault."""
-        found = [next(self._outside_domains(), None), next(self._of_other_domains(), None)]
-        phrases = [phrase for phrase in found if phrase is not None]
+        faults = [next(self._outside_domains(), None), next(self._of_other_domains(), None)]
+        phrases = [phrase for phrase in faults if phrase is not None]
         if not phrases and _Model(self._records).values() is None:
             phrases.append("its constraints contradict each other")
         return phrases
@@ -65,7 +65,7 @@ class ConstraintsSolver:
                     yield f"{one} and {other} are called equal, and have no value in common"
 
     def solve(self, abouts: Sequence[About]) -> list[Solution]:
-        """Return the possible answers to each question, see `solution.Solver`."""
+        """Return the possible answers to each question, see `Solver`."""
         for about in abouts:
             if about["ask"] not in ("value", "facts"):
                 raise unknown_ask("constraints", about)
@@ -80,13 +80,13 @@ class ConstraintsSolver:
 
     def _facts(self, about: About) -> int:
         named = (about["attr"], about["value"])
-        facts = (one for one in self._records if one["type"] == "fact")
-        return len({one["entity"] for one in facts if (one["attr"], one["value"]) == named})
+        facts = (record for record in self._records if record["type"] == "fact")
+        return len({fact["entity"] for fact in facts if (fact["attr"], fact["value"]) == named})
 
     def _values(self, wanted: set[Variable]) -> Mapping[Variable, tuple[str, ...]]:
         """At most two possible values of each of the ``wanted`` variables."""
         if self._component is None or not wanted <= self._component.known:
-            # Questions asked one by one are mostly about the same records.
+            # Consecutive questions are mostly about the same records.
             near = self._connected(wanted)
             made = _Model([self._records[number] for number in near])
             known = {variable for of in near for variable in self._of[of]}
@@ -99,11 +99,11 @@ class ConstraintsSolver:
         }
         asked = sorted(wanted & known)
         # All at once: where no solution differs in any of them, one proof is enough.
-        while asked and (other := model.other_values({one: first[one] for one in asked})):
-            for one in asked:
-                if other[one] != first[one]:
-                    values[one] = tuple(sorted((str(first[one]), str(other[one]))))
-            asked = [one for one in asked if other[one] == first[one]]
+        while asked and (other := model.other_values({cell: first[cell] for cell in asked})):
+            for cell in asked:
+                if other[cell] != first[cell]:
+                    values[cell] = tuple(sorted((str(first[cell]), str(other[cell]))))
+            asked = [cell for cell in asked if other[cell] == first[cell]]
         return values
 
     def _connected(self, wanted: set[Variable]) -> list[int]:
@@ -170,7 +170,7 @@ class _Model:
         solver = self._cp.CpSolver()
         # One worker gives the same solution every time, and leaves the other cores to others.
         solver.parameters.num_workers = 1
-        # It would put the system's own handler in Python's place: Ctrl-C would kill the process.
+        # It would replace Python's signal handler: Ctrl-C would kill the process.
         solver.parameters.catch_sigint_signal = False
         solver.parameters.max_time_in_seconds = _SECONDS
         status = solver.solve(model)
@@ -239,11 +239,11 @@ def _stated(record: Record) -> tuple[tuple[str, Any], ...]:
 
 
 About = Mapping[str, Any]
-"""A question for programs: ``ask`` and its arguments, see `benchmarks.schema.ASKS`."""
+"""A question for programs: ``ask`` and its arguments, see `benchmarks.data.ASKS`."""
 
 
 class Solution(NamedTuple):
-    """The answers that are possible.
+    """The possible answers to a question.
 
     ``values``: none where the document does not answer the question, one where it does, two where
     more than one answer is possible (no more are looked for). ``method``: how they were found.
@@ -270,7 +270,7 @@ class Solver(Protocol):
 
 
 def unknown_ask(benchmark: str, about: About) -> ValueError:
-    """The error for a question that a benchmark does not have."""
+    """Return the error for a question that a benchmark does not have."""
     return ValueError(f"no question of the {benchmark} benchmark: {dict(about)!r}")
 
 
@@ -341,7 +341,7 @@ _FAULTS: Mapping[str, str] = {
         SELECT ts, count(*) FROM records WHERE action NOT IN ('initial', 'transfer_in')
         GROUP BY ts HAVING count(*) > 1""",
 }
-"""What is wrong -> the rows of which it is true, their columns in the order of the places."""
+"""Fault -> a query for its rows, columns in the order of the phrase's placeholders."""
 
 _ANSWERS = """
     WITH RECURSIVE
@@ -373,7 +373,7 @@ _ANSWERS = """
 
 
 class WarehouseSolver:
-    """See `solution.Solver`. Not for several threads at once."""
+    """See `Solver`. Not for several threads at once."""
 
     def __init__(self, records: Sequence[Record]) -> None:
         self._sql = _database().cursor()
@@ -382,15 +382,15 @@ class WarehouseSolver:
 
     def faults(self) -> list[str]:
         """Return why the records are no valid document: one phrase for each kind of fault."""
-        found = []
+        faults = []
         for phrase, query in _FAULTS.items():
             row = self._sql.execute(f"{query} ORDER BY ALL LIMIT 1").fetchone()
             if row is not None:
-                found.append(phrase.format(*row))
-        return found
+                faults.append(phrase.format(*row))
+        return faults
 
     def solve(self, abouts: Sequence[About]) -> list[Solution]:
-        """Return the possible answers to each question, see `solution.Solver`."""
+        """Return the possible answers to each question, see `Solver`."""
         for about in abouts:
             if about["ask"] not in _ASKS:
                 raise unknown_ask("warehouse", about)
@@ -406,7 +406,7 @@ class WarehouseSolver:
 def _database() -> duckdb.DuckDBPyConnection:
     import duckdb
 
-    # One for all documents: each would start eight threads for reading files. One thread for
+    # One connection for all documents: each would start eight threads to read files. One thread for
     # queries, which take milliseconds: documents are verified next to each other.
     return duckdb.connect(":memory:", config={"threads": 1})
 
@@ -429,7 +429,7 @@ _MOST_LENGTH = 2**53
 
 
 class NetworkSolver:
-    """See `solution.Solver`."""
+    """See `Solver`."""
 
     def __init__(self, records: Sequence[Record]) -> None:
         by_type: dict[str, list[Record]] = {"node": [], "edge": [], "event": []}
@@ -438,13 +438,13 @@ class NetworkSolver:
         self._nodes = [record["id"] for record in by_type["node"]]
         self._edges = by_type["edge"]
         self._events = sorted(by_type["event"], key=itemgetter("ts"))
-        self._base = {(one["from"], one["to"]): int(one["weight"]) for one in self._edges}
+        self._base = {(edge["from"], edge["to"]): int(edge["weight"]) for edge in self._edges}
         self._weights_at: dict[int | None, dict[Edge, int]] = {}
 
     def faults(self) -> list[str]:
         """Return why the records are no valid document: one phrase for each kind of fault."""
         kinds = (self._identifiers(), self._base_weights(), self._replay_faults())
-        return [phrase for found in kinds if (phrase := next(found, None)) is not None]
+        return [phrase for phrases in kinds if (phrase := next(phrases, None)) is not None]
 
     def _identifiers(self) -> Iterator[str]:
         for name, times in Counter(self._nodes).items():
@@ -487,7 +487,7 @@ class NetworkSolver:
             weights[edge] = int(after)
 
     def solve(self, abouts: Sequence[About]) -> list[Solution]:
-        """Return the possible answers to each question, see `solution.Solver`."""
+        """Return the possible answers to each question, see `Solver`."""
         return [self._solve(about) for about in abouts]
 
     def _solve(self, about: About) -> Solution:
@@ -563,17 +563,17 @@ def _max_flow(graph: csr_array, source: int, target: int) -> tuple[str, ...]:
     from scipy.sparse.csgraph import breadth_first_order, maximum_flow
 
     capacity = graph.astype(np.int32)
-    found = maximum_flow(capacity, source, target)
-    left = (capacity - found.flow).tocsr()
+    flow = maximum_flow(capacity, source, target)
+    left = (capacity - flow.flow).tocsr()
     left.eliminate_zeros()
     reached = np.zeros(graph.shape[0], dtype=bool)
     reached[breadth_first_order(left, source, return_predecessors=False)] = True
     cut = graph[reached][:, ~reached].sum()
-    return tuple(map(str, sorted({int(found.flow_value), int(cut)})))
+    return tuple(map(str, sorted({int(flow.flow_value), int(cut)})))
 
 
 class Verdict(NamedTuple):
-    """What the text says about one question.
+    """The verdict of the text on one question.
 
     Attributes:
         answer: the answer that the text allows; None where it allows none or cannot be read.
@@ -608,7 +608,7 @@ def verify(
 
 
 class Verifier:
-    """Verifies texts one after the other, such as the same records in several formats.
+    """A verifier of texts, one after the other, such as the same records in several formats.
 
     Each text is read in full; where its records and the questions are those of the text before,
     in the same order, so are the verdicts, and nothing is solved again.
@@ -638,13 +638,13 @@ class Verifier:
 def verify_records(
     records: Sequence[Record], benchmark: BenchmarkName, questions: Sequence[Question]
 ) -> list[Verdict]:
-    """Return the verdict on each question, from records that were read back; see `verify`."""
+    """Return the verdict on each question, from records read back; see `verify`."""
     solver = solver_for(records, benchmark)
     if faults := solver.faults() if records else ["it has no records"]:
         fault = "; ".join(faults)
         return [Verdict(None, False, False, "records", fault)] * len(questions)
     solutions = solver.solve([question.about for question in questions])
-    return [_verdict(one, of) for one, of in zip(questions, solutions, strict=True)]
+    return [_verdict(question, of) for question, of in zip(questions, solutions, strict=True)]
 
 
 def _verdict(question: Question, solution: Solution) -> Verdict:

@@ -1,4 +1,4 @@
-"""Which accelerators this machine has, and how many of its processor cores are idle."""
+"""Accelerators of this machine, and how many of its processor cores are idle."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _VISIBLE = "CUDA_VISIBLE_DEVICES"
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """``name`` is what ``CUDA_VISIBLE_DEVICES`` is given, ``key`` what the device is leased by.
+    """``name`` is the value for ``CUDA_VISIBLE_DEVICES``, ``key`` identifies the lease.
 
     The key is the UUID where the driver reports one, the same through different masks. The name is
     the index all the same: vLLM before 0.24 takes nothing else (``int('GPU-...')``).
@@ -34,15 +34,15 @@ class Device:
 
 
 CPU_LANE = Device("", "cpu")
-"""What is leased where there is no device. One lane a machine: an engine on the CPU takes every
+"""The lease where there is no device. One lane a machine: an engine on the CPU takes every
 core, so two at a time would be measured at half speed."""
 
 
 def machine_devices() -> tuple[Device, ...]:
     """The devices that may be leased here, in order.
 
-    Those that ``CONTEXTCLIFF_DEVICES`` lists (as ``CUDA_VISIBLE_DEVICES`` would; ``none`` for
-    none), else those of ``CUDA_VISIBLE_DEVICES``, else all that ``nvidia-smi`` names. Indices count
+    The list of ``CONTEXTCLIFF_DEVICES`` (in the syntax of ``CUDA_VISIBLE_DEVICES``; ``none`` for
+    none), else of ``CUDA_VISIBLE_DEVICES``, else all that ``nvidia-smi`` names. Indices count
     as ``nvidia-smi`` counts, in the order of the PCI bus.
     """
     known = _driver_devices()
@@ -84,7 +84,7 @@ def _driver_devices() -> Mapping[str, str]:
 
 
 def require_devices(gpus: Gpus, purpose: str) -> None:
-    """Refuse what this machine can never give.
+    """Refuse requests that this machine can never meet.
 
     Raises:
         EngineError: more devices are wanted than there are.
@@ -100,7 +100,7 @@ def require_devices(gpus: Gpus, purpose: str) -> None:
 
 
 def most(wanted: list[Gpus]) -> Gpus:
-    """What serves each of ``wanted``, one after the other."""
+    """Devices that serve each of ``wanted``, one after the other."""
     numbers = [gpus for gpus in wanted if isinstance(gpus, int)]
     least = max(numbers, default=0)
     return "auto" if least == 0 and "auto" in wanted else least
@@ -126,7 +126,7 @@ def usable_cores() -> int:
 
 
 def idle_cores() -> int:
-    """Those of `usable_cores` that were idle for the last moment; at least 1.
+    """Number of `usable_cores` that were idle for the last moment; at least 1.
 
     Takes `SAMPLE_SECONDS`. Where the kernel does not count idle time: by the load of a minute.
     """

@@ -1,15 +1,11 @@
 """Whole devices leased to one process at a time, shown to CUDA, and given back.
 
-Whole devices leased to one process at a time, by files that the kernel unlocks.
-
 A device is one file of a folder that all programs of the machine share (not of a store: several
 stores share a machine). Its holder has an exclusive `flock` on it; when the last process that
 inherited it has ended, however it ended, the kernel frees it. No heartbeat, no timeout.
 
 Processes that wait form a line by numbered tickets, locked files, too. Only the first takes
 devices, one by one as they become free, so that a request for many is not starved by small ones.
-
-The devices of this process: leased, shown to CUDA, and given back.
 
 ``CUDA_VISIBLE_DEVICES`` counts for a whole process and is read once, when CUDA starts in it. So a
 process has one lease at a time, and one that has opened a device keeps it until it ends.
@@ -59,7 +55,7 @@ class Lease:
 
     @property
     def visible(self) -> str:
-        """What ``CUDA_VISIBLE_DEVICES`` has to be; empty for the CPU lane."""
+        """Value for ``CUDA_VISIBLE_DEVICES``; empty for the CPU lane."""
         return ",".join(device.name for device in self.devices)
 
     def close(self) -> None:
@@ -80,7 +76,7 @@ def lease(
     """Wait for ``gpus`` whole devices, or for the CPU lane, and take them.
 
     ``purpose`` is reported to other processes that wait. ``on_wait`` is called once, where there is
-    a wait, with what is waited for and who holds it. ``should_stop`` is asked while waiting.
+    a wait, with the devices and their holders. ``should_stop`` is asked while waiting.
 
     Raises:
         EngineError: the machine has fewer devices, or the folder of leases cannot be written.
@@ -139,9 +135,9 @@ def _folder() -> Path:
     Raises:
         EngineError: it cannot be made, or it is another user's.
     """
-    own = os.environ.get(FOLDER_VARIABLE)
-    folder = Path(own) if own else Path("/tmp") / f"contextcliff-leases-{os.getuid()}"
-    mode = 0o777 if own else 0o700
+    chosen = os.environ.get(FOLDER_VARIABLE)
+    folder = Path(chosen) if chosen else Path("/tmp") / f"contextcliff-leases-{os.getuid()}"
+    mode = 0o777 if chosen else 0o700
     try:
         folder.mkdir(mode, parents=True, exist_ok=True)
         (folder / "line").mkdir(mode, exist_ok=True)
@@ -151,7 +147,7 @@ def _folder() -> Path:
             f"Cannot make the folder of device leases {folder} ({error.strerror}); point "
             f"{FOLDER_VARIABLE} at a folder on a local disk that you may write."
         ) from error
-    if not own and (not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid()):
+    if not chosen and (not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid()):
         raise EngineError(
             f"{folder}, the folder of device leases, belongs to another user: remove it, or point "
             f"{FOLDER_VARIABLE} at another."
@@ -206,14 +202,14 @@ def _ticket(folder: Path) -> Iterator[Path]:
     line = folder / "line"
     with _line_locked(folder):
         last = max((int(path.stem) for path in line.glob("*.ticket")), default=0)
-        own = line / f"{last + 1:012d}.ticket"
-        descriptor = _try_lock(own)
+        ticket = line / f"{last + 1:012d}.ticket"
+        descriptor = _try_lock(ticket)
     assert descriptor is not None  # tickets are made only while the line is locked
     try:
-        yield own
+        yield ticket
     finally:
         with suppress(OSError):
-            own.unlink()
+            ticket.unlink()
         os.close(descriptor)
 
 
@@ -346,14 +342,14 @@ def lease_descriptors() -> tuple[int, ...]:
         return ()
     descriptors = tuple(int(number) for number in listed.split(",") if number)
     for descriptor in descriptors:
-        # Open across the launcher's exec; programs that we start hold only what is passed to them.
+        # Open across the launcher's exec; programs that we start hold only descriptors passed on.
         with suppress(OSError):
             os.set_inheritable(descriptor, False)
     return descriptors
 
 
 def environment_of(held: Lease) -> dict[str, str]:
-    """What a process that holds ``held`` must have in its environment before CUDA starts."""
+    """Variables for a process that holds ``held``, to be set before CUDA starts."""
     return {
         "CUDA_VISIBLE_DEVICES": held.visible,
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",  # as nvidia-smi counts, not the fastest first

@@ -1,18 +1,14 @@
-"""Where the last token of a prompt attends, and what a whole KV cache takes in memory and time.
+"""Attention of a prompt's last token, and the memory and time that a whole KV cache takes.
 
-Memory and times of a whole KV cache, by the model's shape and the times of an answer's pieces.
+Memory and times of a whole KV cache follow from the model's shape and the times of an answer's
+pieces. They are for engines that press nothing: their entries in `results.extra` have the names of
+engine `kvpress`, so that caches of different types, and pressed ones, are compared alike.
 
-For engines that press nothing: what they add to `results.extra` has the names of engine `kvpress`,
-so that caches of different types, and pressed ones, are compared alike.
-
-Where the last token of a prompt attends, by layer and head: entropy and shares.
-
-The entropy of attention weights is the one of Zhai et al. 2023 ("Stabilizing Transformer Training
-by Preventing Attention Entropy Collapse"), here divided by its largest value, log(tokens). The
-first tokens are apart because heads with nothing to look for rest on them (attention sinks, Xiao et
-al. 2024).
-
-Reading a prompt with transformers so that the attention of its last token can be seen.
+Attention is summarised by layer and head: entropy and shares. The entropy of attention weights is
+the one of Zhai et al. 2023 ("Stabilizing Transformer Training by Preventing Attention Entropy
+Collapse"), here divided by its largest value, log(tokens). The first tokens are apart because heads
+with nothing to look for rest on them (attention sinks, Xiao et al. 2024). `read_prompt` reads a
+prompt with transformers so that the attention of its last token can be seen.
 """
 
 from __future__ import annotations
@@ -87,7 +83,7 @@ def gguf_shape(header: Mapping[str, Any]) -> CacheShape | None:
 
 
 def config_shape(config: Mapping[str, Any]) -> CacheShape | None:
-    """From a config.json, likewise."""
+    """Like `gguf_shape`, from a config.json."""
     kinds = set(config.get("layer_types") or ["full_attention"])
     if kinds != {"full_attention"} or config.get("kv_lora_rank"):
         return None
@@ -113,7 +109,7 @@ def _shape(
 async def with_cache_figures(
     pieces: AsyncIterator[Delta], token_bytes: float | None
 ) -> AsyncIterator[Delta]:
-    """The pieces of an answer, and a last one with what its KV cache took.
+    """Yield the pieces of an answer, and a last one with the cost of its KV cache.
 
     ``kv_tokens`` and ``kv_kept``: tokens of the prompt; ``kv_bytes``: their memory, where the bytes
     of a token are known; ``kv_ttft_ms``; ``kv_prefill_ms``: the same, where the prompt was not in

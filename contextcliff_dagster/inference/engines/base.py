@@ -1,4 +1,4 @@
-"""What an engine is: start, give its identity, count a prompt, stream one answer, stop."""
+"""The interface of an engine: start, give its identity, count a prompt, stream one answer, stop."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def token_count(value: object) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Token counts by the server; None where it reports none, or what is no count.
+    """Token counts by the server; None where it reports none, or no valid count.
 
     ``reasoning_tokens`` are part of ``completion_tokens``, ``cached_tokens`` of ``prompt_tokens``:
     where one is larger than the whole it is not taken as reported either.
@@ -89,8 +89,8 @@ class Delta:
     ``timing`` comes with the last pieces, where the engine measures it, so that calls that waited
     inside the engine are not taken for slow ones. ``whole``: the answer came in one piece, so the
     time to its first token is not known. ``extra``: what the engine measures next to the answer,
-    JSON scalars by name; kept with the answer, of each name the latest. ``instead``: what came in
-    the place of an answer (`contracts.ANSWER_IN`), and its text.
+    JSON scalars by name; kept with the answer, of each name the latest. ``instead``: the
+    substitute for an answer (`contracts.ANSWER_IN`), and its text.
     """
 
     text: str = ""
@@ -112,7 +112,7 @@ class Decoding:
     ``sampling``: draw the tokens so, in one round, whose seed it is; None: take the likeliest.
     ``schema``: write JSON that fits it (JSON Schema) and nothing else; None: anything.
     ``attention``: report where the prompt's last token attends, as ``extra["attention"]``
-    (`engines.last_attention`); of engines whose spec `shows_attention`.
+    (`engines.attention`); of engines whose spec `shows_attention`.
     """
 
     max_output_tokens: int
@@ -189,7 +189,7 @@ class Engine(Protocol):
         ...
 
     async def start(self) -> None:
-        """Make ready: load weights, or reach the server and ask what it serves.
+        """Make ready: load weights, or reach the server and ask for its models.
 
         Raises:
             EngineError: unreachable, refused, or not there; one sentence.
@@ -224,7 +224,7 @@ class Engine(Protocol):
         ...
 
     async def stop(self) -> None:
-        """Free what `start` took; safe to call twice."""
+        """Free the resources of `start`; safe to call twice."""
         ...
 
 
@@ -268,7 +268,7 @@ def text_pieces(
 async def stream_from(
     threads: Executor, generate: Callable[[], Iterator[Delta]]
 ) -> AsyncIterator[Delta]:
-    """The pieces as they come; what ``generate`` raises is raised here. Left early, the generator
+    """Yield the pieces as they come; errors of ``generate`` pass through. Left early, the generator
     ends at its next piece."""
     loop = asyncio.get_running_loop()
     pieces: asyncio.Queue[Delta | BaseException | None] = asyncio.Queue()

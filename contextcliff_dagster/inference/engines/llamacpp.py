@@ -1,11 +1,11 @@
 """Any GGUF model, run in this process by llama.cpp through ``xllamacpp``.
 
+Settings of models.yaml for the KV cache and RoPE are translated into llama.cpp's.
+
 Its native HTTP server listens on the loopback for as long as the engine runs and is spoken to as
 any other OpenAI-compatible endpoint is: real streaming, its own token counts, and a cancelled call
 ends the work on it, which the library's direct calls do not offer. The server's threads need no
 Python lock, so the event loop stays free and the time to the first token is the model's own.
-
-models.yaml's words for the KV cache and RoPE, in llama.cpp's.
 """
 
 from __future__ import annotations

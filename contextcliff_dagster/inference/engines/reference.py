@@ -1,17 +1,14 @@
 """The reference models, run in this process by a Llama decoder in NumPy.
 
-A Llama decoder in NumPy: safetensors in, greedy tokens out, one at a time.
-
-Small on purpose: it runs the reference models without torch, starts in milliseconds, and is part
-of the instrument's own standard, so it is tested token for token against `transformers`. It reads
-any `model_type: llama` checkpoint with plain RoPE (grouped-query attention and untied heads
-included); arithmetic is float32.
+The decoder takes safetensors and gives greedy tokens, one at a time. Small on purpose: it runs the
+reference models without torch, starts in milliseconds, and is part of the instrument's own
+standard, so it is tested token for token against `transformers`. It reads any `model_type: llama`
+checkpoint with plain RoPE (grouped-query attention and untied heads included); arithmetic is
+float32.
 
 Memory stays flat over long prompts: queries go through in blocks, only keys and values are kept
 for the whole prompt, and the last layer and the vocabulary are computed for the last position
 alone.
-
-The reference models, run in this process by the NumPy runtime.
 
 Generation runs in worker threads, so that tokens arrive one by one while the event loop stays
 free; the time to the first token is the model's own. The chat template is the one that the
@@ -156,7 +153,7 @@ class LlamaModel:
     ) -> Iterator[int]:
         """The greedy answer to a prompt, each token yielded as soon as it is known.
 
-        ``watch`` gets where the prompt's last token attends.
+        ``watch`` receives the attention of the prompt's last token.
 
         Ends before the first of `stop_ids` (which is not yielded), after `max_new_tokens`, or at
         the end of the window. Raises ValueError for an empty prompt, a token id outside the
@@ -301,7 +298,7 @@ def weights_folder(entry: ModelEntry) -> Path:
 
 
 def reference_identity(entry: ModelEntry) -> dict[str, Any]:
-    """Hashes of all that decides the answers; nothing is loaded for it."""
+    """Hashes of all that decides the answers; loads nothing."""
     folder = weights_folder(entry)
     template = folder / "chat_template.jinja"
     return {

@@ -48,7 +48,7 @@ class ScriptedEngine(NoEmbeddings):
         from contextcliff_dagster.sampling.tokenizers.tokenizers import open_tokenizer
 
         self._tokenizer = open_tokenizer(self._identity["tokenizer"])
-        # One thread: what a reply keeps of a document serves the question after it.
+        # One thread: state that a reply keeps of a document serves the question after it.
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=self._entry.engine)
 
     async def stop(self) -> None:
@@ -78,7 +78,7 @@ class ScriptedEngine(NoEmbeddings):
         return self._tokenizer.count(text)
 
     def stream(self, prompt: Prompt, decoding: Decoding) -> AsyncIterator[Delta]:
-        """The answer in one piece; raises what `reply` raises."""
+        """Yield the answer in one piece; errors of `reply` pass through."""
         assert self._thread is not None, "start() comes first"
         return stream_from(self._thread, lambda: self._deltas(prompt, decoding))
 

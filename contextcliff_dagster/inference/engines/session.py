@@ -1,6 +1,4 @@
-"""From a model's entry to a started engine with an event loop of its own.
-
-A started engine with an event loop of its own, usable from plain code on any thread.
+"""Engines started from a model's entry, with an event loop of their own, for code on any thread.
 
 The loop lives in a thread, so that notebooks and Dagster (whose threads may have a loop already)
 can measure, and so that Ctrl-C reaches the waiting caller and not the middle of a call.
@@ -24,13 +22,13 @@ from contextcliff_dagster.inference.models.models_file import ModelEntry
 
 
 def open_engine(entry: ModelEntry) -> Engine:
-    """The engine of ``entry``, not yet started; EngineError where what it runs on is missing."""
+    """The engine of ``entry``, not yet started; EngineError where its software is missing."""
     engine: Engine = _resolved(engine_spec(entry.engine).load)(entry)
     return engine
 
 
 def declared_identity(entry: ModelEntry) -> dict[str, Any]:
-    """What is known of the serving identity without a start; EngineError as `open_engine`."""
+    """The serving identity as known without a start; raises EngineError like `open_engine`."""
     return dict(_resolved(engine_spec(entry.engine).declared_identity)(entry))
 
 

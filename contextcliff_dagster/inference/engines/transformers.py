@@ -53,7 +53,7 @@ _DEFAULT_ATTENTION = "sdpa"
 
 
 def transformers_identity(entry: ModelEntry) -> dict[str, Any]:
-    """All that decides the answers, but for the device; nothing is loaded for it."""
+    """Identity of all that decides the answers, but for the device; loads nothing."""
     path = model_path(entry)
     names = ("torch", "transformers", *(("gguf",) if path.is_file() else ()))
     runtime = " ".join(f"{name} {installed_version(name, entry, 'transformers')}" for name in names)
@@ -176,8 +176,8 @@ class TransformersEngine(NoEmbeddings):
             folder = str(path.parent if path.is_file() else path)
             config = AutoConfig.from_pretrained(folder, **source)
             if entry.rope_scaling:
-                own = getattr(config, "rope_parameters", None) or {}
-                config.rope_parameters = {**own, **entry.rope_scaling}
+                rope = getattr(config, "rope_parameters", None) or {}
+                config.rope_parameters = {**rope, **entry.rope_scaling}
             self._tokenizer = AutoTokenizer.from_pretrained(folder, **source)
             model = AutoModelForCausalLM.from_pretrained(
                 folder,

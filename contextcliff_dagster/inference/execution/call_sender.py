@@ -1,13 +1,10 @@
 """One call, from judging its length to its outcome, over as many attempts as it takes.
 
-How many requests are under way at once, and how many begin in a minute.
-
-The number in flight follows additive increase, multiplicative decrease (D.-M. Chiu and R. Jain,
-"Analysis of the increase and decrease algorithms for congestion avoidance in computer networks",
-Computer Networks and ISDN Systems 17, 1989), with HTTP 429 as the sign of congestion. Errors of
-other kinds say nothing about how much the server can take: they hold it where it is.
-
-One call, from judging its length to its outcome, over as many attempts as it takes.
+Limits on the requests: how many are under way at once, and how many begin in a minute. The number
+in flight follows additive increase, multiplicative decrease (D.-M. Chiu and R. Jain, "Analysis of
+the increase and decrease algorithms for congestion avoidance in computer networks", Computer
+Networks and ISDN Systems 17, 1989), with HTTP 429 as the sign of congestion. Errors of other kinds
+say nothing about how much the server can take: they hold it where it is.
 
 Errors of the transport are tried again, within bounds of count and time; answers, however bad, are
 results and never asked for twice.
@@ -92,7 +89,7 @@ class AdaptiveLimit:
 class Bucket:
     """A token bucket over seconds of a given clock: ``per_minute`` units flow in, spent as taken.
 
-    It holds five seconds' worth (at least one unit). What is larger than that is let through when
+    It holds five seconds' worth (at least one unit). A larger request is let through when
     the bucket is full, and then owed: so any minute sees at most ``per_minute`` + the larger of the
     burst and one take, and a long run at most ``per_minute`` on average.
     """
@@ -211,9 +208,9 @@ class _Sending:
 
 @dataclass(frozen=True, slots=True)
 class CallEvents:
-    """Where a run counts and traces its calls, and what it does as they end.
+    """Counters, trace and callbacks of a run's calls.
 
-    ``ended`` gets what became of a call (``new``, ``by_others``, ``failed`` without an outcome),
+    ``ended`` gets the outcome of a call (``new``, ``by_others``, ``failed`` without an outcome),
     ``held`` one that another process is making already.
     """
 

@@ -1,8 +1,4 @@
-"""What is checked of a model: its server's count of tokens, its identity, one small call.
-
-One small call to a model before it is written into models.yaml, and the list of its server's
-models: by the engine that measures, so that keys, limits and errors are treated alike.
-"""
+"""Checks of a model: its server's token counts against ours, and its serving identity."""
 
 from __future__ import annotations
 
@@ -38,7 +34,7 @@ MOST_TIMES = 10
 PROMPT_MARGIN, OUTPUT_MARGIN = 4_096, 1 << 17
 """A report of up to `MOST_TIMES` our own count is kept, and on top of it a gateway's own system
 text, or as much reasoning, which not every server counts against the limit, as the longest outputs
-that models have today. What is charged of it is less: see `charge`."""
+that models have today. The charge is less: see `charge`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +50,7 @@ class CallSize:
     most_reasoning: int = OUTPUT_MARGIN
 
     def reserve(self, price: Price | None) -> Spend:
-        """What to reserve for the call: no cache discount, output up to its limit."""
+        """Amount to reserve for the call: no cache discount, output up to its limit."""
         usd = price.cost_usd(self.prompt_tokens, self.output_tokens) if price else 0.0
         return Spend(usd, self.prompt_tokens + self.output_tokens, 1)
 
@@ -126,8 +122,8 @@ def is_too_large(usage: Usage, size: CallSize) -> bool:
 
 
 def believed(usage: Usage, size: CallSize, text: str) -> Usage:
-    """``usage`` with no more output than there can have been: what was allowed or, if more, what
-    came (``text``: a token has a byte at least), and reasoning as far as the window has room."""
+    """``usage`` with no more output than is possible: the allowed amount or, if more, the answer
+    (``text``: a token has a byte at least), and reasoning as far as the window has room."""
     if usage.completion_tokens is None:
         return usage
     most = max(size.output_tokens, len(text.encode("utf-8", "surrogatepass"))) + min(
@@ -137,11 +133,11 @@ def believed(usage: Usage, size: CallSize, text: str) -> Usage:
 
 
 def charge(outcome: Outcome, size: CallSize, price: Price | None) -> Spend:
-    """What a kept outcome is charged: the reported usage, as far as it `is believed <believed>`.
+    """Charge of a kept outcome: the reported usage, as far as it `is believed <believed>`.
 
-    Without a usage it is the reservation, and what an output beyond its limit has more than that.
-    So it is where the report is less than the prompt and the output can have had: a server that
-    reports too little does not spend more than it was given. A cache discount is believed.
+    Without a usage it is the reservation, plus the excess of an output beyond its limit. The same
+    holds where the report is less than prompt and output can have had: a server that reports too
+    little does not spend more than it was given. A cache discount is believed.
     """
     reserved = size.reserve(price)
     written_at_least = len((outcome.raw_output or "") + (outcome.reasoning or "")) // CHARS_A_TOKEN
@@ -172,8 +168,8 @@ class Recorded:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What a model's entry and weights declare now (None where that is unknown: ``why_not``), and
-    what a campaign has recorded."""
+    """Identity by a model's entry and weights now (None where that is unknown: ``why_not``), and
+    by the records of a campaign."""
 
     model: str
     declared: Mapping[str, Any] | None
@@ -182,7 +178,7 @@ class Known:
 
     @property
     def fields(self) -> dict[str, Any]:
-        """What is declared, and what the engine reported, unless it has changed since."""
+        """Declared fields, and the engine's report unless it has changed since."""
         before = dict(self.recorded.identity.fields) if self.recorded else {}
         if self.declared is None:
             return before
@@ -191,7 +187,7 @@ class Known:
 
     @property
     def changed(self) -> list[tuple[str, Any, Any]]:
-        """What is declared otherwise than recorded: field, recorded, declared."""
+        """Fields whose declared value differs from the recorded one: field, recorded, declared."""
         if self.declared is None or self.recorded is None:
             return []
         before = self.recorded.identity.fields
@@ -228,14 +224,14 @@ def known_identity(
     study: str | None = None,
     campaign: str | None = None,
 ) -> Known:
-    """What ``entries`` declare of ``model``, and what its newest campaign recorded.
+    """Identity that ``entries`` declare for ``model``, and that its newest campaign recorded.
 
     Args:
-        study, campaign: look only at what these recorded.
+        study, campaign: look only at the records of these.
 
     Raises:
         StudyError: neither knows the name.
-        EngineError: nothing is recorded, and what is declared cannot be had (no weights).
+        EngineError: nothing is recorded, and the declared identity is unavailable (no weights).
     """
     recorded = _newest(ledger, model, study, campaign) if ledger else None
     why_not = "it is not in models.yaml"

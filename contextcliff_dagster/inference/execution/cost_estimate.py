@@ -1,4 +1,4 @@
-"""What a measurement would take, before any call: tokens, money, time.
+"""Cost of a measurement, before any call: tokens, money, time.
 
 Whether a prompt and its answer fit into the model's window: judged before sending, never cut.
 """
@@ -36,7 +36,7 @@ SCAFFOLD_CHARS_PER_TOKEN = 3
 """On the high side, for the few words around a document where the tokenizer is not known."""
 TEMPLATE_TOKENS = 100
 """As much as the longest chat templates add, where the template is not in the count: a server that
-cuts what is too long would cut as much unnoticed."""
+cuts long prompts would cut as much unnoticed."""
 
 
 def unknown_window(model: str) -> str:
@@ -53,7 +53,7 @@ def overflows(
     """A sentence where prompt + output do not fit, else None (also where the window is unknown).
 
     By the model's own count; lacking one, by the study's count of the document and a careful guess
-    for the rest. What slips through is refused by the server, which comes to the same outcome.
+    for the rest. The server refuses any prompt that slips through, which gives the same outcome.
     """
     if window_tokens is None:
         return None
@@ -106,9 +106,9 @@ class CostLine:
 class CostEstimate:
     """The lines and their sums. ``pace``: per model, where its seconds come from.
 
-    ``notes``: sentences about prices that are old, and on what engine `kvpress` takes of memory and
-    disk. ``price_unknown``: models with calls to make that may cost an unknown sum
-    (:func:`~.prices.price_unknown`).
+    ``notes``: sentences about prices that are old, and on memory and disk that engine `kvpress`
+    takes. ``price_unknown``: models with calls to make that may cost an unknown sum
+    (:func:`~.spending.price_unknown`).
     """
 
     lines: tuple[CostLine, ...]
@@ -138,7 +138,7 @@ class CostEstimate:
 
     @property
     def usd_at_most(self) -> float:
-        """Sum of what the budget must have room for."""
+        """Sum that the budget must have room for."""
         return sum(line.usd_at_most or 0.0 for line in self.lines)
 
     @property
@@ -171,11 +171,11 @@ def estimate(
     ledger: Ledger | None,
     skipped: Container[tuple[str | None, str]] = (),
 ) -> CostEstimate:
-    """Return what measuring ``entries`` would take, without a call or a start of an engine.
+    """Estimate the cost of measuring ``entries``, without a call or a start of an engine.
 
-    ``plans``: what is asked of each of them, by name; None names a study's own measurement. Each
-    has lines of its own. Of calls that rest on answers that are not known yet, as many as a whole
-    conversation has are in it, each as long as the last one that is known. ``skipped``: pairs of a
+    ``plans``: the questions to each of them, by name; None names a study's own measurement. Each
+    has lines of its own. Calls that follow on answers not known yet are counted as a whole
+    conversation, each as long as the last one that is known. ``skipped``: pairs of a
     plan's name and a model that is not asked it.
     """
     lines: list[CostLine] = []

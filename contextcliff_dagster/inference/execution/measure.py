@@ -1,12 +1,10 @@
-"""Measure one model on one sample: make the calls of a plan that have no outcome yet.
+"""One model measured on one sample: make the calls of a plan that have no outcome yet.
 
-Ctrl-C while calls run: noted first, and raised where nothing can swallow it.
+Ctrl-C while calls run is noted first, and raised where nothing can swallow it. `RunControl` bounds
+a run of calls and notifies its caller.
 
-What bounds a run of calls, and what its caller is notified of.
-
-The started engine of a model, which may stay for the next model that loads the same.
-
-KV policies and budgets of one model differ in nothing that is loaded: what takes seconds to start
+The started engine of a model may stay for the next model that loads the same: KV policies and
+budgets of one model differ in nothing that is loaded, and an engine that takes seconds to start
 serves all of them, one after the other.
 """
 
@@ -62,7 +60,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def deferred_interrupts() -> Iterator[Callable[[], None]]:
-    """Note the first SIGINT or SIGTERM; the function that is yielded raises it, as leaving does.
+    """Note the first SIGINT or SIGTERM; the yielded function raises it, and so does leaving.
 
     A handler of another signal may call that of SIGINT, and is deferred with it.
 
@@ -115,8 +113,8 @@ class RunControl:
         deadline_at: by `time.monotonic()`; after it nothing is sent and no device waited for.
         should_stop: asked before the first call and ten times a second; True: nothing more is sent.
         on_progress: ten times a second at most.
-        on_wait: gets a sentence where a device must be waited for or the window is unknown.
-        order: in which calls are sent: blocks of one document of every bin, or as planned.
+        on_wait: gets a sentence where a device is awaited or the window is unknown.
+        order: of sending: blocks of one document of every bin, or as planned.
         grace_s: how long calls in flight may take to end after a stop before they are given up.
     """
 
@@ -185,7 +183,7 @@ _kept: ContextVar[_Kept | None] = ContextVar("kept_engine", default=None)
 def engines_kept() -> Iterator[None]:
     """Within, on this thread, an engine serves models in a row that differ in nothing it loads.
 
-    Engines say so by a method ``switch_to(entry) -> bool``; all others are started anew. An engine
+    Engines opt in by a method ``switch_to(entry) -> bool``; all others are started anew. An engine
     and its devices are kept until a model needs another, an error, or the end.
     """
     kept = _Kept()
@@ -293,7 +291,7 @@ def run_calls(
 
 
 class CallRunner:
-    """One run of calls on one event loop: which call to send, what to wait for, when to stop.
+    """One run of calls on one event loop: picks the next call, waits, and stops.
 
     A call that another process is making is waited for.
     """
@@ -484,7 +482,7 @@ def open_trace(scope: Scope, planned: int) -> Trace:
     if os.environ.get(TRACES, "").strip() in ("", "0"):
         return Trace()
     try:
-        from contextcliff_dagster.inference.telemetry import OtelTrace
+        from contextcliff_dagster.inference.otel_spans import OtelTrace
     except ImportError as error:
         raise ContextCliffError(
             f"{TRACES} asks for traces, but OpenTelemetry is not installed: "

@@ -48,12 +48,12 @@ class Limits:
 
 
 def limits_of(ledger: Ledger, study: str, campaign: str, model: str) -> Limits:
-    """What the calls of a model in a campaign show together."""
+    """Limits that the calls of a model in a campaign show together."""
     scope = (study, campaign, model)
     words = [f"substr({either(name)}, 1, 64)" for name in ("raw_output", "reasoning")]
     words.append(either("finish_reason"))
     answers = ledger.read(
-        f"SELECT max({_SIZE}), a.call_key, {', '.join(f'max({one})' for one in words)}"
+        f"SELECT max({_SIZE}), a.call_key, {', '.join(f'max({word})' for word in words)}"
         f" FROM attempts a{joined('a')} WHERE {_OF_CALLS} AND {ANSWERED}"
         f" AND {either('no_answer')} IS NULL AND {either('pruned_at')} IS NULL GROUP BY a.call_key",
         scope,
@@ -69,17 +69,17 @@ def limits_of(ledger: Ledger, study: str, campaign: str, model: str) -> Limits:
         by_words[same_words(message)].append((size, key))
     answered = max((size for size, *_ in answers), default=0)
     refused = sorted(
-        one
+        refusal
         for of_words in by_words.values()
         if len(of_words) >= LEAST_REFUSED and min(of_words)[0] > _SLACK * answered
-        for one in of_words
+        for refusal in of_words
     )
     sized = sorted((size, key, not is_said(*said)) for size, key, *said in answers)
     return Limits(tuple(key for _, key in refused), frozenset(_beyond(sized)))
 
 
 def same_words(message: str) -> str:
-    """What a refusal says, without its numbers and the ids of requests."""
+    """Words of a refusal, without its numbers and the ids of requests."""
     return re.sub(r"\b(?=[\w-]*\d)[\w-]{8,}\b|\d[\d.,]*", "#", message)
 
 
@@ -113,8 +113,8 @@ def prediction_rows(plan: CallPlan, model: str, ledger: Ledger) -> list[dict[str
     """Return rows of the table `contracts.PREDICTIONS` for the planned calls that have ended.
 
     In the order of the plan. A call that a run gave up is a row with ``no_answer`` transport_error
-    (a later run tries it again); a call that was never made, or interrupted, has no row. What the
-    calls show together goes before what each says of itself:
+    (a later run tries it again); a call that was never made, or interrupted, has no row. The
+    evidence of all calls overrides that of a single one:
 
     - Where every reply that ended by itself has thoughts and no answer, the server sends the
       answers as thoughts, and ``extra`` says so (`ANSWER_IN`).

@@ -75,7 +75,7 @@ _FILTERED = re.compile(
 
 @dataclass(slots=True)
 class Answer:
-    """What came back, with times in seconds of `time.perf_counter()`."""
+    """One answer, with times in seconds of `time.perf_counter()`."""
 
     started: float
     ended: float
@@ -137,7 +137,7 @@ async def ask(engine: Engine, prompt: Prompt, decoding: Decoding) -> Answer:
             if delta.extra is not None:
                 answer.extra |= measurements(delta.extra) or {}
             if room < 0 or room_to_think < 0:
-                # Asked for again it would come again: what is paid for is kept, and marked.
+                # Asked for again it would come again: a paid answer is kept, and marked.
                 answer.overlong, answer.finish_reason = True, "length"
                 break
     answer.text = _whole("".join(text)[: limit + MORE_CHARS], answer.finish_reason)
@@ -282,7 +282,7 @@ def named_model(name: str, max_output_tokens: int, mode: Mode) -> Iterator[Named
 
 
 MOST_OUTPUT = 64
-"""Tokens: what a study allows for an answer, too."""
+"""Tokens: a study's limit for an answer, too."""
 
 
 _QUESTION = Prompt("chat", (Message("user", "Reply with the one word: ready"),))
@@ -293,7 +293,7 @@ _MOST_QUIRKS = 4
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """What the call has shown.
+    """Findings of the trial call.
 
     ``entry``: with the quirks without which the server refuses calls. ``loaded_window``: tokens,
     of a server that does not report them at each start, so that they belong into the entry.
@@ -338,7 +338,7 @@ async def ask_prompts(
 
 
 async def listed_models(entry: ModelEntry, within_s: float) -> list[dict[str, Any]]:
-    """What the server lists under /v1/models; [] where it has no list, or is not asked for one.
+    """Models that the server lists under /v1/models; [] where it has no list, or is not asked.
 
     Raises:
         EngineError: as `try_model`.
@@ -349,7 +349,7 @@ async def listed_models(entry: ModelEntry, within_s: float) -> list[dict[str, An
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """What a server reports without a call: the ids of its models, the window of the entry's model
+    """Report of a server without a call: the ids of its models, the window of the entry's model
     in tokens, and whether it counts tokens."""
 
     model_ids: tuple[str, ...]
@@ -358,7 +358,7 @@ class Served:
 
 
 async def ask_server(entry: ModelEntry, within_s: float) -> Served:
-    """Ask the server of ``entry`` what it serves.
+    """Ask the server of ``entry`` for its models.
 
     Raises:
         EngineError: as `try_model`.

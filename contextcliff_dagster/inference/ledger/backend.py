@@ -1,4 +1,4 @@
-"""What the ledger asks of a database: SQL with ``?`` for values, rows, and a thread that writes.
+"""Interface of a ledger's database: SQL with ``?`` for values, rows, and a thread that writes.
 
 The statements are written once, in words that SQLite and PostgreSQL both understand.
 """
@@ -37,7 +37,7 @@ class Database(Protocol):
 
 Operation = Callable[[Database], Any]
 Ended = list[tuple[Any, Exception | None]]
-"""What each operation returned, or its own error."""
+"""Return value of each operation, or its own error."""
 
 _BATCH = 256
 PATIENCE_S = 60.0
@@ -47,12 +47,12 @@ TRY_EVERY_S = 0.25
 
 
 class GroupCommit(ABC):
-    """One thread that writes, and commits what has gathered meanwhile in one go.
+    """One thread that writes, and commits all queued operations at once.
 
     A durable commit costs a flush of the disk, whatever its size; while one is under way the next
     operations queue up and share the next. They run in the order of `submit`, each as a whole or
     not at all. A database that refuses is tried again for ``patience_s`` from its first refusal on,
-    and what is submitted waits. ``name``: where the ledger is, as it may be shown (no password).
+    and submitted operations wait. ``name``: address of the ledger for display (no password).
     """
 
     patience_s = PATIENCE_S
@@ -108,7 +108,7 @@ class GroupCommit(ABC):
     def submit(self, operation: Callable[[Database], T]) -> Future[T]:
         """Run ``operation`` in a transaction; the future is done once it is durable.
 
-        The future raises what the operation raised, or StoreError.
+        The future raises the operation's error, or StoreError.
         """
         future: Future[T] = Future()
         # Once submitted it will be done: a waiter that is cancelled must not undo a paid answer.
@@ -121,7 +121,7 @@ class GroupCommit(ABC):
         return future
 
     def close(self) -> None:
-        """Finish what was submitted."""
+        """Finish the submitted operations."""
         with self._submitting:
             self._closed = True
         self._queue.put(None)
@@ -230,7 +230,7 @@ class Backend(GroupCommit):
 
     @abstractmethod
     def sizes(self) -> dict[str, int]:
-        """Bytes on the disk by table with its indexes; ``other`` is what belongs to none."""
+        """Bytes on the disk by table with its indexes; ``other`` belongs to no table."""
 
     @abstractmethod
     def integrity_errors(self) -> list[str]:

@@ -1,12 +1,4 @@
-"""Campaigns, the dated measurements of a study, and the processes that have claimed their calls.
-
-Which process has claimed a call: owners whose existence the kernel confirms.
-
-An owner is one open ledger of one process. It holds an exclusive `flock` on a file of its own;
-when the process ends, however it ends, the kernel frees the lock, and any other process can see
-by trying the lock that the owner is gone. No heartbeat, no timeout, no stale lock.
-
-Campaigns: the dated measurements of a study, and the serving identity each name had in them.
+"""Campaigns, the dated measurements of a study, and the serving identity each name had in them.
 
 A campaign begins when a person begins it, or with the first call that is recorded for it: a run
 that fails before that leaves none behind.
@@ -16,7 +8,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
 import re
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
@@ -24,14 +15,10 @@ from datetime import UTC, date, datetime
 from contextcliff_dagster.contracts import EngineError, StudyError
 from contextcliff_dagster.inference.ledger.backend import Database
 from contextcliff_dagster.inference.ledger.ledger import Ledger
-from contextcliff_dagster.inference.ledger.owners import _close_in_child
 from contextcliff_dagster.inference.ledger.schema import ANSWERED, joined
 from contextcliff_dagster.inference.ledger.statements import begin
 from contextcliff_dagster.inference.models.entry import Identity
 from contextcliff_dagster.inference.requests.outcome import utc_now
-
-os.register_at_fork(after_in_child=_close_in_child)
-
 
 SENTINEL = "sentinel-"
 """Campaigns of this prefix measure a few examples only: none is ever the current one."""
@@ -57,7 +44,7 @@ def new_campaign(
 ) -> str:
     """Begin a new campaign: ``2026-11-21``, the second of a day ``2026-11-21-2``, and so on.
 
-    ``name``: what it is called instead of the day.
+    ``name``: replaces the day.
     """
     wanted = name or _day(today)
 
@@ -76,7 +63,7 @@ def new_campaign(
 def ensure_campaign(
     ledger: Ledger, study: str, campaign: str, *, begun_at: str | None = None
 ) -> None:
-    """Note that the campaign has begun (now, when None); nothing happens where it had."""
+    """Note that the campaign has begun (now, when None); do nothing if it had."""
     ledger.write(lambda db: begin(db, study, campaign, begun_at))
 
 
@@ -84,7 +71,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,59}")
 
 
 def check_campaign_name(name: str) -> None:
-    """Refuse what is awkward as a folder, a value in a shell, or a tag of a run.
+    """Refuse names that are awkward as a folder, a value in a shell, or a tag of a run.
 
     Raises:
         StudyError: not one to 60 letters, digits, ``.``, ``_`` and ``-``, or begun by a sign.

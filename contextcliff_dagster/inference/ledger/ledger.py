@@ -1,4 +1,4 @@
-"""The call ledger: the one truth about what was asked, what it cost, and what came back.
+"""The call ledger: the one truth about questions, costs, and answers.
 
 Every attempt is committed before its request is sent and every answer before it is counted, so
 that a crash at any moment loses no finished call and pays none twice. Several processes may share
@@ -90,7 +90,7 @@ class Ledger(LedgerReader):
         return cls(ReadOnlySqlite(where), Spool(where.parent / SPOOL, ""))
 
     def close(self) -> None:
-        """Commit what was submitted, give up all claims, disconnect.
+        """Commit the submitted operations, give up all claims, disconnect.
 
         Calls whose answers wait stay ours: nobody may make them again.
         """
@@ -125,7 +125,7 @@ class Ledger(LedgerReader):
         budget: Budget,
         estimated_tokens: int = 0,
     ) -> Future[Begun]:
-        """Claim ``call``, reserve what it may cost and note the attempt, all before it is sent.
+        """Claim ``call``, reserve its highest cost and note the attempt, all before it is sent.
 
         ``estimated_tokens``: the prompt's by our own count (`LedgerReader.most_of_estimate`).
         The future raises BudgetError (nothing noted) or StoreError.
@@ -156,7 +156,7 @@ class Ledger(LedgerReader):
     def finish(
         self, attempt_id: int, call_key: str, outcome: Outcome, charge: Spend
     ) -> Future[None]:
-        """Keep the outcome of a sent call, settle what was reserved, give up the claim.
+        """Keep the outcome of a sent call, settle its reservation, give up the claim.
 
         The future raises StoreError where the ledger refuses; the answer then waits in the spool.
         """
@@ -185,7 +185,7 @@ class Ledger(LedgerReader):
         return finished
 
     def take_in(self) -> None:
-        """Store the answers that wait in the spool; those that are refused wait on."""
+        """Store the answers that wait in the spool; refused ones wait on."""
 
         def store(owner: str, answer: Answer) -> Future[bool]:
             return self.submit(lambda db: statements.take_in(db, owner, answer))
@@ -212,7 +212,7 @@ class Ledger(LedgerReader):
             )
 
     def told(self, error: ContextCliffError) -> ContextCliffError:
-        """``error`` with what has become of the answers that could not be stored, if any."""
+        """Add to ``error`` the fate of answers that could not be stored, if any."""
         if self._spooled:
             error = type(error)(f"{error} {self.spool.sentence(len(self._spooled))}")
         if self._lost:
@@ -259,7 +259,7 @@ class Ledger(LedgerReader):
         charge: Spend,
         origin: str | None = None,
     ) -> Future[bool]:
-        """Keep an outcome that the ledger has lost, and what it was charged; False: it is there.
+        """Keep an outcome that the ledger has lost, and its charge; False if it is there.
 
         ``origin``: the archive that it comes from, if it does; it is then imported as from there.
         """

@@ -1,4 +1,9 @@
-"""Which process has claimed a call: owners whose existence the kernel confirms."""
+"""Owners of claimed calls: processes whose existence the kernel confirms.
+
+An owner is one open ledger of one process. It holds an exclusive `flock` on a file of its own;
+when the process ends, however it ends, the kernel frees the lock, and any other process can see
+by trying the lock that the owner is gone. No heartbeat, no timeout, no stale lock.
+"""
 
 from __future__ import annotations
 
@@ -85,3 +90,6 @@ def _close_in_child() -> None:
     # A forked child shares the lock; left open, it would keep a dead parent looking alive.
     for owner in list(_OPEN):
         owner._drop()
+
+
+os.register_at_fork(after_in_child=_close_in_child)

@@ -1,16 +1,12 @@
 """A call ledger in a PostgreSQL database, shared by the processes of many machines.
 
-One connection to PostgreSQL that takes the ledger's statements, and its errors for people.
-
+A connection takes the ledger's statements and turns its errors into sentences for people.
 Statements whose rows are not asked for are sent along with the next one whose are: over a network,
 a call takes a few round trips and not a dozen.
 
-Writing to PostgreSQL: in turns, exactly once, over connections that may break.
-
-Every transaction begins by locking one small table, so that writers take turns as they do in
-SQLite: what a budget or a claim was judged by still holds when it is committed.
-
-A call ledger in a PostgreSQL database, shared by the processes of many machines.
+Writing goes in turns, exactly once, over connections that may break. Every transaction begins by
+locking one small table, so that writers take turns as they do in SQLite: the facts by which a
+budget or a claim was judged still hold when it is committed.
 
 An owner is a session that holds an advisory lock of its own; the server frees the lock when the
 session ends, however it ends.
@@ -111,7 +107,7 @@ _OPEN: weakref.WeakSet[PostgresConnection] = weakref.WeakSet()
 
 
 class PostgresRows:
-    """What a statement gave, fetched at the latest before the next statement is executed."""
+    """Rows of a statement, fetched at the latest before the next statement is executed."""
 
     def __init__(self, db: PostgresConnection) -> None:
         self._db = db
@@ -175,7 +171,7 @@ class PostgresConnection:
         return rows
 
     def flush(self) -> None:
-        """Send what is waiting."""
+        """Send the waiting statements."""
         if self._pending:
             together, self._pending = b";\n".join(self._pending), []
             self._pending_bytes = 0
@@ -193,7 +189,7 @@ class PostgresConnection:
         return bool(self.raw.closed)
 
     def rollback(self) -> None:
-        """Forget what is waiting, undo what was sent; a lost connection has done so itself."""
+        """Drop waiting statements, undo sent ones; a lost connection has done so itself."""
         self._pending.clear()
         self._pending_bytes = 0
         with suppress(Exception):
@@ -262,7 +258,7 @@ _WRONG = ("authentication failed", "no password supplied", "does not exist", "tr
 def may_pass(error: BaseException) -> bool:
     """Whether the ledger may be opened later though nobody corrects anything."""
     code = str(getattr(error, "pgcode", None) or "")
-    # Of what is wrong on the way there only the words tell.
+    # A fault on the way there shows only in the words.
     wrong = any(words in str(error).lower() for words in _WRONG)
     return code.startswith(_PASSING) or (is_lost(error) and not wrong)
 
@@ -564,7 +560,7 @@ def prepare(db: PostgresConnection, url: DatabaseUrl) -> None:
 
 
 def _version(db: PostgresConnection) -> int:
-    # Not to_regclass: it may answer from the session's cache what was so before another process,
+    # Not to_regclass: its answer may come from the session's cache, from before another process,
     # for whose lock we have waited, made the tables.
     sql = "SELECT 1 FROM pg_tables WHERE schemaname = ? AND tablename = 'ledger_version'"
     there = db.execute(sql, (SCHEMA,)).fetchone()

@@ -1,4 +1,4 @@
-"""A study, a campaign, or only their texts taken out of a ledger, or named otherwise in it."""
+"""Pruning a ledger of a study, a campaign, or only their texts; and renaming a study in it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _TABLES = tuple(name for name in table_names() if "study" in columns(name))
 def rename_in_ledger(ledger: Ledger, old: str, new: str) -> None:
     """Note the campaigns, calls, attempts and sums of ``old`` under ``new``, all or none.
 
-    Nothing happens where the ledger has nothing of ``old``.
+    Do nothing where the ledger has no rows of ``old``.
 
     Raises:
         StudyError: the ledger has measurements of ``new``.
@@ -65,10 +65,10 @@ def _rows(db: Database, study: str) -> dict[str, int]:
 
 @dataclass(slots=True)
 class PrunePlan:
-    """What pruning takes away. ``leaning``: other studies that may share the campaign's answers.
+    """Rows that pruning removes. ``leaning``: other studies that may share the campaign's answers.
 
-    ``documents`` are those that no other study or campaign asks about; ``shared_documents`` are
-    asked about by others, too, and stay.
+    No other study or campaign asks about ``documents``; others ask about ``shared_documents``,
+    too, which stay.
     """
 
     study: str
@@ -87,7 +87,7 @@ class PrunePlan:
         return asdict(self)
 
     def losses(self) -> list[str]:
-        """What can no longer be rebuilt afterwards, a sentence each."""
+        """Losses that can no longer be rebuilt afterwards, a sentence each."""
         if self.texts:
             lost = [
                 f"The prompts over {self.documents:,} documents cannot be rebuilt from the ledger.",
@@ -112,7 +112,7 @@ class PrunePlan:
 def plan_prune(
     ledger: Ledger, study: str, campaign: str | None = None, *, texts: bool = False
 ) -> PrunePlan:
-    """What `prune` would take away; changes nothing.
+    """Return the rows that `prune` would remove; change nothing.
 
     Raises:
         StudyError: the ledger has no such study or campaign.
@@ -126,7 +126,7 @@ def prune(
 ) -> PrunePlan:
     """Remove the study (or one campaign of it), or with ``texts`` only their texts.
 
-    All at once or not at all; no deleted text is left in the database's files. What was spent stays
+    All at once or not at all; no deleted text is left in the database's files. Money spent stays
     in the day's sum.
 
     Raises:
@@ -227,7 +227,7 @@ def _blank(db: Database, plan: PrunePlan) -> None:
     where, values = _where(plan), _values(plan)
     now = utc_now()
     calls = f"SELECT call_key FROM calls WHERE {where}"
-    own = [row[0] for row in db.execute(_own_documents(where), values * 2).fetchall()]
+    unshared = [row[0] for row in db.execute(_own_documents(where), values * 2).fetchall()]
     own_answers = (("results", f"call_key IN ({calls})"), ("imported_results", _imported(plan)))
     for table, these in own_answers:
         db.execute(
@@ -240,7 +240,7 @@ def _blank(db: Database, plan: PrunePlan) -> None:
     db.execute(
         f"UPDATE calls SET question = '', parts = NULL WHERE {where} AND parts IS NOT NULL", values
     )
-    for document_id in own:
+    for document_id in unshared:
         db.execute("UPDATE calls SET question = '' WHERE document_id = ?", (document_id,))
         db.execute(
             "UPDATE documents SET zstd = ?, pruned_at = ? WHERE document_id = ?",

@@ -34,7 +34,7 @@ UNRECORDED = "not recorded"
 
 
 class LedgerReader:
-    """What may be asked of a ledger. Every question raises StoreError where it cannot be read."""
+    """Questions to a ledger. Each raises StoreError where the ledger cannot be read."""
 
     def __init__(self, backend: Backend) -> None:
         self.backend, self.name = backend, backend.name
@@ -67,17 +67,17 @@ class LedgerReader:
             sql = f"SELECT {names} FROM results WHERE call_key IN (?) AND {where}"
             return self._rows_of(call_keys, sql)
         sql = f"SELECT {names} FROM answers WHERE call_key IN (?) AND {where}"
-        # Where another study has measured the call, too, what was imported comes last and counts.
+        # Where another study has measured the call, too, the imported answer is last and counts.
         of_study = "AND coalesce(imported_for, ?) = ? ORDER BY imported_for IS NOT NULL"
         return self._rows_of(call_keys, f"{sql} {of_study}", study, study)
 
     # --- calls by their keys ---------------------------------------------------------------------
 
     def outcomes(self, call_keys: Iterable[str], study: str | None = None) -> dict[str, Outcome]:
-        """Call key -> outcome, of those that have one; also those imported for ``study``.
+        """Call key -> outcome, for calls that have one; also calls imported for ``study``.
 
         Raises:
-            StoreError: the ledger cannot be read, or an answer is not what its checksum says.
+            StoreError: the ledger cannot be read, or an answer does not match its checksum.
         """
         names = f"call_key, pruned_at, checksum, {', '.join(COLUMNS)}"
         outcomes, altered = {}, 0
@@ -94,7 +94,7 @@ class LedgerReader:
         return outcomes
 
     def answered(self, call_keys: Iterable[str], study: str | None = None) -> set[str]:
-        """Those of the calls that have an outcome; also one imported for ``study``."""
+        """Calls that have an outcome; also one imported for ``study``."""
         return {row[0] for row in self._answers(call_keys, "call_key", study)}
 
     def origins(self, call_keys: Iterable[str], study: str | None) -> dict[str, str]:
@@ -143,7 +143,7 @@ class LedgerReader:
         return str(rows[0][0]) if rows else None
 
     def claimed(self, call_keys: Iterable[str]) -> dict[str, str]:
-        """Call key -> owner, of those that a process has claimed."""
+        """Call key -> owner, for calls that a process has claimed."""
         sql = "SELECT call_key, owner FROM claims WHERE call_key IN (?)"
         return dict(self._rows_of(call_keys, sql))
 
@@ -153,7 +153,7 @@ class LedgerReader:
         return dict(self._rows_of(call_keys, sql))
 
     def pruned(self, call_keys: Iterable[str], study: str | None = None) -> set[str]:
-        """Those of the calls whose output was removed; also of those imported for ``study``."""
+        """Calls whose output was removed; also calls imported for ``study``."""
         known = dict(self._answers(call_keys, "call_key, pruned_at", study))
         return {key for key, pruned_at in known.items() if pruned_at is not None}
 
@@ -242,7 +242,7 @@ class LedgerReader:
         return [row[0] for row in rows]
 
     def spent(self, study: str, campaign: str) -> Spend:
-        """Money, tokens and requests of a campaign so far, with what is reserved and orphaned."""
+        """Money, tokens and requests of a campaign so far, with reserved and orphaned ones."""
         rows = self.read(
             "SELECT usd, tokens, calls FROM spend WHERE study = ? AND campaign = ?",
             (study, campaign),
@@ -305,7 +305,7 @@ class LedgerReader:
         """A row for each study, campaign and model: calls, answers, requests and money.
 
         ``maybe_paid``: requests that died after they were sent, the ``orphans`` among them;
-        ``maybe_paid_usd`` is what of ``spent_usd`` they were charged with.
+        ``maybe_paid_usd`` is their charge, part of ``spent_usd``.
         """
 
         def sums(sql: str) -> dict[tuple[Any, ...], tuple[Any, ...]]:

@@ -1,7 +1,5 @@
 """The tables of the call ledger, their version, and a call's outcome as a row with its checksum.
 
-The tables of the call ledger, and the version that says which they are.
-
 A new ledger is made by the same steps that bring an old one up to date, so the two never differ.
 A step that was released is never edited: another one follows it.
 """
@@ -228,7 +226,7 @@ def primary_key(table: str) -> tuple[str, ...]:
 
 
 def required_columns(table: str) -> tuple[str, ...]:
-    """The columns that have a value in every row, those of the key among them."""
+    """Columns that have a value in every row, the key's among them."""
     info = _table_info(table)
     return tuple(name for _, name, _, not_null, _, part_of_key in info if not_null or part_of_key)
 
@@ -246,7 +244,7 @@ def _table_info(table: str, version: int = LEDGER_VERSION) -> list[tuple[Any, ..
 
 @cache
 def table_names() -> tuple[str, ...]:
-    """The tables, each after those that it refers to."""
+    """Tables in order, each after the tables that it refers to."""
     return tuple(re.findall(r"CREATE TABLE (\w+)", "".join(steps(0))))
 
 

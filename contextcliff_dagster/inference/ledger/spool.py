@@ -23,7 +23,7 @@ from contextcliff_dagster.store import write_atomic
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The outcome of an attempt that the ledger has noted, and what it is charged."""
+    """Outcome of an attempt that the ledger has noted, and its charge."""
 
     attempt_id: int
     call_key: str
@@ -78,7 +78,7 @@ class Spool:
             write_atomic(self.own, before + answer.to_line())
 
     def take_in(self, store: Callable[[str, Answer], Future[bool]]) -> None:
-        """Offer every answer to ``store``, with its owner, and forget those that it took.
+        """Offer every answer to ``store``, with its owner, and forget the accepted ones.
 
         The others stay: it knows no such attempt (False), or fails. Killed in the middle, this
         leaves answers that are offered again: ``store`` has to know those that it has.
@@ -101,7 +101,7 @@ class Spool:
                     write_atomic(file, b"".join(left)) if left else file.unlink()
 
     def sentence(self, count: int = 0) -> str:
-        """What waits, for people: ``count`` answers, or all that do. Empty where none does."""
+        """Sentence on waiting answers: ``count`` of them, or all. Empty where none waits."""
         there = sum(file.read_bytes().count(b"\n") for file in self.files())
         strange = min(self._strange, there)
         count = count or there - strange

@@ -71,7 +71,7 @@ class SqliteLedger(Backend):
         super().__init__(str(path))
 
     def close(self) -> None:
-        """Finish what was submitted, give up the owner's right, disconnect."""
+        """Finish the submitted operations, give up the owner's right, disconnect."""
         super().close()
         self._writer.close()
         self._right.close()

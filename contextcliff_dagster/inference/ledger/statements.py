@@ -1,4 +1,4 @@
-"""What the ledger does to its tables, each step a function inside the writer's transaction."""
+"""Changes to the ledger's tables, each step a function inside the writer's transaction."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def taken(db: Database, call_key: str, me: str) -> Begun | None:
 
 
 def reserve(db: Database, scope: Scope, most: Spend, budget: Budget, now: str) -> None:
-    """Add ``most`` to what campaign and day have spent. Raises BudgetError where it may not."""
+    """Add ``most`` to the spending of campaign and day. Raises BudgetError where it may not."""
     key = (scope.study, scope.campaign)
     row = db.execute(
         "SELECT usd, tokens, calls FROM spend WHERE study = ? AND campaign = ?", key
@@ -155,7 +155,7 @@ def restore_attempt(
     finished_at: str,
     is_alive: Callable[[str], bool],
 ) -> None:
-    """Note the request of an outcome that was lost, and what it was charged, as of then.
+    """Note the request of a lost outcome and its charge, as of then.
 
     A request that the ledger still has is not counted twice; one that was never ended ends here,
     unless ``is_alive`` says that its owner is still at it.
@@ -224,7 +224,7 @@ def insert(db: Database, table: str, row: Mapping[str, Any]) -> bool:
 
 
 def settle(db: Database, attempt_id: int, charge: Spend, at: str | None = None) -> str | None:
-    """End an attempt (now): ``charge`` takes the place of what was reserved for it.
+    """End an attempt (now): ``charge`` takes the place of its reservation.
 
     Returns its study; None where it had ended before.
     """

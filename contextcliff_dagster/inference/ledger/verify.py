@@ -1,4 +1,4 @@
-"""Whether a ledger still gives back what was asked and answered, and whether its sums hold."""
+"""Check that a ledger still returns its questions and answers, and that its sums hold."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SHOWN = 20
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """What was looked at and what is wrong; ``faults`` shows the first of ``fault_count``."""
+    """Result of a check; ``faults`` shows the first of ``fault_count``."""
 
     prompts: int
     documents: int

@@ -1,4 +1,4 @@
-"""The table of engines: what each is called, where its code is, and what `models.yaml` may ask.
+"""The table of engines: name, place of the code, and capabilities that `models.yaml` may ask for.
 
 A new engine is its own file and a row here, or a file of another package with an entry point of
 the group `contextcliff.engines` (docs/inference.md shows one).
@@ -28,14 +28,14 @@ class EngineSpec:
     """One engine, declared without importing it.
 
     Parameters:
-        name: what `engine` of a model says.
+        name: value of `engine` of a model.
         load: makes the engine of a model, not yet started: a callable, or where it is as
             ``module:name`` (imported when it is used).
-        declared_identity: likewise; returns what is known of the serving identity before the
-            engine starts. All that changes answers belongs into it.
+        declared_identity: likewise; returns the serving identity as known before the engine
+            starts. All that changes answers belongs into it.
         package: distribution that the engine runs on; None where nothing more is needed.
         extra: extra of this project that installs ``package``.
-        use: what ``package`` is for, in a few words.
+        use: purpose of ``package``, in a few words.
         remote: it asks a server at the model's `base_url`, which it needs; calls may be billed.
         in_process: the declared identity is the whole of it, and the context window is known
             before the engine starts.
@@ -197,7 +197,7 @@ def engine_spec(name: str) -> EngineSpec:
 
 def _ours() -> Mapping[str, EngineSpec]:
     """Those that are built in, and those of extensions."""
-    of_extensions = (spec for one in extensions().values() for spec in one.engines)
+    of_extensions = (spec for extension in extensions().values() for spec in extension.engines)
     return {**BUILT_IN, **{one.name: one for one in of_extensions if one.name not in BUILT_IN}}
 
 

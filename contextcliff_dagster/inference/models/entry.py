@@ -1,10 +1,7 @@
-"""What an entry of models.yaml may say about one model, and its serving identity.
+"""The entry of one model in models.yaml, and its serving identity.
 
-What an entry of models.yaml may say about one model.
-
-Prices, quirks and the KV cache: the parts of a model's entry that have keys of their own.
-
-What `models.yaml` may say about vLLM, for the engines ``vllm`` and ``vllm_server``.
+Prices, quirks, the KV cache and vLLM (for the engines ``vllm`` and ``vllm_server``) are parts of an
+entry that have keys of their own.
 """
 
 from __future__ import annotations

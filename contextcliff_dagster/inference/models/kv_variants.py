@@ -36,7 +36,7 @@ _CARRIED = (
     *("model_id", "weights", "tokenizer", "window_tokens", "dtype", "rope_scaling", "threads"),
     *("gpus", "price", "timeout_s", "call_deadline_s", "max_attempts", "breaker_failures"),
 )
-"""What an entry of engine `kvpress` has of its base's."""
+"""Fields that an entry of engine `kvpress` takes from its base."""
 
 
 class KvVariant(NamedTuple):
@@ -53,7 +53,7 @@ class KvVariant(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The name under which this is measured."""
+        """Name under which the variant is measured."""
         budget = f"@{self.budget:g}" if self.has_budget else ""
         return f"{self.base}+{self.policy}{budget}"
 
@@ -67,16 +67,16 @@ def kv_policy(name: str) -> str | None:
 
 
 def parse_kv_variant(name: str) -> KvVariant | None:
-    """What ``name`` derives from which base; None where it is no such name.
+    """Policy and base that ``name`` combines; None where it is no such name.
 
-    Whether there is that base, and the budget is allowed, is not looked at.
+    Does not check that the base exists or that the budget is allowed.
     """
-    found = _NAME.fullmatch(name)
-    policy = found and kv_policy(found["policy"])
-    if not found or not policy:
+    match = _NAME.fullmatch(name)
+    policy = match and kv_policy(match["policy"])
+    if not match or not policy:
         return None
-    variant = KvVariant(found["base"], policy, float(found["budget"] or 1))
-    return variant if variant.has_budget == (found["budget"] is not None) else None
+    variant = KvVariant(match["base"], policy, float(match["budget"] or 1))
+    return variant if variant.has_budget == (match["budget"] is not None) else None
 
 
 def kv_entry(base: ModelEntry, policy: str, budget: float = 1.0) -> ModelEntry:
@@ -166,7 +166,7 @@ def _description(variant: KvVariant) -> str:
 
 
 def kv_of(entry: ModelEntry) -> KvVariant | None:
-    """What ``entry`` is a variant of, derived or written in models.yaml.
+    """Variant that ``entry`` is, derived or written in models.yaml.
 
     The base of one that models.yaml has is the entry itself; None where it names neither policy
     nor a precision that is known.

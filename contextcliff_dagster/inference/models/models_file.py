@@ -1,21 +1,14 @@
 """The registry of models: which serving configuration has a name, and adding one.
 
-The registry of models: which serving configuration has a name, and where it is kept.
-
-The registry of models: which serving configuration has a name.
-
 ``models.yaml`` maps a name to an engine, a model id, an endpoint, a window, prices and the quirks
 that real endpoints have. The shipped file is overlaid, name by name, by the store's
-(`kept_models`), and both by the file that ``CONTEXTCLIFF_MODELS`` names, or else by ``models.yaml``
-in the working folder.
+(`kept_models_file`), and both by the file that ``CONTEXTCLIFF_MODELS`` names, or else by
+``models.yaml`` in the working folder.
 
-Adding an entry to the user's models.yaml, by what is known of servers that many people have.
-
-Servers that many people have: address, key variable, quirks, and where their window is known.
-
-What `contextcliff init` and `contextcliff models add` write into models.yaml. Each row is from the
-server's own documentation (``source``); docs/models.md shows the table, and which of them this
-project has called.
+Presets are servers that many people have: address, key variable, quirks, and where their window is
+known. `contextcliff init` and `contextcliff models add` write them into the user's models.yaml.
+Each row is from the server's own documentation (``source``); docs/models.md shows the table, and
+which of them this project has called.
 """
 
 from __future__ import annotations
@@ -71,13 +64,13 @@ class _ModelsFile(Strict):
 def model_files(*, here: bool = True) -> list[Path]:
     """The files that make up the registry, the later overlaying the earlier.
 
-    ``here``: that of the working folder, too.
+    ``here``: include the file of the working folder.
     """
     kept = kept_models_file()
     of_extensions = [path for one in extensions().values() if (path := one.own("models.yaml"))]
     files = [SHIPPED_MODELS, *of_extensions, *([kept] if kept.is_file() else [])]
-    if own := os.environ.get("CONTEXTCLIFF_MODELS"):
-        return [*files, Path(own).expanduser()]
+    if named := os.environ.get("CONTEXTCLIFF_MODELS"):
+        return [*files, Path(named).expanduser()]
     local = Path("models.yaml")
     return [*files, local] if here and local.is_file() else files
 
@@ -107,7 +100,7 @@ def load_models(paths: Sequence[Path] | None = None) -> Models:
 
 
 def get_model(name: str, models: Mapping[str, ModelEntry] | None = None) -> ModelEntry:
-    """The entry called ``name``, or the variant of an entry; else a StudyError that lists them."""
+    """Return the entry or variant called ``name``; raise StudyError listing the known models."""
     models = load_models() if models is None else Models(models)
     try:
         return models[name]
@@ -156,7 +149,7 @@ def kept_model(new: NewEntry) -> Iterator[ModelEntry]:
     An entry of the same name in the user's models.yaml comes first.
 
     Raises:
-        StudyError: a field of the entry is none.
+        StudyError: a field of the entry is unknown.
         StoreError: the store cannot be written.
     """
     new.checked()
@@ -212,10 +205,10 @@ class Preset:
         base_url: where it usually is; servers of this machine by their default port.
         source: the page that says so.
         window: see `Window`.
-        tried: what this project has called of it; empty: never the real service.
+        tried: calls of this project to it; empty: never the real service.
         api_key_env: variable that its own documentation takes the key from; None for no key.
         quirks: the entry's `quirks`, as far as they differ from the defaults.
-        note: what one has to know before measuring, as a comment of the entry.
+        note: advice before measuring, as a comment of the entry.
         concurrency: calls at a time; None for the default.
     """
 
@@ -238,7 +231,7 @@ class Preset:
 
 
 _KNOWN = {"probes": "omit"}
-"""It is known what this is: no questions about vLLM, llama.cpp and others."""
+"""The kind of server is known: no questions about vLLM, llama.cpp and others."""
 
 PRESETS: Mapping[str, Preset] = {
     preset.name: preset
@@ -353,7 +346,7 @@ PRESETS: Mapping[str, Preset] = {
 
 
 def get_preset(name: str) -> Preset:
-    """The preset called ``name``; without one, a StudyError that lists those that there are."""
+    """Return the preset called ``name``; raise StudyError listing the known presets."""
     if name not in PRESETS:
         raise StudyError(f"There is no preset {name!r}; there are {', '.join(PRESETS)}.")
     return PRESETS[name]
@@ -383,7 +376,7 @@ class NewEntry:
         """The entry that this will be.
 
         Raises:
-            StudyError: a field is not what its key takes; values of keys and tokens are not shown.
+            StudyError: a field's value is invalid; values of keys and tokens are not shown.
         """
         try:
             return ModelEntry.model_validate({"name": self.name, **self.fields})
@@ -422,8 +415,8 @@ def own_models_file() -> Path:
 
 def known_models() -> dict[str, ModelEntry]:
     """The entries that are written, also where the user's file is still to be made."""
-    own = own_models_file()
-    return dict(load_models([SHIPPED_MODELS, *([own] if own.exists() else [])]))
+    file = own_models_file()
+    return dict(load_models([SHIPPED_MODELS, *([file] if file.exists() else [])]))
 
 
 @contextmanager

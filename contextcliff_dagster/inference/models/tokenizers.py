@@ -1,4 +1,4 @@
-"""Tokenizers by name, those of the servers in models.yaml among them."""
+"""Tokenizers by name, including those of servers in models.yaml."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def open_any_tokenizer(name: str) -> Tokenizer:
-    """As `api.open_tokenizer`, and ``server:<model>`` for a model of models.yaml.
+    """Like `api.open_tokenizer`, and ``server:<model>`` for a model of models.yaml.
 
     Raises:
         StudyError: there is no such tokenizer, or the server cannot be asked.
@@ -35,10 +35,10 @@ def open_any_tokenizer(name: str) -> Tokenizer:
 
         raise no_such_tokenizer(name, served_models())
     if not entry.spec.remote:
-        own = f"; its own is {entry.tokenizer!r}" if entry.tokenizer else ""
+        hint = f"; its own is {entry.tokenizer!r}" if entry.tokenizer else ""
         raise StudyError(
             f"Tokenizer {name!r}: model {entry.name!r} has no server that is running already "
-            f"(engine {entry.engine!r}); name its tokenizer as file:<its tokenizer.json>{own}."
+            f"(engine {entry.engine!r}); name its tokenizer as file:<its tokenizer.json>{hint}."
         )
     from contextcliff_dagster.sampling.tokenizers.server import ServerTokenizer
 

@@ -1,4 +1,4 @@
-"""What is asked: prompt recipe, shared documents, planned calls, outcomes.
+"""Requests to models: prompt recipe, shared documents, planned calls, outcomes.
 
 Belongs here: values that describe a call before and after it is made.
 Does not belong here: sending it (`engines`, `execution`).

@@ -75,7 +75,7 @@ def call_key(
     campaign: str,
     parts: Mapping[str, Any] | None = None,
 ) -> str:
-    """Return the key of a call: which identity is asked what, about which text, in which campaign.
+    """Return the key of a call: identity, question, text and campaign.
 
     The study is not in it: two studies of one store that ask the same thing in campaigns of the
     same name share the answer. ``parts`` are, where there are any.
@@ -88,12 +88,12 @@ def call_key(
         replicate,
         campaign,
     ]
-    # Without parts the key is what it was before there were any: nothing is paid for twice.
+    # Without parts the key stays the one from before parts existed: nothing is paid twice.
     return stable_hash([*asked, dict(parts)] if parts else asked)
 
 
 def follow_up(call: PlannedCall, answer: str, question: str, **notes: Any) -> PlannedCall:
-    """Return the next call of a conversation: ``question``, after what ``call`` asked and got.
+    """Return the next call of a conversation: ``question``, after question and answer of ``call``.
 
     Its key is made from the key of ``call``, the ``answer`` and the question: a run that is resumed
     plans the same calls from the same answers. ``notes`` (JSON-ready) say how the question was
@@ -135,7 +135,7 @@ class CallPlan:
     def calls(self, identity_hash: str, outcomes: Outcomes | None = None) -> list[PlannedCall]:
         """Return the calls of the model with this serving identity, in order (`plan_calls`).
 
-        With ``outcomes`` (call keys -> what became of them, where known) also those that follow on
+        With ``outcomes`` (call keys -> outcome, where known) also those that follow on
         the answers so far, step by step: all first questions, then all second ones, and so on.
         """
         step = plan_calls(self.source, identity_hash, self.recipe, self.campaign, self.bins, self.n)

@@ -1,4 +1,4 @@
-"""What became of a call: the row that the ledger keeps for good."""
+"""Outcome of a call: the row that the ledger keeps for good."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from contextcliff_dagster.thoughts import without_thoughts
 ORIGIN = "origin"
 """Key of ``extra`` in tables: the archive that an answer comes from."""
 Scalar = str | int | float | bool | None
-"""What JSON has without brackets."""
+"""JSON values without brackets."""
 NoAnswer = Literal["context_overflow", "invalid_truncated", "content_filter"]
 
 
@@ -24,8 +24,8 @@ def utc_now() -> str:
 
 
 def valid_text(text: str) -> str:
-    """``text`` as every database can keep it: halves of surrogate pairs are joined, and what is no
-    character (a half alone, NUL) is U+FFFD."""
+    """``text`` as every database can keep it: halves of surrogate pairs are joined, and invalid
+    characters (a half alone, NUL) become U+FFFD."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -59,7 +59,7 @@ class Outcome:
     that died are orphans, counted apart. ``loop_lag_ms``: how late our own event loop ran meanwhile
     at worst, a bound on how much of the times is ours. ``queue_ms``: waiting inside the engine,
     which is in neither of the other times. ``reasoning_tokens`` are part of ``completion_tokens``.
-    ``extra``: what the engine measured next to the answer, by name (see `measurements`).
+    ``extra``: values that the engine measured next to the answer, by name.
     """
 
     no_answer: NoAnswer | None = None
@@ -83,7 +83,7 @@ class Outcome:
 
     @property
     def reasoned_out(self) -> bool:
-        """Nothing was answered: the limit of the output was used up by reasoning."""
+        """Whether reasoning used up the output limit, so that there is no answer."""
         if self.no_answer is not None or self.finish_reason != "length":
             return False
         answer, unended = without_thoughts(self.raw_output or "")

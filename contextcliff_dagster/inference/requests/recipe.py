@@ -1,13 +1,10 @@
-"""What a study asks: the prompt scaffold, the decoding parameters, and the hash of both.
-
-A document that many prompts share: encoded, hashed and counted once, not once a call.
-
-How tokens are drawn where a recipe asks for more than the likeliest ones.
-
-What a study asks: the prompt scaffold, the decoding parameters, and the hash of both.
+"""Recipes of a study: the prompt scaffold, the decoding parameters, and the hash of both.
 
 The scaffold is minimal, the same for every length, document first and question last, so that its
-token overhead is a constant of the study and calls about one document share their prefix.
+token overhead is a constant of the study and calls about one document share their prefix. A
+document that many prompts share is encoded, hashed and counted once, not once a call.
+
+`Sampling` says how tokens are drawn where a recipe asks for more than the likeliest ones.
 """
 
 from __future__ import annotations
@@ -51,7 +48,7 @@ _keeping = threading.Lock()
 
 
 class SharedText:
-    """One text and what is derived from it at some cost."""
+    """One text and its costly derivatives."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -61,7 +58,7 @@ class SharedText:
 
     @cached_property
     def json(self) -> bytes:
-        """What `json.dumps` with ``ensure_ascii=False`` gives between the quotes, in UTF-8."""
+        """Text between the quotes of `json.dumps` with ``ensure_ascii=False``, in UTF-8."""
         import orjson
 
         return orjson.dumps(self.text)[1:-1]
@@ -146,7 +143,7 @@ class Sampling:
                 raise StudyError(f"{name} is {getattr(self, name)}; it should be {bounds}.")
 
     def of_all_rounds(self) -> dict[str, Any]:
-        """What is the same in every round, JSON-ready."""
+        """Fields shared by every round, JSON-ready."""
         fields = asdict(self)
         del fields["seed"], fields["rounds"]
         return fields
@@ -221,7 +218,7 @@ class Prompt:
 
     @cached_property
     def hash(self) -> str:
-        """SHA-256 of all that the engine is given to read."""
+        """SHA-256 of all that the engine reads."""
         if self.document and self.outline:
             with suppress(ValueError):
                 return self.document.sha256_within(_canonical(self.outline._read()))
@@ -242,7 +239,7 @@ class Prompt:
 
 @dataclass(frozen=True)
 class Recipe:
-    """What is asked, apart from document and question.
+    """All that is asked apart from document and question.
 
     ``template`` holds ``{document}`` and ``{question}`` once each; ``instructions`` has one wording
     per replicate, each holding ``{question}`` or standing on a line before it; ``answer_prefix`` is
@@ -364,11 +361,11 @@ class Recipe:
 
     @cached_property
     def hash(self) -> str:
-        """Hash of the recipe family: what all replicates of the study share, and their wordings."""
+        """Hash of the recipe family: the shared part of all replicates, and their wordings."""
         return stable_hash(self.to_dict())
 
     def replicate_hash(self, replicate: int) -> str:
-        """Hash of what one replicate asks: adding a wording or a round later leaves the
+        """Hash of one replicate's request: adding a wording or a round later leaves the
         others' calls paid."""
         if replicate not in self._replicate_hashes:
             seed = {"seed": self.sampling.seed_of(replicate)} if self.sampling else {}

@@ -109,9 +109,9 @@ def plot_attention(cliffs: Sequence[Cliffs]) -> bytes | None:
 def _points(bins: Sequence[AttentionBin], name: str) -> list[Point]:
     means = [(b, getattr(b, name)) for b in bins]
     return [
-        Point(b.bin, b.tokens, one.n, one.mean, one.ci_low, one.ci_high)
-        for b, one in means
-        if b.tokens and one.mean is not None
+        Point(b.bin, b.tokens, score.n, score.mean, score.ci_low, score.ci_high)
+        for b, score in means
+        if b.tokens and score.mean is not None
     ]
 
 

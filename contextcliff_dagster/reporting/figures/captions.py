@@ -1,4 +1,4 @@
-"""The words of the picture: headline, subtitle, axis labels and what the marks mean."""
+"""The words of the picture: headline, subtitle, axis labels and the meaning of marks."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ class Series(NamedTuple):
 
 
 class Panel(NamedTuple):
-    """One small picture: its title, its lines, and what its x axis is."""
+    """One small picture: its title, its lines, and its x axis."""
 
     title: str
     series: list[Series]
@@ -106,7 +106,7 @@ def _panels(result: Cliffs, colour: str) -> list[Panel]:
         ),
         _levels(result, medians, colour),
     )
-    return [one for one in panels if one is not None]
+    return [panel for panel in panels if panel is not None]
 
 
 def _mix(result: Cliffs, medians: Mapping[str, float], colour: str) -> Panel | None:

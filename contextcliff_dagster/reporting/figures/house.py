@@ -1,6 +1,4 @@
-"""The look shared by every picture, and many models at a glance.
-
-The look shared by every picture: models, zones, token ticks, text that can be drawn.
+"""The look shared by every picture: models, zones, token ticks, text; and many models at a glance.
 
 Colours are distinct with any colour vision (after Okabe and Ito's set, darkened); since a report
 is also printed in grey, marker and line style differ too, and zones differ in lightness.
@@ -154,7 +152,7 @@ def write(figure: Figure, x: float, y: float, text: str, **look: Any) -> Text:
 
 
 def legend_above(axes: Axes, height: float) -> None:
-    """A narrow legend of what ``axes`` show, in one line; ``height``: of its foot, in axes."""
+    """A narrow legend of the content of ``axes``, in one line; ``height``: of its foot, in axes."""
     handles, labels = axes.get_legend_handles_labels()
     axes.legend(
         handles,
@@ -209,7 +207,7 @@ def token_limits(seen: Sequence[float]) -> tuple[float, float]:
 
 
 def with_air(low: float, high: float) -> tuple[float, float]:
-    """The same and a little beyond: what lies on the edge is seen whole."""
+    """Widen the limits a little: marks on the edge are seen whole."""
     air = (high / low) ** 0.03
     return low / air, high * air
 
@@ -287,7 +285,7 @@ def plot_small_multiples(cliffs: Sequence[Cliffs]) -> bytes:
     height = _HEAD + rows * pitch + _FOOT
     figure = blank_page(height)
     wide = (WIDTH - _LEFT - 0.3 - (columns - 1) * _GAP) / columns
-    ranges = [found for result in shown if (found := measured_range(result))]
+    ranges = [span for result in shown if (span := measured_range(result))]
     limits = with_air(*token_limits([float(max(end, 1)) for ends in ranges for end in ends]))
     for place, (name, result) in enumerate(zip(labels(cliffs), shown, strict=False)):
         row, column = divmod(place, columns)

@@ -1,15 +1,12 @@
 """The report's picture: score and spread against natural length, one or more models on one axis.
 
-The strip above the curves: per model its name, its verdict, its zones and its safe cap.
+Top to bottom: a headline; one strip per model with its name, its verdict, its zones and its safe
+cap; the score with single answers, bin means, intervals and the fitted curve; the standard
+deviation per bin. The strips have one row per model, so that names, zones and caps of six models
+are next to each other without one hiding another; the row's line and marker are the key to the
+panels below.
 
-One row per model, so that names, zones and caps of six models are next to each other without one
-hiding another; the row's line and marker are the key to the panels below.
-
-The report's picture: score and spread against natural length, one or more models on one axis.
-
-Top to bottom: what the picture shows; one strip per model with its zones and its safe cap; the
-score with single answers, bin means, intervals and the fitted curve; the standard deviation per
-bin. Drawn with matplotlib's object interface (no pyplot, no global figure), as a server needs it.
+Drawn with matplotlib's object interface (no pyplot, no global figure), as a server needs it.
 """
 
 from __future__ import annotations
@@ -202,7 +199,7 @@ def draw_answers(
     """Every scored answer of one model.
 
     Exact zeros and ones, which would hide each other on two lines, are spread over a lane below 0
-    or above 1 (a density from ``_MANY`` on); what lies between is at its own height.
+    or above 1 (a density from ``_MANY`` on); other scores are at their own height.
     """
     colour = look(row).colour
     height = lane_height(models)

@@ -29,7 +29,7 @@ def plot_sensitivity(cliffs: Sequence[Cliffs]) -> bytes | None:
     if not shown:
         return None
     tall = [_ROW * (len(result.sensitivity) + 0.6) for _, result in shown]
-    top = _FOOT + sum(_TITLE + one for one in tall)
+    top = _FOOT + sum(_TITLE + height for height in tall)
     figure = house.blank_page(top + _HEAD)
     heading = "Safe cap and midpoint of the drop, one choice changed at a time"
     house.write(figure, 0.18, top + _HEAD - 0.34, heading, fontsize=14, fontweight="bold")

@@ -19,7 +19,7 @@ Interval = tuple[float, float]
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """What a panel shows. ``labels``: names of the values 0, 1, ... of an ordinal metric."""
+    """Metric of a panel. ``labels``: names of the values 0, 1, ... of an ordinal metric."""
 
     key: str
     name: str
@@ -34,7 +34,7 @@ class Point:
     Attributes:
         mean: None where it was not measured.
         interval: of the mean; None without one.
-        count: what the mean is of, in words: ``80 continuations of 8 passages``.
+        count: basis of the mean, in words: ``80 continuations of 8 passages``.
         rounds: means of single rounds; empty where they are not known.
     """
 
@@ -76,8 +76,8 @@ class MetricChart:
 
     Attributes:
         title: of the section.
-        kind: what a line is: ``arm`` or ``run``.
-        bars, band: what the bars and the author's line with its band are, a sentence each.
+        kind: of a line: ``arm`` or ``run``.
+        bars, band: a sentence each on the bars and on the author's line with its band.
         first: metrics of the first four panels.
     """
 

@@ -54,7 +54,7 @@ _MOST_POINTS = 9_000
 
 
 class Evidence(NamedTuple):
-    """What lies behind the results, as far as the page shows it.
+    """Evidence behind the results, as far as the page shows it.
 
     ``records``: EVAL_RECORDS of all models, for the single answers in the picture. ``scores``:
     model -> score -> bin means, of the scores besides the primary one. ``answers``: the table
@@ -68,7 +68,7 @@ class Evidence(NamedTuple):
     how: str = ""
 
     def renamed(self, names: Mapping[str, str]) -> Evidence:
-        """The same with other ``names`` of models: as measured -> as shown."""
+        """Return a copy with other ``names`` of models: as measured -> as shown."""
         changed = {before: after for before, after in names.items() if before != after}
         if not changed:
             return self
@@ -142,7 +142,7 @@ def _words(b: Any) -> str:
 
 
 def _caps(result: Cliffs) -> list[list[float | int | None]]:
-    caps = {one.tolerance: one.safe_cap_tokens for one in result.caps_by_tolerance}
+    caps = {cap.tolerance: cap.safe_cap_tokens for cap in result.caps_by_tolerance}
     if result.tolerance is not None:
         caps.setdefault(result.tolerance, result.safe_cap_tokens)
     return [[tolerance, caps[tolerance]] for tolerance in sorted(caps)]
@@ -213,7 +213,7 @@ def embedded_answers(
     def shown(text: str | None) -> str | None:
         if text is None:
             return None
-        # Redacted first: what is cut at the limit must not be half of a secret.
+        # Redacted first: the cut at the limit must not leave half of a secret.
         safe = visible(redact(text[: limit + _MARGIN]))
         return safe if len(text) <= limit else f"{safe[:limit]} […]"
 
@@ -271,7 +271,7 @@ def _limit(rows: dict[str, list[Any]]) -> int:
 
 
 def rounded(value: float | None) -> float | int | None:
-    """Three digits; 0 and 1 as the integers that they are, null for what is no number."""
+    """Round to three digits; 0 and 1 become integers, a non-number null."""
     if value is None or value != value:
         return None
     short = round(float(value), 3)
@@ -306,7 +306,7 @@ def profile_page(
 
 
 def head_html(results: Sequence[Cliffs]) -> str:
-    """Cards of all models, and what the tolerance means in answers."""
+    """Cards of all models, and the tolerance in numbers of answers."""
     if not results:
         return "<p>No model has a result yet.</p>"
     cards = "".join(map(_card, range(len(results)), labels(results), results))

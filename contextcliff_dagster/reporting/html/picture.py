@@ -57,10 +57,10 @@ def look(row: int) -> Look:
 
 def chip(row: int) -> str:
     """A model's mark in its colour, for a line of text."""
-    own = look(row)
+    appearance = look(row)
     return (
-        f'<svg class="chip {own.style}" viewBox="-8 -8 16 16" aria-hidden="true">'
-        f'<path d="{own.mark}"/></svg>'
+        f'<svg class="chip {appearance.style}" viewBox="-8 -8 16 16" aria-hidden="true">'
+        f'<path d="{appearance.mark}"/></svg>'
     )
 
 
@@ -172,7 +172,7 @@ def picture_html(results: Sequence[Cliffs]) -> str:
 
 
 def drawing(results: Sequence[Cliffs], unit: str = "tokens") -> str:
-    """What of the picture needs no script: curves, bands, caps, bins; lengths are in ``unit``."""
+    """Static part of the picture: curves, bands, caps, bins; lengths are in ``unit``."""
     seen = [p.tokens for r in results for p in r.curve]
     seen += [b.median_tokens for r in results for b in r.bins if b.median_tokens]
     plane = Plane([at for at in seen if at > 0], unit=unit)
@@ -182,10 +182,10 @@ def drawing(results: Sequence[Cliffs], unit: str = "tokens") -> str:
     caps = [cap for result in results if (cap := result.safe_cap_tokens)]
     taken = [(x(cap) - 1, x(cap) + 1) for cap in caps]
     for row, result in enumerate(results):
-        own, shift = look(row), (row - (len(results) - 1) / 2) * gap
-        parts.append(f'<g class="{own.style}">')
+        appearance, shift = look(row), (row - (len(results) - 1) / 2) * gap
+        parts.append(f'<g class="{appearance.style}">')
         parts.append(plane.band([(p.tokens, p.ci_low, p.ci_high) for p in result.curve]))
-        parts.append(plane.curve([(p.tokens, p.mean) for p in result.curve], own.dash))
+        parts.append(plane.curve([(p.tokens, p.mean) for p in result.curve], appearance.dash))
         if (cap := result.safe_cap_tokens) and plane.low <= cap <= plane.high:
             parts.append(f'<path class="cap" d="M{x(cap):.1f} {FOOT + 4:g}V{TOP - 14:g}"/>')
             words = f"cap {cap:,}"
@@ -203,7 +203,7 @@ def drawing(results: Sequence[Cliffs], unit: str = "tokens") -> str:
             if not b.median_tokens or b.mean is None:
                 continue
             at = x(b.median_tokens) + shift
-            parts.append(plane.mark(own, at, b.mean, (b.ci_low, b.ci_high)))
+            parts.append(plane.mark(appearance, at, b.mean, (b.ci_low, b.ci_high)))
         parts.append("</g>")
     return "".join(parts)
 
@@ -214,8 +214,8 @@ def difference_html(comparison: Comparison) -> str:
     edges = [float(max(edge, 1)) for b in comparison.bins for edge in (b.edge_low, b.edge_high)]
     ends = [0.1, *(end for p in comparison.curve for end in (p.ci_low, p.ci_high))]
     ends += [end for b in bins for end in (b.ci_low, b.ci_high, b.difference) if end is not None]
-    plane, own = Plane(edges, most=max(map(abs, ends)) * 1.05), look(1)
-    parts = [plane.grid(), f'<g class="{own.style}">']
+    plane, appearance = Plane(edges, most=max(map(abs, ends)) * 1.05), look(1)
+    parts = [plane.grid(), f'<g class="{appearance.style}">']
     parts.append(plane.band([(p.tokens, p.ci_low, p.ci_high) for p in comparison.curve]))
     parts.append(plane.curve([(p.tokens, p.difference) for p in comparison.curve]))
     for b in bins:
@@ -223,7 +223,7 @@ def difference_html(comparison: Comparison) -> str:
         words = f"{b.bin}: {b.edge_low:,} to {b.edge_high:,} tokens, B minus A {b.difference:+.2f}"
         if b.ci_low is not None and b.ci_high is not None:
             words += f" [{b.ci_low:+.2f}, {b.ci_high:+.2f}]"
-        drawn = plane.mark(own, at, b.difference or 0.0, (b.ci_low, b.ci_high))
+        drawn = plane.mark(appearance, at, b.difference or 0.0, (b.ci_low, b.ci_high))
         sure = b.p_value is not None and b.p_value <= 1.0 - comparison.confidence
         kind = "" if sure else ' class="bare"'
         parts.append(f"<g{kind}><title>{text(words)}</title>{drawn}</g>")
@@ -284,7 +284,7 @@ def _figure(panel: Panel, name: str) -> str:
 
 def _keys(panel: Panel) -> str:
     """Marks and names of the series; not in the figure, whose texts shrink on narrow screens."""
-    return " ".join(f"<span>{chip(one.look)} {text(one.name)}</span>" for one in panel.series)
+    return " ".join(f"<span>{chip(line.look)} {text(line.name)}</span>" for line in panel.series)
 
 
 def _drawing(panel: Panel) -> str:
@@ -302,14 +302,14 @@ def _drawing(panel: Panel) -> str:
             "</text></g>"
         )
     for row, series in enumerate(panel.series):
-        own = look(series.look)
-        parts.append(f'<g class="{own.style}">')
+        appearance = look(series.look)
+        parts.append(f'<g class="{appearance.style}">')
         parts.append(plane.band(series.band))
-        parts.append(plane.curve([(p.tokens, p.mean) for p in series.points], own.dash))
+        parts.append(plane.curve([(p.tokens, p.mean) for p in series.points], appearance.dash))
         for place, point in enumerate(series.points):
             left, top = x(point.tokens), plane.y(point.mean)
             words = text(_words(series, point))
-            drawn = plane.mark(own, left, point.mean, (point.low, point.high))
+            drawn = plane.mark(appearance, left, point.mean, (point.low, point.high))
             parts.append(
                 f'<g class="bin" role="img" tabindex="-1" aria-label="{words}" '
                 f'data-row="{row}" data-place="{place}" data-left="{left:.1f}" '
@@ -326,4 +326,4 @@ def _words(series: Series, point: Point) -> str:
     words = f"{name} {mean}, n = {point.n:,}"
     layers = [f"{least:.2f} to {most:.2f}" for at, least, most in series.band if at == point.tokens]
     parts = [f"bin {point.bin}, median {tokens(point.tokens)} tokens", words]
-    return "; ".join([*parts, *(f"layers {one}" for one in layers)])
+    return "; ".join([*parts, *(f"layers {layer}" for layer in layers)])

@@ -53,7 +53,7 @@ def text(value: Any) -> str:
 
 
 def visible(value: str) -> str:
-    r"""``value`` with its line breaks; what could not be seen is written as a code: ``\u202e``.
+    r"""``value`` with its line breaks; invisible characters are written as codes: ``\u202e``.
 
     Control characters, directions of writing (which could show a text in another order than it is
     in), and halves of surrogate pairs, which no file can hold.
@@ -129,8 +129,8 @@ def _block(block: Block, pictures: Pictures) -> str:
             return f"<ul>{''.join(map(_item, items))}</ul>"
         case DataTable():
             return _table(block)
-        case Figure(file, alt, own):
-            if (png := own or pictures.get(file.name)) is None:
+        case Figure(file, alt, given):
+            if (png := given or pictures.get(file.name)) is None:
                 return ""
             image = f'<img alt="{text(alt)}" src="{data_url(png)}">'
             # On a phone it scrolls, as a table does: its words would be too small to read.
@@ -225,7 +225,7 @@ DRAWING = ("scales.js", "marks.js", "pointing.js")
 
 
 class Interactive(NamedTuple):
-    """What a reader changes: the page's data as JSON values, and files of ``assets``."""
+    """Interactive part of a page: its data as JSON values, and files of ``assets``."""
 
     payload: Mapping[str, Any] | None
     scripts: tuple[str, ...] = (*DRAWING, "chart.js", "answers.js", "controls.js")
@@ -242,23 +242,23 @@ def html_page(
     """Return the page: ``head`` as it is, then each fold as a question that opens.
 
     ``title``: of the page, shown above the head. ``head``: HTML, made by `render` of anything that
-    a user or a model wrote. ``interactive``: what is behind a picture or table of ``head``;
+    a user or a model wrote. ``interactive``: data behind a picture or table of ``head``;
     without it the page carries no script for one. ``pictures``: PNG files that the folds show.
 
     Nothing but the page's own style and scripts is let in, by their hashes: whatever an answer
     says, a browser neither runs it nor fetches anything for it.
     """
-    own = interactive or Interactive(None, ())
-    style = _joined((*_STYLES, *filter(None, [own.style])))
-    files = (*_SCRIPTS, *own.scripts)
+    extras = interactive or Interactive(None, ())
+    style = _joined((*_STYLES, *filter(None, [extras.style])))
+    files = (*_SCRIPTS, *extras.scripts)
     script = f'\n"use strict";\n(() => {{{_joined(files)}}})();\n'
     policy = (
         f"default-src 'none'; img-src data:; style-src '{_hash(style)}'; "
         f"script-src '{_hash(script)}'; base-uri 'none'; form-action 'none'"
     )
     data = ""
-    if own.payload is not None:
-        held = script_json(own.payload)
+    if extras.payload is not None:
+        held = script_json(extras.payload)
         data = f'<script type="application/json" id="data">{held}</script>\n'
     questions = "\n".join(fold_html(fold, pictures) for fold in folds)
     return f"""<!doctype html>

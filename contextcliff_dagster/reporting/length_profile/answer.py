@@ -1,4 +1,4 @@
-"""What a result states: verdict and cap of each model, and the sentences that qualify them."""
+"""Statement of a result: verdict and cap of each model, and the sentences that qualify them."""
 
 from __future__ import annotations
 
@@ -46,10 +46,10 @@ _WHOLE = Code("report.html")
 
 
 def answer_blocks(results: Sequence[Cliffs], names: Sequence[str]) -> list[Block]:
-    """Verdict and cap of every model, how they compare, and what the tolerance means."""
+    """Verdict and cap of every model, their comparison, and the meaning of the tolerance."""
     if not results:
         return [Paragraph("No model has a result yet.")]
-    doubts = [one.score_doubt.replace("`", "") for one in results if one.score_doubt]
+    doubts = [result.score_doubt.replace("`", "") for result in results if result.score_doubt]
     blocks: list[Block] = [*map(Paragraph, doubts), Bullets(list(map(_answer, names, results)))]
     blocks += [
         Paragraph(text)
@@ -149,7 +149,7 @@ def reading_section(results: Sequence[Cliffs]) -> Section:
 
 
 def support_sections(result: Cliffs) -> list[Section]:
-    """How far the cap reaches and why no further, what it assumes, the midpoint of the drop."""
+    """Reach of the cap and its reason, its assumptions, the midpoint of the drop."""
     cap = sentence(result.safe_cap_reason)
     lines = (
         cap,

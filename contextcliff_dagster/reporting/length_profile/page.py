@@ -1,8 +1,7 @@
 """The length profile's page, the short page of one model, and the page over many.
 
-The short page: what a reader needs before anything is opened, for Markdown.
-
-The page over many models: caps with their intervals, a small panel each, a link to each page.
+The short page has what a reader needs before anything is opened, for Markdown. The page over many
+models has caps with their intervals, a small panel for each, and a link to each model's page.
 """
 
 from __future__ import annotations
@@ -135,10 +134,10 @@ def summary_sections(
 
 def _meaning(results: Sequence[Cliffs], names: Sequence[str]) -> Section:
     """What qualifies each cap; one list where there is one model."""
-    found = [[text for make in _SENTENCES if (text := make(result))] for result in results]
-    items: list[Text | Item] = [*found[0]]
+    lists = [[text for make in _SENTENCES if (text := make(result))] for result in results]
+    items: list[Text | Item] = [*lists[0]]
     if len(results) > 1:
-        items = [Item(Code(name), own) for name, own in zip(names, found, strict=True) if own]
+        items = [Item(Code(name), texts) for name, texts in zip(names, lists, strict=True) if texts]
     return Section("What the cap means", [Bullets(items)] if items else [])
 
 
@@ -149,7 +148,7 @@ def _bins(results: Sequence[Cliffs], names: Sequence[str]) -> Section:
     spans = [[_span(b) for b in result.bins] for result in results]
     by = "tokens: min / median / max"
     rows: list[list[Cell]]
-    if all(one == spans[0] for one in spans):
+    if all(span == spans[0] for span in spans):
         scores: list[list[Text]] = [
             [("n of ", Code(name)), ("mean of ", Code(name))] for name in names
         ]
@@ -158,11 +157,11 @@ def _bins(results: Sequence[Cliffs], names: Sequence[str]) -> Section:
             head = ["bin", by, "n", "mean"]
         rows = [
             [
-                Code(own[0].bin),
-                _span(own[0])[1],
-                *(cell for b in own for cell in (tokens(b.n), _mean(b))),
+                Code(row[0].bin),
+                _span(row[0])[1],
+                *(cell for b in row for cell in (tokens(b.n), _mean(b))),
             ]
-            for own in zip(*(result.bins for result in results), strict=True)
+            for row in zip(*(result.bins for result in results), strict=True)
         ]
         right: Sequence[int] = range(2, len(head), 2)
     else:
@@ -252,13 +251,13 @@ MORE_DATA = "What would more data buy?"
 DEFINITIONS = "Other definitions"
 PROVENANCE = "Provenance"
 QUESTIONS = (CAUSE, CERTAINTY, ANSWERS, ATTENTION, MORE_DATA, DEFINITIONS, PROVENANCE)
-"""What readers ask, in the order of the page."""
+"""Readers' questions, in the order of the page."""
 
 
 class Picture(NamedTuple):
-    """A picture next to the page: its file, what it shows, and the PNG of all results.
+    """A picture next to the page: its file, its caption, and the PNG of all results.
 
-    ``draw`` returns None where no result has what it shows.
+    ``draw`` returns None where no result has the data for it.
     """
 
     file: str
@@ -357,13 +356,13 @@ def report_page(
     folds = []
     for question in QUESTIONS:
         parts = [part for part in PARTS if part.question == question]
-        found: list[Section] = []
+        answers: list[Section] = []
         for name, result in zip(names, cliffs, strict=True):
-            own = [s for part in parts for s in _sections(part, result, pictures, shown)]
-            if own and len(cliffs) > 1:
-                own = [Section(Code(name), level=3), *(replace(s, level=4) for s in own)]
-            found += own
-        whole = [*before.get(question, ()), *found, *after.get(question, ())]
+            of_model = [s for part in parts for s in _sections(part, result, pictures, shown)]
+            if of_model and len(cliffs) > 1:
+                of_model = [Section(Code(name), level=3), *(replace(s, level=4) for s in of_model)]
+            answers += of_model
+        whole = [*before.get(question, ()), *answers, *after.get(question, ())]
         if whole:
             folds.append(Fold(question, whole))
     if others := [section for section in sections if not section.first]:

@@ -1,4 +1,4 @@
-"""The page's sections about the questions, and about attention; each where measured."""
+"""Sections about the questions and about attention, each shown where it was measured."""
 
 from __future__ import annotations
 
@@ -251,7 +251,7 @@ def attention_sections(result: Cliffs) -> list[Section]:
             tokens(b.tokens),
             tokens(b.entropy.n),
             Bracketed(scores.get(b.bin, "not measured")),
-            *(Bracketed(_mean(one)) for one in (b.entropy, b.evidence, b.sinks)),
+            *(Bracketed(_mean(value)) for value in (b.entropy, b.evidence, b.sinks)),
         ]
         for b in attention.bins
     ]

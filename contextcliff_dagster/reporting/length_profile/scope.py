@@ -1,4 +1,4 @@
-"""What a report's figures rest on, what they do not cover, and how they depend on the method."""
+"""Scope of a report: what its figures rest on, do not cover, and how they depend on the method."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ if TYPE_CHECKING:
 
 
 def unmeasured_section(results: Sequence[Cliffs], names: Sequence[str]) -> Section:
-    """What the statement does not cover, per model and in general."""
+    """Gaps of the statement, per model and in general."""
     return Section("What was not measured", [Bullets(gap_items(results, names))], 3)
 
 
 def gap_items(results: Sequence[Cliffs], names: Sequence[str]) -> list[Text]:
-    """The same as bullets; what holds for several models is one of them."""
+    """Gaps as bullets; a gap of several models is one of them."""
     gaps = [[f"{gap[0].upper()}{gap[1:]}." for gap in _gaps(result)] for result in results]
     return [
         *shared_items(gaps, names),
@@ -59,11 +59,11 @@ _MOST_NAMED = 6
 def shared_items(texts: Sequence[Sequence[str]], names: Sequence[str]) -> list[Text]:
     """Each text of a model once, after the names of the models it is said of.
 
-    ``texts``: those of each of ``names``. No name where there is one model.
+    ``texts``: of each of ``names``. No name where there is one model.
     """
     whose: dict[str, list[str]] = {}
-    for name, own in zip(names, texts, strict=True):
-        for text in own:
+    for name, of_model in zip(names, texts, strict=True):
+        for text in of_model:
             whose.setdefault(text, []).append(name)
     if len(names) == 1:
         return [*whose]
@@ -115,7 +115,7 @@ def _gaps(result: Cliffs) -> list[str]:
 
 
 def rebuild_section(results: Sequence[Cliffs], level: int = 2) -> Section:
-    """The commands that make this report again, and what they rest on."""
+    """Commands that make this report again, and their inputs."""
     first = results[0]
     study, campaign = first.study, first.campaign
     items: list[Text] = []
@@ -142,8 +142,8 @@ def rebuild_section(results: Sequence[Cliffs], level: int = 2) -> Section:
         items.append((Code("contextcliff analyze FILE"), again))
     facts: list[Span] = []
     for words, group, key in _FACTS:
-        found = dict.fromkeys(_fact(result, group, key) for result in results)
-        if known := [value for value in found if value is not None]:
+        values = dict.fromkeys(_fact(result, group, key) for result in results)
+        if known := [value for value in values if value is not None]:
             facts.append(f"; {words} " if facts else f"{words[0].upper()}{words[1:]} ")
             for value in known[:3]:
                 facts += [Code(value), ", "]
@@ -222,7 +222,7 @@ def sensitivity_sections(result: Cliffs) -> list[Section]:
 
 
 def more_data_sections(result: Cliffs) -> list[Section]:
-    """What more examples are expected to buy; nothing where it was not reckoned."""
+    """Gain to expect from more examples; nothing where it was not computed."""
     rows = []
     for more in result.certify.more:
         usd = "" if more.usd is None else f", {more.usd:,.2f} USD"
@@ -271,7 +271,7 @@ RULE_WORDS = {
 
 
 def rule_sections(result: Cliffs) -> list[Section]:
-    """The plain rules with what they saw; a rule that cannot fire says so."""
+    """The plain rules with their values; a rule that cannot fire says so."""
     blocks: list[Block] = [Paragraph("Not evaluated.")]
     if result.rules:
         rows: list[list[Cell]] = [

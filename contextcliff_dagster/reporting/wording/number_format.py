@@ -1,9 +1,7 @@
-"""How numbers are written, and texts of any script in a line: one spelling everywhere.
+"""Numbers in words, and texts of any script in a line: one spelling everywhere.
 
-How a number is written: one spelling of tokens, scores, shares and intervals everywhere.
-
-Every function takes ``None`` (and what is not finite) as "not measured or not supported" and says
-so instead of printing a number.
+One spelling of tokens, scores, shares and intervals. Every function takes ``None`` (and any number
+that is not finite) as "not measured or not supported" and says so instead of printing a number.
 """
 
 from __future__ import annotations

@@ -1,6 +1,4 @@
-"""What a result says, in words: shared by the terminal, the Markdown page and the picture.
-
-What a result says, in words: shared by the terminal, the Markdown page and the picture.
+"""Results in words: shared by the terminal, the Markdown page and the picture.
 
 The sentences claim no more than a black-box measurement supports: where the score drops, not why.
 """
@@ -95,7 +93,7 @@ def _sentence(tolerance: float, kind: str, falls: Mapping[str, Sequence[str]]) -
 
 
 def latency_limit_sentence(cliffs: Cliffs) -> str | None:
-    """Up to which length the first token keeps to the user's limit; ``None`` where none is set."""
+    """Longest length that keeps the first token within the user's limit; ``None`` without one."""
     if (limit := cliffs.latency_limit) is None:
         return None
     ms, documents = limit.ttft_ms_p95, limit.n_documents
@@ -208,7 +206,7 @@ def instability_sentence(cliffs: Cliffs) -> str:
 
 
 def last_octave_phrase(cliffs: Cliffs) -> str | None:
-    """``41 answers on 12 documents of more than 191 tokens``: what lies just below the cap."""
+    """``41 answers on 12 documents of more than 191 tokens``: answers just below the cap."""
     octave, cap = cliffs.last_octave, cliffs.safe_cap_tokens
     if octave is None or cap is None:
         return None
@@ -274,12 +272,12 @@ def _half_drop(cliffs: Cliffs) -> str:
     if verdict is not Verdict.STABLE or reach is None:
         return "These data do not locate the midpoint of the drop."
     of_window = f" ({percent(reach[1] / window)} of the window)" if window else ""
-    found = f"No drop of {level(cliffs.tolerance)} was found at the measured lengths"
-    return f"{found}, up to {tokens(reach[1])} tokens{of_window}."
+    no_drop = f"No drop of {level(cliffs.tolerance)} was found at the measured lengths"
+    return f"{no_drop}, up to {tokens(reach[1])} tokens{of_window}."
 
 
 def assumption_sentence(cliffs: Cliffs) -> str | None:
-    """What the cap assumes of drops that recover, where there is a cap."""
+    """Assumption of the cap on drops that recover, where there is a cap."""
     recovery = cliffs.recovery
     if recovery is None or cliffs.safe_cap_tokens is None or cliffs.verdict is Verdict.DIP:
         return None
@@ -315,7 +313,7 @@ def looks_sentence(cliffs: Cliffs) -> str | None:
 
 
 def copies_sentence(cliffs: Cliffs) -> str | None:
-    """What kind of work a cap holds for, where answers are copied from the document."""
+    """Kind of work that a cap holds for, where answers are copied from the document."""
     share = cliffs.copied_share
     if cliffs.safe_cap_tokens is None or share is None or share < MOSTLY_COPIED:
         return None
@@ -363,7 +361,7 @@ def _further_sentence(further: FurtherData | None) -> str | None:
 
 
 def not_comparable(results: Sequence[Cliffs]) -> list[str]:
-    """What differs between the results so that their lengths or scores are not on one scale."""
+    """Differences between the results that put lengths or scores on different scales."""
     same: dict[str, set[str | None]] = {
         "studies": {r.study for r in results},
         "tasks": {r.task for r in results},
@@ -406,16 +404,16 @@ def comparison(results: Sequence[Cliffs]) -> str:
 
 
 def false_alarms(results: Sequence[Cliffs]) -> str:
-    """What chance alone does to that many verdicts; empty for fewer than five."""
+    """Drops that chance alone brings to that many verdicts; empty for fewer than five."""
     chances = [1 - r.confidence for r in results if r.verdict in _TESTED]
     if len(chances) < MANY_MODELS:
         return ""
     some = 1 - math.prod(1 - chance for chance in chances)
-    found = sum(r.cliff is not None for r in results)
+    dropped = sum(r.cliff is not None for r in results)
     return (
         f"Of {len(chances)} models whose score does not change with length at all, chance alone "
         f"lets up to {sum(chances):.1f} appear to drop on average, and at least one with a "
-        f"probability of up to {some:.0%}; here {found} {'does' if found == 1 else 'do'}."
+        f"probability of up to {some:.0%}; here {dropped} {'does' if dropped == 1 else 'do'}."
     )
 
 
@@ -437,7 +435,7 @@ def one_line(cliffs: Cliffs) -> str:
 
 
 def drop_clause(cliffs: Cliffs) -> str:
-    """What the length axis shows: ``cliff at 15,000 [13,000, 17,400]``."""
+    """Verdict along the length axis: ``cliff at 15,000 [13,000, 17,400]``."""
     verdict, drop = cliffs.verdict, cliffs.cliff
     words = VERDICT_PHRASE[verdict]
     if verdict is Verdict.STABLE:
@@ -462,12 +460,12 @@ def rope_sentence(attention: AttentionResult | None) -> str | None:
 
 
 def attention_sentences(attention: AttentionResult) -> list[str]:
-    """All that attention says of a model, RoPE last."""
+    """All sentences on attention of a model, RoPE last."""
     return [sentence(text) for text in (*attention.says, rope_sentence(attention)) if text]
 
 
 CONTROL_WORDS: dict[Control, str] = {"no_context": "no document", "oracle": "evidence alone"}
-"""What is sent in the document's place."""
+"""Input sent in the document's place."""
 
 
 def shown_mix(result: Cliffs) -> CategoryMix | None:

@@ -22,21 +22,21 @@ CountMany = Callable[[Sequence[str]], list[int]]
 _OWN_CHARACTERS = 100_000
 _TIDY_CHARACTERS = 25_000_000
 _LONG_RUN = re.compile(r"(?<!\s)\s{5000}|(?<!\S)\S{5000}")
-"""Regular expressions of the reference libraries take the square of its length, or end in a panic
-(tiktoken 0.14: a million spaces). Linear: tried at the start of a run only."""
+"""Runs on which the reference libraries' regular expressions take quadratic time, or panic
+(tiktoken 0.14: a million spaces). The pattern is linear: it is tried at the start of a run only."""
 
 
 class CheckedCounter:
-    """Counts of one vocabulary by two libraries that have to agree.
+    """Counts of one vocabulary by two libraries that must agree.
 
     Args:
-        reference: loads the library whose counts are right.
-        fast: loads the other; None where it does not read this vocabulary.
-        names: of the two, with their versions.
-        worth_characters: of text that the reference library counts sooner than the other loads.
-        by_reference: texts that only the reference library counts rightly.
+        reference: loads the library whose counts are authoritative.
+        fast: loads the fast library; None if it cannot read this vocabulary.
+        names: names of the two, with their versions.
+        worth_characters: length of text from which loading the fast library pays.
+        by_reference: whether only the reference library counts a text correctly.
 
-    Counting may go on in several threads at once.
+    Thread-safe.
     """
 
     def __init__(
@@ -61,21 +61,21 @@ class CheckedCounter:
 
     @property
     def counted_by(self) -> str:
-        """The library that counts, and what the comparison of the two found."""
+        """The library that counts, and the result of comparing the two."""
         if not self._verdict:
             return self._names[0]
         return f"{self._names[self._agreed]}, {self._verdict}"
 
     def count(self, text: str) -> int:
-        """Tokens of ``text``; halves of surrogate pairs count as the replacement character.
+        """Count the tokens of ``text``; halves of surrogate pairs count as U+FFFD.
 
         Raises:
-            StudyError: a vocabulary is not to be had, or the library cannot count this text.
+            StudyError: a vocabulary is unavailable, or the library cannot count this text.
         """
         return self.count_many([text])[0]
 
     def count_many(self, texts: Sequence[str]) -> list[int]:
-        """One count a text, in their order; see `count`."""
+        """Return one count per text, in order; see `count`."""
         texts = [whole(text) for text in texts]
         if not self._verdict:
             self._left -= sum(map(len, texts))
@@ -95,22 +95,22 @@ class CheckedCounter:
         return [self._refer([text])[0] if alone(text) else fast(text) for text in texts]
 
     def expect(self, characters: int) -> None:
-        """So much text is going to come: the choice is made at the first of it."""
+        """Announce how much text follows; the counter is chosen on the first call."""
         if characters > self._left:
             self._left = 0
 
     def refer(self, texts: Sequence[str]) -> list[int]:
-        """One count a text, all by the reference library; the other one makes room for it first,
-        and is loaded again when it is needed."""
+        """Return one count per text, all by the reference library; the fast one is unloaded first,
+        and loaded again when it is needed."""
         with self._lock:
             self._fast = None
         return_freed_memory()
         return self._refer([whole(text) for text in texts])
 
     def rest(self, *, but_reference: bool = False) -> None:
-        """Let go of both libraries' vocabularies; what is needed again is loaded again.
+        """Unload both libraries' vocabularies; they are loaded again when needed.
 
-        With ``but_reference`` that of the reference library stays, where it is loaded.
+        With ``but_reference``, a loaded vocabulary of the reference library stays.
         """
         with self._lock:
             self._fast = None
@@ -127,7 +127,7 @@ class CheckedCounter:
         try:
             return reference(texts)
         except BaseException as error:
-            if type(error).__name__ != "PanicException":  # pyo3's, which is no Exception
+            if type(error).__name__ != "PanicException":  # pyo3's, not a subclass of Exception
                 raise
             longest = max(map(len, texts))
             raise StudyError(
@@ -136,7 +136,7 @@ class CheckedCounter:
             ) from error
 
     def compare(self, text: str = "") -> None:
-        """Choose between the two, once, by the check texts and the beginning of ``text``."""
+        """Choose a library, once, by the check texts and the beginning of ``text``."""
         with self._lock:
             if self._verdict:
                 return
@@ -153,7 +153,7 @@ class CheckedCounter:
                 self._verdict = f"because {self._names[1]} {error}"
                 return
             wrong = sum(
-                _count_or_none(fast, one) != n for one, n in zip(texts, wanted, strict=True)
+                _count_or_none(fast, sample) != n for sample, n in zip(texts, wanted, strict=True)
             )
             if wrong:
                 of = f"{wrong} of {len(texts)} check texts"
@@ -180,13 +180,13 @@ class CheckedCounter:
 
 
 def _count_or_none(count: Count, text: str) -> int | None:
-    with suppress(Exception):  # whatever it is, it is no count
+    with suppress(Exception):  # any error means no count
         return count(text)
     return None
 
 
 def whole(text: str) -> str:
-    """``text`` as UTF-8 can have it, as tiktoken does: pairs put together, halves replaced."""
+    """Return ``text`` as valid Unicode, like tiktoken: surrogate pairs joined, halves replaced."""
     if text.isascii():
         return text
     try:
@@ -254,8 +254,8 @@ CHECK_TEXTS: tuple[str, ...] = (
     "".join(_CODE),
     " ".join((*_PROSE, *_SIGNS, *_CODE)),
 )
-"""Texts on which tokenizers that mean the same have differed: scripts, spaces, digits, joints.
+"""Texts on which equivalent tokenizers have differed: scripts, spaces, digits, joints.
 
 Small on purpose: a fast counter is compared with its reference library on them whenever it is
-loaded. Written for this purpose, none is quoted from anywhere.
+loaded. All were written for this purpose.
 """

@@ -1,11 +1,7 @@
-"""Tokens as a running server counts them: vLLM, llama.cpp, KoboldCpp; no text is sent twice.
+"""Token counts by a running server (vLLM, llama.cpp, KoboldCpp), kept: no text is sent twice.
 
-What servers have counted, kept by text: no text is sent twice to be counted.
-
-A cache in one SQLite file of the store. It may be deleted at any time, and where it cannot be
-read or written, texts are counted again.
-
-Tokens as a running server counts them: vLLM, llama.cpp, KoboldCpp.
+The counts are kept by text in one SQLite file of the store (`TokenCounts`). It may be deleted at
+any time; where it cannot be read or written, texts are counted again.
 
 The forms (their documentation: vLLM, "OpenAI-Compatible Server", Tokenizer API; llama.cpp,
 tools/server/README.md, POST /tokenize; KoboldCpp, POST /api/extra/tokencount)::
@@ -15,8 +11,8 @@ tools/server/README.md, POST /tokenize; KoboldCpp, POST /api/extra/tokencount)::
     {"prompt": TEXT, "special": false} -> {"value": N, "ids": [...]}
 
 The text alone is counted, without special tokens around it; one that is spelled out in the text
-counts as that token, as it does in a prompt. What was counted is kept (`count_cache`), and
-nothing is ever counted here in the server's place.
+counts as that token, just as it does in a prompt. Nothing is ever counted here in the server's
+place.
 """
 
 from __future__ import annotations
@@ -51,9 +47,9 @@ CREATE TABLE IF NOT EXISTS counts (
 
 
 class TokenCounts:
-    """Counts by tokenizer fingerprint and SHA-256 of the text's UTF-8 bytes.
+    """A cache of counts by tokenizer fingerprint and SHA-256 of the text's UTF-8 bytes.
 
-    ``path``: the file; None: that of the store of this process's environment.
+    ``path``: the file; None: the file of the environment's store.
     """
 
     def __init__(self, path: Path | None = None) -> None:
@@ -61,7 +57,7 @@ class TokenCounts:
         self._lock = threading.Lock()
 
     def get(self, tokenizer: str, digests: Sequence[bytes]) -> dict[bytes, int]:
-        """Digest -> tokens, of those that are known."""
+        """Return digest -> tokens for the known digests."""
         counts: dict[bytes, int] = {}
         if not self._path.exists():
             return counts
@@ -91,7 +87,7 @@ class TokenCounts:
         with self._lock:
             database = sqlite3.connect(self._path, timeout=_BUSY_SECONDS)
             try:
-                database.execute("PRAGMA synchronous = OFF")  # a cache: nothing rests on it
+                database.execute("PRAGMA synchronous = OFF")  # a cache: losing it is harmless
                 database.execute(_TABLE)
                 with database:
                     yield database
@@ -100,30 +96,30 @@ class TokenCounts:
 
 
 AT_ONCE = 4
-"""Requests in flight: counting is to leave room for others who use the server."""
+"""Requests in flight: counting must leave room for the server's other users."""
 _START_SECONDS = 15.0
 _BUSY = frozenset({408, 425, 429, 500, 502, 503, 504})
 _MOST_OF_A_REPLY, _BYTES_A_BYTE, _TOKENS_BESIDES = 16 << 20, 32, 64
-"""Of a reply: its bytes, and as many more for each byte of the request; tokens beyond its bytes."""
+"""Limits of a reply: bytes, more bytes per byte of the request, tokens beyond the text's bytes."""
 _IDENTIFYING = ("id", "root", "meta")
-"""What servers say of a model in /v1/models that tells vocabularies apart."""
+"""Fields of a model in /v1/models that distinguish vocabularies."""
 _PROBE = " ".join(CHECK_TEXTS[3:24])
-"""Its token ids tell vocabularies apart, too, whatever a server calls its model."""
+"""A text whose token ids distinguish vocabularies, whatever a server calls its model."""
 
 
 class ServerTokenizer:
     """Counts by asking ``<url>/tokenize``, next to the ``/v1`` of an OpenAI-compatible server.
 
     Args:
-        name: as the study names it.
+        name: the tokenizer's name in the study.
         url: address of the server, with or without ``/v1``.
         model: which of its models; None takes its only one.
         headers, query: sent with every request, a key or an API version for instance. Never shown.
-        timeout_s: of one request.
+        timeout_s: time limit of one request.
 
     Raises:
-        StudyError: it cannot be reached, has no ``/tokenize``, or has several models and none was
-            named.
+        StudyError: the server cannot be reached, has no ``/tokenize``, or has several models and
+            none was named.
     """
 
     def __init__(
@@ -157,14 +153,14 @@ class ServerTokenizer:
         return f"the server at {self._root} ({self.form}), model {self.model}"
 
     def count(self, text: str) -> int:
-        """See `count_many`."""
+        """Count the tokens of one text; see `count_many`."""
         return self.count_many([text])[0]
 
     def count_many(self, texts: Sequence[str]) -> list[int]:
-        """One count a text; only texts that were never counted by this server's model are sent.
+        """Return one count per text; only texts that this server's model never counted are sent.
 
         Raises:
-            StudyError: the server does not answer any more. What it counted is kept.
+            StudyError: the server no longer answers. The counts so far are kept.
         """
         texts = [whole(text) for text in texts]
         digests = [hashlib.sha256(text.encode()).digest() for text in texts]
@@ -182,22 +178,22 @@ class ServerTokenizer:
         return [known[digest] for digest in digests]
 
     def _listed(self, model: str | None) -> dict[str, Any]:
-        """What /v1/models says of the model; {} where there is no such list."""
+        """Return the model's entry in /v1/models; {} if the server has no such list."""
         answer = self._ask("/v1/models", None, _START_SECONDS, absent=(400, 404, 405, 501))
         data = answer.get("data") if isinstance(answer, dict) else None
-        listed = [one for one in data if isinstance(one, dict)] if isinstance(data, list) else []
-        mine = [one for one in listed if model is None or one.get("id") == model]
+        listed = [item for item in data if isinstance(item, dict)] if isinstance(data, list) else []
+        mine = [item for item in listed if model is None or item.get("id") == model]
         if model is None and len(mine) > 1:
-            names = ", ".join(str(one.get("id")) for one in mine[:8])
+            names = ", ".join(str(item.get("id")) for item in mine[:8])
             raise StudyError(
                 f"Tokenizer {self.name!r}: {self._root} serves several models ({names}); write the "
                 "one that is meant into models.yaml and name it as server:<model>."
             )
-        # Servers of one model answer to any name.
+        # A server with one model answers to any name.
         return (mine or (listed if len(listed) == 1 else [{}]) or [{}])[0]
 
     def _find_form(self) -> tuple[str, list[int]]:
-        """The form in which this server counts, and the tokens of `_PROBE`."""
+        """Return the form in which this server counts, and the tokens of `_PROBE`."""
         for form in _FORMS:
             absent = (400, 404, 405, 415, 422, 501)
             if tokens := self._tokens(form, _PROBE, _START_SECONDS, absent):
@@ -219,22 +215,22 @@ class ServerTokenizer:
     def _tokens(
         self, form: str, text: str, within_s: float, absent: tuple[int, ...] = ()
     ) -> list[int]:
-        """The ids of the text's tokens; none where the answer is not of this form."""
+        """Return the ids of the text's tokens; empty if the answer is not of this form."""
         path, key, options, ids = _FORMS[form]
         body = {**options, key: text, **({"model": self.model} if self.model else {})}
         data = json.dumps(body, ensure_ascii=False).encode()
         answer = self._ask(path, data, within_s, absent)
         tokens = answer.get(ids) if isinstance(answer, dict) else None
-        if not isinstance(tokens, list) or not all(type(one) is int for one in tokens):
+        if not isinstance(tokens, list) or not all(type(token) is int for token in tokens):
             return []
-        if len(tokens) > len(data) + _TOKENS_BESIDES:  # more than the text has bytes
+        if len(tokens) > len(data) + _TOKENS_BESIDES:  # more tokens than bytes
             return []
         return tokens if form != "vLLM" or answer.get("count") == len(tokens) else []
 
     def _ask(
         self, path: str, data: bytes | None, within_s: float, absent: tuple[int, ...] = ()
     ) -> Any:
-        """The JSON there; None where the status is one of ``absent``, or the answer no JSON."""
+        """Return the JSON at ``path``; None if the status is in ``absent``, or it is not JSON."""
         request = Request(self._root + path + self._query, data, self._headers)
 
         def once() -> Any:
@@ -274,7 +270,7 @@ class ServerTokenizer:
 
 
 class _Form(NamedTuple):
-    """How a kind of server counts: path, key of the text, what goes with it, key of the tokens."""
+    """How a kind of server counts: path, key of the text, further options, key of the tokens."""
 
     path: str
     text: str
@@ -290,7 +286,7 @@ _FORMS = {
 
 
 def _read(reply: Any, sent: int) -> bytes:
-    """The body, whose length a request of ``sent`` bytes explains. Raises TransientError."""
+    """Read the body. Raises TransientError if it is too long for a request of ``sent`` bytes."""
     most = _MOST_OF_A_REPLY + _BYTES_A_BYTE * sent
     if len(data := reply.read(most + 1)) > most:
         raise TransientError(f"sends more than {most:,} bytes", again=False)
@@ -298,14 +294,14 @@ def _read(reply: Any, sent: int) -> bytes:
 
 
 class _StayHere(HTTPRedirectHandler):
-    """A key goes to the server that it is for, and to no other."""
+    """Refuse redirects, so that a key goes to no other server."""
 
     def redirect_request(self, *_args: Any, **_kwargs: Any) -> None:
         return None
 
 
 def _checked(name: str, url: str) -> str:
-    """``url`` without ``/v1``; the name is in reports, so a secret in it is refused."""
+    """Return ``url`` without ``/v1``. Refuse a name with a secret: reports show names."""
     try:
         parts = urlsplit(url)
         host, _ = parts.hostname, parts.port

@@ -1,19 +1,15 @@
-"""Tokenizers that count: exact, fast and without a network.
-
-tiktoken's vocabularies, found without a network where they can be.
+"""Tokenizers that count: exact, fast and without a network where possible.
 
 tiktoken fetches the rank file of an encoding at its first use and then keeps it. The package
 ``bpe-openai`` carries the two current ones; they are taken from there, so that a machine that
 never reaches the network counts the same. Where it is missing, tiktoken's own way remains.
 
-Tokenizers that count: exact, fast and without a network.
-
-Counts equal the reference library's (``tiktoken``; Hugging Face ``tokenizers``), which makes the
-first of them; all others ``fastokens`` makes, five to sixty times faster
-(``benchmarks/length_map.py``) and compared with it before it counts (`cross_checked_counter`). What
-that does not read (WordPiece, Unigram) ``tokenizers`` counts itself. Counts are of the text alone:
-no special tokens, truncation or padding. One thread counts, text by text: every thread of fastokens
-keeps a cache of 35 MB, and the length map is to stay small on machines of many cores.
+Counts equal the reference library's (``tiktoken``; Hugging Face ``tokenizers``). It makes the first
+counts; ``fastokens`` makes all others, five to sixty times faster (``benchmarks/length_map.py``),
+once its counts agree (`cross_checked_counter`). Tokenizers that it cannot read (WordPiece, Unigram)
+are left to ``tokenizers``. Counts are of the text alone: no special tokens, truncation or padding.
+One thread counts, text by text: every thread of fastokens keeps a cache of 35 MB, and the length
+map must stay small on machines of many cores.
 """
 
 from __future__ import annotations
@@ -51,8 +47,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class KnownTokenizer:
-    """One that a study may name: as it is written (a part in ``<>`` is to be filled in), what it
-    counts, and what has to be there for it; empty where nothing has to."""
+    """A tokenizer that a study may name: its name (fill in parts in ``<>``), what it counts, and
+    what it needs to be installed; empty if nothing."""
 
     name: str
     counts: str
@@ -60,7 +56,7 @@ class KnownTokenizer:
 
 
 def known_tokenizers() -> list[KnownTokenizer]:
-    """Those that this machine knows, and the forms that others are named in."""
+    """Return the tokenizers that this machine knows, and the forms of other names."""
     carried = carried_encodings()
     return [
         KnownTokenizer("reference", "tokens of the reference models"),
@@ -101,10 +97,10 @@ _MODELS = {
 
 
 def no_such_tokenizer(name: str, models: Iterable[str] = ()) -> StudyError:
-    """The error that ``name`` is no tokenizer, with what may have been meant.
+    """Return the error that ``name`` is not a tokenizer, with a suggestion.
 
     Args:
-        models: names that may follow ``server:``, where they are known.
+        models: names that may follow ``server:``, if known.
     """
     kind, _, rest = name.partition(":")
     if kind == "tiktoken" and rest:
@@ -146,11 +142,11 @@ def _guess(name: str) -> str | None:
         path = Path(name).expanduser()
         if path.suffix == ".json" or (path / "tokenizer.json").is_file():
             return f"file:{name}"
-    if len(name) > 2 and (begun := [one for one in names if one.startswith(name)]):
+    if len(name) > 2 and (begun := [encoding for encoding in names if encoding.startswith(name)]):
         return f"tiktoken:{begun[0]}"
     if "/" in name and is_repository(name):
         return f"hub:{name}"
-    known = ["reference", *names, *(f"tiktoken:{one}" for one in names)]
+    known = ["reference", *names, *(f"tiktoken:{encoding}" for encoding in names)]
     if near := get_close_matches(name, known, n=1, cutoff=0.7):
         return near[0] if near[0] == "reference" or ":" in near[0] else f"tiktoken:{near[0]}"
     with suppress(KeyError):
@@ -168,10 +164,10 @@ SAME_RANKS = {"o200k_harmony": "o200k_base"}
 
 
 def rank_file(encoding: str) -> bytes:
-    """The rank file of one of ``RANKS_SHA256``, proven against its hash.
+    """Return the rank file of one of ``RANKS_SHA256``, verified by its hash.
 
     Raises:
-        StudyError: it is not installed, not cached and not reachable, or damaged.
+        StudyError: it is neither installed, cached nor reachable, or it is damaged.
     """
     if (packed := _packed(encoding)) is None:
         content = _cached_or_fetched(encoding)
@@ -191,14 +187,14 @@ def rank_file(encoding: str) -> bytes:
 
 
 def encoding_names() -> list[str]:
-    """The encodings that tiktoken knows."""
+    """Return the encodings that tiktoken knows."""
     import tiktoken
 
     return tiktoken.list_encoding_names()
 
 
 def carried_encodings() -> set[str]:
-    """Those whose vocabulary needs no network here."""
+    """Return the encodings whose vocabulary is available here without a network."""
     carried = {name for name in RANKS_SHA256 if _packed(name) is not None}
     return carried | {name for name, ranks in SAME_RANKS.items() if ranks in carried}
 
@@ -223,12 +219,12 @@ def tiktoken_encoding(name: str) -> tiktoken.Encoding:
 
 
 def forget_encoding() -> None:
-    """Let go of the encoding that was read last: 30 to 55 MB, and half a CPU second to read."""
+    """Free the encoding that was read last: 30 to 55 MB, half a CPU second to read again."""
     _from_rank_file.cache_clear()
 
 
 def _packed(encoding: str) -> Path | None:
-    """Where the installed bpe-openai has the rank file; None where that is not installed."""
+    """Return the path of bpe-openai's rank file; None if the package is not installed."""
     spec = importlib.util.find_spec("bpe_openai")
     for folder in (spec and spec.submodule_search_locations) or ():
         packed = Path(folder) / "data" / f"{encoding}.tiktoken.gz"
@@ -241,7 +237,7 @@ def _cached_or_fetched(encoding: str) -> bytes:
     import tiktoken.load
 
     try:
-        # The address and its pinned hash stay tiktoken's; the file is wanted before it is parsed.
+        # Address and pinned hash are tiktoken's; the raw file is needed before it is parsed.
         made = _constructed(encoding, tiktoken.load.read_file_cached)
         return bytes(made["mergeable_ranks"])
     except Exception as error:  # requests, OSError, a hash mismatch: there is no vocabulary
@@ -259,7 +255,7 @@ def _from_rank_file(name: str) -> tiktoken.Encoding:
 
 
 def _constructed(encoding: str, load: Callable[..., Any]) -> dict[str, Any]:
-    """tiktoken's own parameters of an encoding (pattern, special tokens), but for the ranks."""
+    """Return tiktoken's parameters of an encoding (pattern, special tokens), without the ranks."""
     import tiktoken_ext.openai_public as public  # type: ignore[import-untyped]
 
     original = public.load_tiktoken_bpe
@@ -283,7 +279,7 @@ def _not_to_be_had(encoding: str, error: Exception) -> StudyError:
 
 
 LARGEST_FILE = 256 << 20
-"""Bytes of a tokenizer.json at most."""
+"""Most bytes of a tokenizer.json."""
 _FILE = "tokenizer.json"
 _REPOSITORY = re.compile(r"[\w-][\w.-]*(?:/[\w-][\w.-]*)?", re.ASCII)
 
@@ -294,11 +290,11 @@ def is_repository(name: str) -> bool:
 
 
 def hub_file(name: str) -> Path:
-    """The tokenizer.json of ``hub:OWNER/NAME`` or ``hub:OWNER/NAME@REVISION``.
+    """Return the tokenizer.json of ``hub:OWNER/NAME`` or ``hub:OWNER/NAME@REVISION``.
 
-    From the hub's cache on this machine where it is there, so that what is at the name later
-    changes no count. ``HF_TOKEN``, ``HF_ENDPOINT``, ``HF_HOME`` and ``HF_HUB_OFFLINE`` hold, as for
-    every tool of the hub.
+    The hub's cache on this machine comes first, so that later changes at the name change no count.
+    ``HF_TOKEN``, ``HF_ENDPOINT``, ``HF_HOME`` and ``HF_HUB_OFFLINE`` apply, as they do for every
+    tool of the hub.
 
     Raises:
         StudyError: there is no such repository, it has no such file, or it cannot be reached.
@@ -321,7 +317,7 @@ def hub_file(name: str) -> Path:
     disable_progress_bars()
     endpoint = constants.ENDPOINT
     try:
-        # Asked first: a download tries for half a minute to reach a hub that is not there.
+        # Check first: a download tries for half a minute to reach a missing hub.
         url = hf_hub_url(repository, _FILE, revision=revision, endpoint=endpoint)
         if (get_hf_file_metadata(url, endpoint=endpoint).size or 0) <= LARGEST_FILE:
             fetched = hf_hub_download(repository, _FILE, revision=revision, endpoint=endpoint)
@@ -356,13 +352,13 @@ def _refusal(error: Exception, endpoint: str) -> str:
 
 
 def _host(endpoint: str) -> str:
-    """The endpoint without a user and a password."""
+    """Return the endpoint without user and password."""
     return urlsplit(endpoint).netloc.rpartition("@")[2] or "the hub"
 
 
 _BATCH_CHARACTERS = 1 << 19
 _TIKTOKEN_CHARACTERS = 12_000_000
-"""tiktoken counts these in the three seconds that fastokens takes to load such a vocabulary."""
+"""tiktoken counts this many in the three seconds that fastokens takes to load a vocabulary."""
 _TOKENIZERS_CHARACTERS = 500_000
 
 
@@ -383,11 +379,11 @@ class Tokenizer(Protocol):
 
 
 def open_tokenizer(name: str) -> Tokenizer:
-    """The tokenizer of this name.
+    """Open the tokenizer of this name.
 
-    Names: ``reference`` (that of the reference models), ``tiktoken:<encoding>``, ``file:<path of a
-    tokenizer.json>``, ``hub:<repository of the Hugging Face hub>`` and ``server:<URL>`` (the
-    ``/tokenize`` of a running server; one of models.yaml, by its name:
+    Names: ``reference`` (the reference models' tokenizer), ``tiktoken:<encoding>``, ``file:<path of
+    a tokenizer.json>``, ``hub:<repository of the Hugging Face hub>`` and ``server:<URL>`` (the
+    ``/tokenize`` of a running server; for a model of models.yaml, by its name:
     `inference.models.tokenizers.open_any_tokenizer`).
 
     Raises:
@@ -416,7 +412,7 @@ def open_tokenizer(name: str) -> Tokenizer:
 class TokenizerJson(CheckedCounter):
     """Any Hugging Face ``tokenizer.json``; counts as ``encode(text, add_special_tokens=False)``.
 
-    As there, a special token spelled out in the text counts as that one token.
+    There and here, a special token spelled out in the text counts as that one token.
     """
 
     def __init__(self, name: str, path: Path) -> None:
@@ -429,7 +425,7 @@ class TokenizerJson(CheckedCounter):
             (_versioned("tokenizers"), _versioned("fastokens")),
             worth_characters=_TOKENIZERS_CHARACTERS,
         )
-        self.count("")  # whatever is wrong with the file is found now
+        self.count("")  # any fault of the file shows now
 
     def _content(self) -> bytes:
         try:
@@ -496,7 +492,7 @@ class TiktokenTokenizer(CheckedCounter):
             by_reference=lambda text: "'\u017f" in text,
         )
         self.fingerprint = RANKS_SHA256.get(self._encoding, "")
-        # A vocabulary that is not to be had is missed now.
+        # An unavailable vocabulary raises now.
         if self.fingerprint:
             rank_file(self._encoding)
         else:
@@ -531,7 +527,7 @@ class TiktokenTokenizer(CheckedCounter):
             ) from error
 
         def count(text: str) -> int:
-            # As encode_ordinary, but its ids are all that is kept: 4 bytes a token instead of 16.
+            # Like encode_ordinary, but keeping only ids: 4 bytes a token instead of 16.
             ids, _ = made.encode_batch_flat([text], split_special_tokens=True)
             return len(ids) // 4
 
@@ -539,7 +535,7 @@ class TiktokenTokenizer(CheckedCounter):
 
 
 def _batches(texts: Sequence[str]) -> Iterator[list[str]]:
-    """The texts in lists of bounded size, so that memory does not follow the number of texts."""
+    """Yield the texts in lists of bounded size, so that memory does not grow with their number."""
     batch: list[str] = []
     size = 0
     for text in texts:
@@ -553,7 +549,7 @@ def _batches(texts: Sequence[str]) -> Iterator[list[str]]:
 
 
 def _single_threaded_fastokens() -> Any:
-    # Read when the first long text is encoded; a setting of the environment stays.
+    # Read when the first long text is encoded; a value set by the user stays.
     os.environ.setdefault("FASTOKENS_BPE_THREADS", "1")
     import fastokens  # type: ignore[import-untyped]
 
@@ -561,11 +557,11 @@ def _single_threaded_fastokens() -> Any:
 
 
 def _fastokens_counter(text: str) -> Count | None:
-    """Its count, or None where fastokens does not read this kind."""
+    """Return fastokens' counter; None if it cannot read this kind of tokenizer."""
     fastokens = _single_threaded_fastokens()
     try:
         tokenizer = _untruncated(fastokens.Tokenizer.from_json_str(text))
-    except Exception:  # of no class of its own: an unsupported normalizer, broken JSON
+    except Exception:  # fastokens has no error class: an unsupported normalizer, broken JSON
         return None
     return lambda text: len(tokenizer.encode(text))
 

@@ -1,4 +1,4 @@
-"""What every log comes down to: answers, their scores, and what their lengths are known by."""
+"""Answers, the form that every log is read into: their scores, and how their lengths are known."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 
 def digest(text: str) -> str:
-    """The document's name: SHA-256 of its bytes."""
+    """Return the document's name: SHA-256 of its bytes."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def answers_first(answers: Iterator[Answer]) -> Iterator[Answer]:
-    """The same, an answer at the head: missing ones often lack what shows how length is known."""
+    """Move an answer to the head: missing ones often do not show how their length is known."""
     begun = []
     for answer in answers:
         begun.append(answer)
@@ -37,8 +37,8 @@ class Lengths:
     """The length of every answer of one log, all by one rule.
 
     The rule is ``documents`` or ``counted`` where the options ask for it; else the first answer
-    decides: ``logged`` where the log gives its length, ``counted`` where it has the text. What the
-    rule does not give has no length: different measures are never mixed.
+    decides: ``logged`` where the log gives its length, ``counted`` where it has the text. Answers
+    that the rule cannot measure have no length: different measures are never mixed.
     """
 
     def __init__(self, options: LogOptions) -> None:
@@ -49,7 +49,7 @@ class Lengths:
         self._counts: dict[str, int] = {}
 
     def of(self, answer: Answer, document: str | None) -> float | None:
-        """The length; ``document`` is the digest of ``answer.text``."""
+        """Return the answer's length; ``document`` is the digest of ``answer.text``."""
         if not self.rule and (answer.length or answer.text):
             self.rule = "logged" if answer.length else "counted"
         if self.rule == "logged":
@@ -61,11 +61,11 @@ class Lengths:
         return length if length and 0 < length <= MOST_TOKENS else None
 
     def count(self, text: str, document: str) -> int:
-        """Tokens of ``text``.
+        """Count the tokens of ``text``.
 
         Raises:
-            StudyError: the tokenizer cannot be had.
-            ScoreFileError: the options say nothing of how to open one.
+            StudyError: the tokenizer cannot be loaded.
+            ScoreFileError: the options do not say how to open one.
         """
         if (known := self._counts.get(document)) is not None:
             return known
@@ -76,13 +76,13 @@ class Lengths:
                     "contextcliff_dagster.sampling.tokenizers.tokenizers.open_tokenizer."
                 )
             self._tokenizer = self._open(self.name)
-        if not text.isascii():  # half a surrogate pair is no text to any tokenizer
+        if not text.isascii():  # no tokenizer reads half a surrogate pair
             text = text.encode("utf-8", "replace").decode()
         count = self._counts[document] = self._tokenizer.count(text)
         return count
 
     def of_documents(self, path: Path, wanted: set[str]) -> dict[str, tuple[str, int]]:
-        """(digest, tokens) of the documents in ``path`` whose names are ``wanted``.
+        """Return name -> (digest, tokens) of the documents in ``path`` whose names are ``wanted``.
 
         Raises:
             ScoreFileError: the file cannot be read, or none of them is in it.
@@ -109,24 +109,24 @@ DEFAULT_TOKENIZER = "tiktoken:o200k_base"
 OwnScore = Literal["em", "f1", "contained"]
 
 TEXT_FIELDS = ("context", "document", "passage", "article", "story", "text")
-"""Fields in which tasks keep the document of a question."""
+"""Fields in which tasks keep a question's document."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogOptions:
-    """How a log is to be read.
+    """Options for reading a log.
 
     Attributes:
-        metric: the log's own score to take; needed where it has several.
+        metric: the log's own score to take; needed if it has several.
         own_score: score the answers here instead, against the accepted ones in the log.
-        tokenizer: counts lengths from the texts, whatever the log says of them; None takes the
-            log's own lengths where it has any, else ``DEFAULT_TOKENIZER``.
+        tokenizer: counts lengths from the texts and overrides the log's; None takes the log's own
+            lengths if it has any, else ``DEFAULT_TOKENIZER``.
         documents: file of the data set (JSON or JSON Lines with ``_id`` or ``id``, and ``context``)
             for logs that leave the documents out.
-        partial: take what a run that failed or was stopped has logged.
+        partial: accept the log of a run that failed or was stopped.
         scale: scores are 0..scale.
-        columns: names of a plain table's columns by what they are here
-            (``{"length_tokens": "token_count"}``); a file read with them is no log.
+        columns: our name of a column -> a plain table's (``{"length_tokens": "token_count"}``); a
+            file read with them is not a log.
         open_tokenizer: `api.open_tokenizer`; without it only lengths in the log can be used.
     """
 
@@ -146,17 +146,17 @@ class Answer:
 
     Attributes:
         example: the example's name in its data set; repeats share it.
-        scores: by the names the log gives them; one that is no number is left out.
-        variant: rows that score one answer in several ways differ in it (filters of lm-eval).
+        scores: by their names in the log; values that are not numbers are left out.
+        variant: distinguishes rows that score one answer in several ways (filters of lm-eval).
         output, accepted: the answer and the accepted ones, for scoring here.
-        rule: the benchmark's own way to score (`scoring.scorers`); None: as text.
+        rule: the benchmark's published rule (`scoring.scorers`); None: as text.
         text: the document, or the whole prompt where ``of_prompt``.
-        document: the document's name where the log has one.
-        length: what the log says of the length; ``Log.length_kind`` says what it counts.
-        error: why there is no answer, as the end of "3 ...".
-        failure: which of the tags of missing answers that is, where it is one; the answer then
-            counts as missing at its length.
-        finished_at: when it came, ISO 8601.
+        document: the document's name, if the log has one.
+        length: the log's own length; ``Log.length_kind`` says what it counts.
+        error: why there is no answer, to complete the sentence "3 answers ...".
+        failure: the failure tag of a missing answer, if it has one; the answer then counts as
+            missing at its length.
+        finished_at: time of the answer, ISO 8601.
     """
 
     example: str | None = None
@@ -178,17 +178,17 @@ class Answer:
 
 @dataclass
 class Log:
-    """A log being read: ``answers`` runs once, and what comes after them is known at its end.
+    """A log being read: ``answers`` runs once, and the fields behind it are known at its end.
 
     Attributes:
-        tool: what wrote it, as people call it.
+        tool: the name of the program that wrote it.
         length_kind: what ``Answer.length`` counts: ``prompt tokens``, ``words``, ``characters`` or
             ``sizes``.
         own_rule: F1 scored here is the tool's own score of this task.
-        score_names: the names that are scores, where the log lists them apart.
-        default_score: which of ours is nearest to the tool's own, where the log has no scores.
+        score_names: names of the scores, if the log lists them apart.
+        default_score: our score nearest to the tool's own, for logs without scores.
         notes: sentences about the log that bear on the result.
-        no_text: why lengths cannot be counted, as a clause, where the tool keeps no texts.
+        no_text: why lengths cannot be counted, as a clause, if the tool keeps no texts.
     """
 
     path: Path
@@ -205,7 +205,7 @@ class Log:
 
 
 def number(value: Any) -> float | None:
-    """``value`` as a float where it is a number or true or false, and finite."""
+    """Return ``value`` as a float if it is a finite number or a boolean, else None."""
     try:
         return float(value) if isinstance(value, int | float) and isfinite(value) else None
     except OverflowError:  # an integer that no float holds
@@ -213,19 +213,19 @@ def number(value: Any) -> float | None:
 
 
 def mapping(value: Any) -> Mapping[str, Any]:
-    """``value`` where it is an object, else an empty one."""
+    """Return ``value`` if it is an object, else an empty one."""
     return value if isinstance(value, dict) else {}
 
 
 def name_of(value: Any) -> str | None:
-    """``value`` as a name where it can be one."""
+    """Return ``value`` as a name if it can be one, else None."""
     if isinstance(value, str):
         return value or None
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def texts_of(value: Any) -> list[str]:
-    """The accepted answers in ``value``: one, several, or lists of wordings of each."""
+    """Return the accepted answers in ``value``: one, several, or lists of wordings of each."""
     if isinstance(value, str):
         return [value]
     if isinstance(value, int | float) and not isinstance(value, bool):
@@ -236,13 +236,13 @@ def texts_of(value: Any) -> list[str]:
 
 
 def longest_text(fields: Mapping[str, Any]) -> str | None:
-    """The longest of the fields that tasks keep documents in."""
+    """Return the longest of the `TEXT_FIELDS`."""
     texts = [text for name in TEXT_FIELDS if isinstance(text := fields.get(name), str)]
     return max(texts, key=len, default="") or None
 
 
 def chat_text(messages: Any) -> str:
-    """What a list of chat messages says, in order; texts alone."""
+    """Return the texts of a list of chat messages, in order."""
     parts: list[str] = []
     for message in messages if isinstance(messages, list) else []:
         content = mapping(message).get("content")

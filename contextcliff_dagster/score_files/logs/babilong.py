@@ -33,7 +33,7 @@ _NO_QUESTION = (
 
 
 def is_results(path: Path, head: bytes) -> bool:
-    """Whether the file that begins with ``head`` is one of results, by its name and header."""
+    """Whether the file that begins with ``head`` holds results, by its name and header."""
     if _NAME.match(stem(path)) is None:
         return False
     header = head.partition(b"\n")[0].decode(errors="replace").strip().split(",")
@@ -41,7 +41,7 @@ def is_results(path: Path, head: bytes) -> bool:
 
 
 def read_results(path: Path) -> Log:
-    """The log in a file of results, whose name is its task and size."""
+    """Read the log in a file of results, whose name is its task and size."""
     named = _NAME.match(stem(path))
     assert named is not None
     size = int(named["size"]) * _UNITS[named["unit"]]
@@ -70,7 +70,7 @@ def read_results(path: Path) -> Log:
 def _answers(columns: Columns, task: str, size: int) -> Iterator[Answer]:
     questions: list[str | None] = [None] * columns.rows
     if _QUESTION in columns.arrays:
-        questions = [one or "" for one in texts(columns, _QUESTION).to_pylist()]
+        questions = [text or "" for text in texts(columns, _QUESTION).to_pylist()]
     values = [texts(columns, name).to_pylist() for name in _NEEDED]
     for row, (target, output, question) in enumerate(zip(*values, questions, strict=True)):
         answer = output or ""
@@ -79,7 +79,7 @@ def _answers(columns: Columns, task: str, size: int) -> Iterator[Answer]:
         rule = published_rule(task, question) if known else None
         if rule is not None:
             scores[_SCORE] = scorer_of({RULE: rule})(ParsedAnswer(answer, answer), [target]).f1
-        name = f"{size}/{row}"  # every size has texts of its own
+        name = f"{size}/{row}"  # every size has its own texts
         yield Answer(
             example=name,
             scores=scores,

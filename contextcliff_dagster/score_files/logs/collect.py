@@ -59,15 +59,15 @@ _NUMBERS = ("length", "prompt_tokens", "completion_tokens", "em", "f1", "contain
 
 
 class UnusableLogError(ScoreFileError):
-    """A log of another tool in which no answer can be used."""
+    """A log of another tool without a usable answer."""
 
 
 def collect(log: Log, options: LogOptions) -> ScoreRecords:
-    """The records of ``log``; what could not be used is counted in their notes.
+    """Return the records of ``log``; unusable answers are counted in their notes.
 
     Raises:
-        ScoreFileError: the log cannot be read, has several scores and none is chosen, or nothing
-            in it can be used.
+        ScoreFileError: the log cannot be read, has several scores and none is chosen, or holds
+            nothing usable.
     """
     import pandas as pd
 
@@ -116,9 +116,9 @@ def collect(log: Log, options: LogOptions) -> ScoreRecords:
 def _tables(
     log: Log, options: LogOptions, lengths: Lengths, copied: list[tuple[str, bool]]
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """A row an answer, and of the log's own scores; texts are let go one by one.
+    """Return a table with a row per answer, and one of the log's own scores; no text is kept.
 
-    ``copied`` gets accepted answers of the first rows and whether their texts hold them.
+    ``copied`` gets the first rows' accepted answers and whether their texts hold them.
     """
     import pandas as pd
 
@@ -169,7 +169,7 @@ def _scored_here(
     from contextcliff_dagster.scoring.parse import ParsedAnswer, parse_answer
     from contextcliff_dagster.scoring.scorers import RULE, scorer_of
 
-    # A published rule is for the text in the log, with its labels and reasoning.
+    # A published rule applies to the text in the log, with its labels and reasoning.
     parsed = (
         ParsedAnswer(answer.output, answer.output) if as_logged else parse_answer(answer.output)
     )
@@ -179,17 +179,17 @@ def _scored_here(
 def _chosen(
     log: Log, options: LogOptions, table: pd.DataFrame, scores: pd.DataFrame
 ) -> tuple[str, bool, Floats]:
-    """The score's name, whether it is ours, and its value in every row (NaN: none)."""
+    """Return the score's name, whether it is ours, and its value in every row (NaN: none)."""
     candidates = [n for n in scores.columns if log.score_names is None or n in log.score_names]
     names = ", ".join(sorted(candidates)) or "none"
-    own = options.own_score or (None if candidates or options.metric else log.default_score)
-    if own is not None:
-        if table[own].isna().all():
+    ours = options.own_score or (None if candidates or options.metric else log.default_score)
+    if ours is not None:
+        if table[ours].isna().all():
             raise ScoreFileError(
                 f"{log.path}: no answer of this {log.tool} log has both an output and accepted "
                 f"answers to score it by{_ended(table)}."
             )
-        return own, True, table[own].to_numpy()
+        return ours, True, table[ours].to_numpy()
     if options.metric is not None:
         metric = options.metric.removesuffix(",none")
         whole = [n for n in candidates if n == metric]
@@ -204,7 +204,7 @@ def _chosen(
 
 
 def _ended(table: pd.DataFrame) -> str:
-    """How many answers are none, as a clause; "" where all are."""
+    """Return a clause that counts the calls without an answer; "" if there are none."""
     errors = Counter(error for error in table["error"] if error)
     counted = ", ".join(f"{count:,} {error}" for error, count in errors.most_common())
     return f" (of {len(table):,} answers, left out: {counted})" if errors else ""
@@ -230,7 +230,7 @@ def _frame(log: Log, used: pd.DataFrame, score: Floats) -> pd.DataFrame:
     if used["document"].notna().any():
         frame["document_id"] = used["document"]
     if used["example"].notna().any():
-        # A question over another text is another example.
+        # The same question about another text is another example.
         task = f"{log.task}/" if log.task else ""
         named = [
             None if name is None else f"{task}{name}" + (f"/{text[:16]}" if text else "")
@@ -290,7 +290,7 @@ def _used(log: Log, frame: pd.DataFrame, left_out: Counter[str]) -> str:
 def _notes(
     log: Log, frame: pd.DataFrame, lengths: Lengths, of_prompt: bool, scored_here: str | None
 ) -> Iterator[str]:
-    """What lengths, scores and documents are; and the log's own notes."""
+    """Yield sentences on lengths, scores and documents, and the log's own notes."""
     if lengths.rule == "logged":
         yield _LOGGED[log.length_kind]
     elif of_prompt:
@@ -299,11 +299,11 @@ def _notes(
             "included, not of the document alone."
         )
     if scored_here is not None:
-        own = f"by {log.tool}'s rule for this task"
+        by_tool = f"by {log.tool}'s rule for this task"
         other = f"not the score that {log.tool} would print"
         yield (
             f"Scored here: {scored_here} of each answer against the accepted ones, "
-            f"{own if log.own_rule and scored_here == 'f1' else other}."
+            f"{by_tool if log.own_rule and scored_here == 'f1' else other}."
         )
     if "document_id" not in frame:
         yield (
@@ -325,7 +325,7 @@ _NUMBERS_ALONE = re.compile(rb'\{\s*("[^"\\]*"\s*:\s*-?[\d.eE+-]+\s*,?\s*)+\}\s*
 
 
 def read_log(path: Path, options: LogOptions) -> ScoreRecords | None:
-    """The records of ``path`` where it is the log of another tool; None where it is none.
+    """Return the records of ``path`` if it is another tool's log, else None.
 
     Raises:
         ScoreFileError: it is a log, and cannot be used.
@@ -336,7 +336,7 @@ def read_log(path: Path, options: LogOptions) -> ScoreRecords | None:
         log = _opened_log(path, head, options)
         return None if log is None else collect(log, options)
     except OSError as error:
-        # A file that is not there, a folder: the reader of plain files says so better.
+        # A missing file, a folder: the reader of plain files has the better message.
         if not path.is_file():
             return None
         raise ScoreFileError(f"{path} cannot be read: {error.strerror or error}.") from error
@@ -352,7 +352,7 @@ def _opened_log(path: Path, head: bytes, options: LogOptions) -> Log | None:
     first = next(iter(members), None)
     if first is None:
         return babilong.read_results(path) if babilong.is_results(path, head) else None
-    if after.strip():  # JSON Lines: what a row holds says nothing of the file
+    if after.strip():  # JSON Lines: one row's members do not show what the file is
         return _by_first_row(path, options)
     if members.get(b"eval", b"").startswith(b"{") and b"status" in members and b'"run_id"' in head:
         return inspect_ai.read_json(path, options)
@@ -404,7 +404,7 @@ def _by_first_row(path: Path, options: LogOptions) -> Log | None:
     try:
         row = next(rows(path), {})
     except ScoreFileError:
-        return None  # the reader of plain files says what is wrong
+        return None  # the reader of plain files reports the error
     if "doc_id" in row and ("resps" in row or "filtered_resps" in row):
         return lm_eval.read_samples(path)
     if "instance_id" in row and isinstance(row.get("stats"), list):

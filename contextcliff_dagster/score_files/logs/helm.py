@@ -33,7 +33,7 @@ _NO_SCORES = (
     "num_", "finish_reason_", "inference_", "training_", "estimated_", "batch_size", "max_prob",
     "logprob", "perplexity", "bits_per_byte", "prompt_truncated", "predicted_index",
 )  # fmt: skip
-"""How the names of statistics begin that count or time something."""
+"""Beginnings of the names of statistics that count or time something."""
 _CUT = "to prompts that were cut to fit the model's window"
 _PERTURBED = "to questions that were perturbed"
 
@@ -42,14 +42,14 @@ _Stats = dict[str, float]
 
 
 def is_other_file(row: Mapping[str, Any]) -> bool:
-    """Whether ``row`` is the first of a HELM file that has no answers with scores and lengths."""
+    """Whether ``row`` begins a HELM file that has no answers with scores and lengths."""
     summary = isinstance(row.get("name"), dict) and "count" in row and "sum" in row
     instance = isinstance(row.get("input"), dict) and isinstance(row.get("references"), list)
     return summary or instance or {"instance_id", "predicted_text"} <= row.keys()
 
 
 def other_file_error(path: Path) -> ScoreFileError:
-    """The refusal of a file of a HELM run whose answers are in another one."""
+    """Return the error for a file of a HELM run whose answers are in another file."""
     return ScoreFileError(
         f"{path} belongs to a run of {TOOL} and does not have its scores by answer: name the "
         f"{_STATS} next to it."
@@ -57,9 +57,9 @@ def other_file_error(path: Path) -> ScoreFileError:
 
 
 def read_run(path: Path, options: LogOptions) -> Log:
-    """The log of the run that ``path``, its statistics or its scenario state, is of.
+    """Read the log of the run whose statistics or scenario state is ``path``.
 
-    Texts are read from the scenario state, where that is named or ``options`` need them.
+    Texts are read from the scenario state, if that is named or ``options`` need them.
     """
     of_state = path.name.startswith(_STATE) or not path.name.startswith(_STATS)
     stats = path.with_name(_STATS) if of_state else path
@@ -87,7 +87,7 @@ def _spec(path: Path) -> Mapping[str, Any]:
 
 
 def _stats(path: Path) -> dict[tuple[_Key, bool], _Stats]:
-    """The statistics of every (instance, trial), and whether it was perturbed."""
+    """Return the statistics of every (instance, trial), keyed with whether it was perturbed."""
     known: dict[tuple[_Key, bool], _Stats] = {}
     for row in rows(path):
         key = (_key(row.get("instance_id"), row), bool(row.get("perturbation")))
@@ -149,9 +149,9 @@ def _add_texts(answer: Answer, state: Mapping[str, Any], instance: Mapping[str, 
     first = mapping(next(iter(_listed(result.get("completions"))), None))
     if isinstance(text := first.get("text"), str):
         answer.output = name_of(mapping(state.get("output_mapping")).get(text.strip())) or text
-    references = [mapping(one) for one in _listed(instance.get("references"))]
-    right = [one for one in references if "correct" in _listed(one.get("tags"))]
-    accepted = (name_of(mapping(one.get("output")).get("text")) for one in right)
+    references = [mapping(reference) for reference in _listed(instance.get("references"))]
+    right = [reference for reference in references if "correct" in _listed(reference.get("tags"))]
+    accepted = (name_of(mapping(reference.get("output")).get("text")) for reference in right)
     answer.accepted = [text for text in accepted if text is not None]
     if result.get("success") is False:
         answer.error = "that ended in an error"

@@ -29,7 +29,7 @@ _NAMES = ("id", "_id", "qid", "question_id")
 
 
 def read_results(path: Path) -> Log:
-    """The log in a file of results."""
+    """Read the log in a file of results."""
     log = Log(path, TOOL, no_text="HELMET leaves the documents out of its results")
     log.answers = _answers(log)
     return log
@@ -64,7 +64,7 @@ def _answer(item: Mapping[str, Any], set_to: float | None) -> Answer:
     if name is None and isinstance(question, str):
         name = digest(question)
     return Answer(
-        # The same questions are asked at every length: each time another example.
+        # The same question at another length is another example.
         example=None if name is None else f"{set_to or 0:g}/{name}",
         scores={
             key: value

@@ -39,16 +39,16 @@ _NO_ANSWER = {
     "model_length": (FailureTag.CONTEXT_OVERFLOW, "longer than the model accepts"),
     "content_filter": (FailureTag.CONTENT_FILTER, "withheld by a content filter"),
 }
-"""Reasons to stop with which the text is the server's, or a piece of an answer."""
+"""Stop reasons that leave the server's own text, or only a piece of an answer."""
 _CLASS = re.compile(r"[A-Za-z_][\w.]{0,60}(?:Error|Exception|Timeout)\b")
 _RAISED = re.compile(rf"^{_CLASS.pattern}(?=:|\s*$)", re.MULTILINE)
 
 
 def read_eval(path: Path, options: LogOptions) -> Log:
-    """The log in a zip file.
+    """Read the log in a zip file.
 
     Raises:
-        ScoreFileError: it is broken or no log, or of a run that did not succeed and
+        ScoreFileError: it is broken or not a log, or its run did not succeed and
             ``options.partial`` is not set.
     """
     members = ZipMembers(path)
@@ -68,10 +68,10 @@ def read_eval(path: Path, options: LogOptions) -> Log:
 
 
 def read_json(path: Path, options: LogOptions) -> Log:
-    """The log in one JSON file; its head is read before the first sample.
+    """Read the log in one JSON file; its head is read before the first sample.
 
     Raises:
-        ScoreFileError: as for ``read_eval``.
+        ScoreFileError: for the same reasons as ``read_eval``.
     """
     log = Log(path, TOOL)
     log.answers = _of_object(log, options)
@@ -108,7 +108,7 @@ def _take_head(log: Log, head: Mapping[str, Any], count: int | None, options: Lo
     status = head.get("status", "started")
     if status == "success":
         return
-    # The error's class: its text may hold the whole request.
+    # Only the error's class: its text may hold the whole request.
     message = str(mapping(head.get("error")).get("message") or "").partition("(")[0]
     why = f" ({' '.join(message.split())[:80]})" if message else ""
     ended = {"cancelled": "was cancelled", "started": "has not ended"}.get(status, f"failed{why}")
@@ -152,10 +152,10 @@ def _answer(sample: Mapping[str, Any]) -> Answer:
 
 
 def _prompt_tokens(usage: Mapping[str, Any]) -> float | None:
-    """All tokens of the last call's prompt, those of a cache included.
+    """Return all tokens of the last call's prompt, cached ones included.
 
-    Versions and providers differ in whether ``input_tokens`` holds the latter: the total shows it,
-    and more than all cannot come from a cache.
+    Versions and providers differ in whether ``input_tokens`` includes cached tokens: the total
+    shows it, and no more tokens than the total can come from a cache.
     """
     names = ("input_tokens", "output_tokens", "total_tokens")
     given, written, total = (number(usage.get(name)) or 0.0 for name in names)
@@ -166,7 +166,7 @@ def _prompt_tokens(usage: Mapping[str, Any]) -> float | None:
 
 
 def _class_of(error: Any) -> str:
-    """The class of an error in brackets, where it is named, and nothing of its text."""
+    """Return an error's class in brackets, if it is named, and nothing of its text."""
     named = _CLASS.match(str(mapping(error).get("message") or ""))
     raised = _RAISED.findall(str(mapping(error).get("traceback") or ""))
     names = [*raised, *([named[0]] if named else [])]
@@ -197,13 +197,13 @@ def _scores(sample: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
     for scorer, score in mapping(sample.get("scores")).items():
         value = score.get("value") if isinstance(score, dict) else score
         values = value.items() if isinstance(value, dict) else [("", value)]
-        for key, one in values:
-            if (number := _score(one)) is not None:
+        for key, raw in values:
+            if (number := _score(raw)) is not None:
                 yield (f"{scorer}/{key}" if key else str(scorer)), number
 
 
 def _score(value: Any) -> float | None:
-    """As inspect_ai's own metrics read a value: letters, numbers, or either as text."""
+    """Return a value as inspect_ai's own metrics read it: letters, numbers, or either as text."""
     if not isinstance(value, str):
         return number(value)
     if value in _LETTERS:

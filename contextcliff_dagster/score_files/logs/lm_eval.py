@@ -37,7 +37,7 @@ RULER = "ruler"
 
 
 def read_samples(path: Path) -> Log:
-    """The log in a file of samples, whose name is that of its task and time."""
+    """Read the log in a file of samples, which is named after its task and time."""
     named = _NAME.match(path.name)
     answers = (_answer(row) for row in rows(path))
     return Log(path, TOOL, answers, _model(path), task=named["task"] if named else None)
@@ -66,17 +66,17 @@ def _scores(row: Mapping[str, Any], document: Mapping[str, Any]) -> Iterator[tup
     named = row.get("metrics")
     names = named if isinstance(named, list) else [n for n in row if n not in _NO_SCORES]
     scores = {str(n): value for n in names if (value := number(row.get(n))) is not None}
-    # RULER's tasks have a score a length, named by it, and -1 in all but the document's own.
+    # RULER's tasks have a score per length, named by it: -1 in all but the document's own.
     if scores and all(name.isdigit() for name in scores):
-        own = scores.get(str(document.get("max_length")))
-        if own is not None and own >= 0:
-            yield RULER, own
+        score = scores.get(str(document.get("max_length")))
+        if score is not None and score >= 0:
+            yield RULER, score
         return
     yield from scores.items()
 
 
 def _prompt(arguments: Any) -> str:
-    """The first request's prompt: a text, or chat messages written as JSON."""
+    """Return the first request's prompt: a text, or chat messages written as JSON."""
     given = arguments
     if isinstance(arguments, dict):  # since 0.4.5: gen_args_0: {arg_0: prompt, arg_1: ...}
         given = mapping(arguments.get("gen_args_0")).get("arg_0")
@@ -93,7 +93,7 @@ def _prompt(arguments: Any) -> str:
 
 
 def _model(path: Path) -> str | None:
-    """The model that the file of results next to ``path`` names, of the same run."""
+    """Return the model named in the same run's file of results, next to ``path``."""
     time = path.name.split(".jsonl")[0].rpartition("_")[2]
     results = [path.parent / f"results_{time}.json"]
     if not results[0].is_file():

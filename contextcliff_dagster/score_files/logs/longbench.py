@@ -44,7 +44,7 @@ _CUT = (
 
 
 def read_predictions(path: Path) -> Log:
-    """The log in a file of predictions of version 1, whose name is its task."""
+    """Read the log in a file of predictions of version 1, whose name is its task."""
     task = stem(path).removesuffix("_e")  # LongBench-E
     counted = _counted(next(rows(path)), task)
     return Log(
@@ -54,7 +54,7 @@ def read_predictions(path: Path) -> Log:
         model=path.parent.name if path.parent.parent.name in ("pred", "pred_e") else None,
         task=task,
         length_kind=counted,
-        # LongBench cuts Chinese into words, here characters are compared.
+        # LongBench splits Chinese into words; here characters are compared.
         own_rule=task not in NOT_SCORED and task != "multifieldqa_zh",
         notes=[_CUT],
         no_text="LongBench leaves the documents out of its predictions",
@@ -62,7 +62,7 @@ def read_predictions(path: Path) -> Log:
 
 
 def read_results(path: Path) -> Log:
-    """The log in a file of results of version 2, whose name is its model."""
+    """Read the log in a file of results of version 2, whose name is its model."""
     return Log(
         path,
         TOOL_2,
@@ -74,7 +74,7 @@ def read_results(path: Path) -> Log:
 
 
 def _counted(row: Mapping[str, Any], task: str) -> str:
-    """What ``length`` counts: characters of Chinese, else words."""
+    """Return what ``length`` counts: characters of Chinese, else words."""
     if task in _CHINESE:
         return "characters"
     known = task in NATURAL or task in MANUFACTURED or task in NOT_SCORED
@@ -83,10 +83,10 @@ def _counted(row: Mapping[str, Any], task: str) -> str:
 
 
 def _prediction(row: Mapping[str, Any], task: str, counted: str) -> Answer:
-    if (own := str(row.get("dataset") or task).removesuffix("_e")) != task:
-        if _counted(row, own) != counted:
+    if (dataset := str(row.get("dataset") or task).removesuffix("_e")) != task:
+        if _counted(row, dataset) != counted:
             return Answer(error=f"whose lengths do not count {counted} as the first one's does")
-        task = own
+        task = dataset
     output = row["pred"] if isinstance(row.get("pred"), str) else None
     if output is not None and task in _FIRST_LINE_ONLY:
         output = output.lstrip("\n").split("\n")[0]

@@ -1,9 +1,7 @@
-"""Large files without holding them: members of a zip, members of a JSON object, rows.
+"""Large files in parts, never held whole: members of a zip, members of a JSON object, rows.
 
-Members of a zip file, each read by itself and none beyond a limit, Zstandard included.
-
-Python's own `zipfile` reads Zstandard (method 93, which inspect_ai writes) from 3.14 on; until then
-Arrow unpacks it.
+No member is read beyond a limit. Python's own `zipfile` reads Zstandard (method 93, which
+inspect_ai writes) from 3.14 on; until then Arrow unpacks it.
 """
 
 from __future__ import annotations
@@ -23,7 +21,7 @@ from contextcliff_dagster.score_files.columns import BOM, json_lines, loads, ope
 from contextcliff_dagster.user_files import open_file
 
 MOST_BYTES = 256 << 20
-"""No single value of a log (a sample, a line) may be larger; what is, was made to be."""
+"""Largest single value of a log (a sample, a line); anything larger is treated as hostile."""
 
 _BUFFER = 1 << 20
 _DECODER = json.JSONDecoder()
@@ -46,10 +44,10 @@ def walk(path: Path, file: Any, streamed: Collection[str]) -> Iterator[tuple[str
 
 
 def rows(path: Path) -> Iterator[dict[str, Any]]:
-    """The objects of JSON Lines, or of one JSON array.
+    """Yield the objects of JSON Lines, or of one JSON array.
 
     Raises:
-        ScoreFileError: a row is no object, or too large.
+        ScoreFileError: a row is not an object, or too large.
     """
     with io.BufferedReader(opened(path), _BUFFER) as file:
         while (first := file.peek(1)[:1]) and first in b" \t\r\n" + BOM:
@@ -76,7 +74,7 @@ def _bounded_lines(path: Path, file: io.BufferedReader) -> Iterator[bytes]:
 
 
 MOST_BYTES_IN_ALL = 32 << 30
-"""Of one file, unpacked: members may overlap, so that the file's size bounds nothing."""
+"""Most bytes of one file, unpacked: members may overlap, so that the file's size is no bound."""
 
 _ZSTANDARD = 93
 _ENCRYPTED = 0x1
@@ -87,7 +85,7 @@ class ZipMembers:
     """The members of the zip file ``path``, which is closed by ``close``.
 
     Raises:
-        ScoreFileError: the file is no whole zip file.
+        ScoreFileError: the file is not a whole zip file.
     """
 
     def __init__(self, path: Path) -> None:
@@ -109,7 +107,7 @@ class ZipMembers:
         self._file.close()
 
     def json(self, name: str) -> Any:
-        """The JSON value of member ``name``; NaN and Infinity pass.
+        """Return the JSON value of member ``name``; NaN and Infinity pass.
 
         Raises:
             ScoreFileError: the member is damaged, too large, encrypted, or not JSON.

@@ -24,7 +24,7 @@ from contextcliff_dagster.score_files.logs.members import walk
 
 TOOL = "OpenCompass"
 MARKS = (b'"origin_prompt"', b'"prediction"', b'"label: ')
-"""Names of which a file of predictions has one."""
+"""Names of members; a file of predictions has at least one of them."""
 
 _RESULTS, _PREDICTIONS = "results", "predictions"
 _OUTPUTS = ("pred", "predictions", "prediction", "origin_prediction")
@@ -39,17 +39,17 @@ _CUT = (
 
 
 def read_results(path: Path) -> Log:
-    """The log in a file of results; its texts are in the predictions of the same run."""
+    """Read the log in a file of results; its texts are in the same run's predictions."""
     return _log(path, [path], _of_run(path, _PREDICTIONS))
 
 
 def read_predictions(path: Path) -> Log:
-    """The log in a file of predictions, with the scores of the same run's results."""
+    """Read the log in a file of predictions, with the scores of the same run's results."""
     return _log(path, _of_run(path, _RESULTS), [path])
 
 
 def summary_error(path: Path) -> ScoreFileError:
-    """The refusal of a file of results without details."""
+    """Return the error for a file of results without details."""
     return ScoreFileError(
         f"{path} is a file of results of {TOOL} without single answers: run it with "
         f"--dump-eval-details, or name {_PREDICTIONS}/<model>/{path.name}, whose answers are "
@@ -71,7 +71,7 @@ def _log(path: Path, results: list[Path], predictions: list[Path]) -> Log:
 
 
 def _of_run(path: Path, folder: str) -> list[Path]:
-    """The file of the same name in the run's ``folder``, or its parts; none where there is none."""
+    """Return the file of the same name in the run's ``folder``, or its parts; empty if missing."""
     here = path.resolve().parent
     place = here.parent.with_name(folder) / here.name
     if (whole := place / path.name).is_file():
@@ -84,7 +84,7 @@ def _of_run(path: Path, folder: str) -> list[Path]:
 
 def _answers(results: list[Path], predictions: list[Path]) -> Iterator[Answer]:
     runs = [run for path in results for run in _runs(_details(path))]
-    details = [one for run in runs for one in run]
+    details = [entry for run in runs for entry in run]
     examples = len(runs[0]) if runs else 0
     if predictions and not (details and "prompt" in details[0]):
         for row, predicted in enumerate(_predictions(predictions)):
@@ -96,27 +96,27 @@ def _answers(results: list[Path], predictions: list[Path]) -> Iterator[Answer]:
 
 
 def _details(path: Path) -> list[Mapping[str, Any]]:
-    """The details of a file of results, in order."""
-    found: list[Mapping[str, Any]] = []
+    """Return the details of a file of results, in order."""
+    details: list[Mapping[str, Any]] = []
     with opened(path) as file:
         for name, value in walk(path, file, ("details",)):
             if name != "details" or not isinstance(value, dict):
                 continue
             # An object of details by number, or one detail of a list.
-            numbered = [one for key, one in value.items() if key.isdigit()]
-            found += [one for one in numbered or [value] if isinstance(one, dict)]
-    return found
+            numbered = [detail for key, detail in value.items() if key.isdigit()]
+            details += [detail for detail in numbered or [value] if isinstance(detail, dict)]
+    return details
 
 
 def _runs(details: list[Mapping[str, Any]]) -> list[list[Mapping[str, Any]]]:
-    """The details of each run: where there may be several, every value is a list of one a run."""
-    if not all("example_abbr" in one for one in details):
+    """Return each run's details: with several runs, every value is a list with one item per run."""
+    if not all("example_abbr" in row for row in details):
         return [details]
-    count = max((len(v) for one in details for v in one.values() if isinstance(v, list)), default=0)
+    count = max((len(v) for row in details for v in row.values() if isinstance(v, list)), default=0)
     return [
         [
-            {k: v[run] for k, v in one.items() if isinstance(v, list) and run < len(v)}
-            for one in details
+            {k: v[run] for k, v in row.items() if isinstance(v, list) and run < len(v)}
+            for row in details
         ]
         for run in range(count)
     ]
@@ -149,7 +149,7 @@ def _answer(example: int, detail: Mapping[str, Any], predicted: Mapping[str, Any
 
 
 def _accepted(value: Any) -> list[str]:
-    """Accepted answers; `format_details` writes a list of them as Python would."""
+    """Return the accepted answers; `format_details` writes a list of them as Python would."""
     if isinstance(value, str) and value.startswith("[") and len(value) <= _LONGEST_LIST:
         try:
             return texts_of(ast.literal_eval(value))
@@ -159,18 +159,18 @@ def _accepted(value: Any) -> list[str]:
 
 
 def _prompt_of(fields: Mapping[str, Any]) -> str:
-    """The prompt of an answer; of one chosen by perplexity the first label's, each has its own."""
+    """Return an answer's prompt; if it was chosen by perplexity, that of the first label."""
     if text := _prompt(fields.get("prompt", fields.get("origin_prompt"))):
         return text
     labels = (*mapping(fields.get("origin_prediction")).values(), *fields.values())
-    prompts = (_prompt(mapping(one).get("prompt")) for one in labels)
+    prompts = (_prompt(mapping(label).get("prompt")) for label in labels)
     return next(filter(None, prompts), "")
 
 
 def _prompt(value: Any) -> str:
-    """A prompt: text, or messages of which each has its text as `prompt` or `content`."""
+    """Return a prompt's text; messages have theirs as `prompt` or `content`."""
     if isinstance(value, str):
         return value
     messages = value if isinstance(value, list) else []
-    parts = [mapping(one).get("prompt") or mapping(one).get("content") for one in messages]
+    parts = [mapping(turn).get("prompt") or mapping(turn).get("content") for turn in messages]
     return "\n".join(part for part in parts if isinstance(part, str))

@@ -13,9 +13,9 @@ import dagster as dg
 import pytest
 
 from contextcliff_dagster.contracts import StudyError
-from contextcliff_dagster.defs.executors.celery_workers import chosen_executor
 from contextcliff_dagster.defs.executors.gpu import (
     CELERY_QUEUE,
+    chosen_executor,
     device_tags,
     gpus_left,
     gpus_of_step,

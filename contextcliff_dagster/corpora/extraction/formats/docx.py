@@ -11,15 +11,15 @@ _USUAL = "word/document.xml"
 _RELATIONS = "_rels/.rels"
 _NOTES = (("footnotes.xml", "footnotes"), ("endnotes.xml", "endnotes"))
 _CHARACTERS = {"tab": "\t", "br": "\n", "cr": "\n", "noBreakHyphen": "\u2011"}
-# Deleted, moved away, or a second form of what is next to it for older programs.
+# Deleted or moved text, and alternatives to the neighbouring element for older programs.
 _UNSEEN = frozenset(("del", "moveFrom", "Fallback", "pPr", "rPr", "sectPr", "tblPr"))
 _WORDS = "t"  # of runs, and of formulas
 
 
 def read(data: bytes, limits: Limits, notes: list[str]) -> str:
-    """A line a paragraph, with tabs between the cells of a table; then footnotes and endnotes.
+    """Read one line per paragraph, with tabs between table cells; then footnotes and endnotes.
 
-    Text boxes come where they are anchored. Left out: comments, headers and footers, and what is
+    Text boxes come where they are anchored. Left out: comments, headers and footers, and text
     marked as deleted.
 
     Raises:

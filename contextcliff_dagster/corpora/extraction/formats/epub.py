@@ -14,7 +14,7 @@ _PAGES = frozenset(("application/xhtml+xml", "text/html", "image/svg+xml"))
 
 
 def read(data: bytes, limits: Limits, notes: list[str]) -> str:
-    """Pages parted by an empty line.
+    """Read the pages, separated by an empty line.
 
     Raises:
         RefusedError: it is encrypted, damaged, has no page, or unpacks to too much.
@@ -38,7 +38,7 @@ def read(data: bytes, limits: Limits, notes: list[str]) -> str:
 
 
 def _spine(packed: Packed, package: str) -> list[str]:
-    """Names of the spine's pages in the archive."""
+    """Return the names of the spine's pages in the archive."""
     items: dict[str, str] = {}
     order: list[str] = []
 

@@ -21,11 +21,11 @@ from contextcliff_dagster.corpora.extraction.file_type import Limits, RefusedErr
 
 _SEPARATOR = " "
 _LONGEST_ENTITY = 100
-"""Characters: addresses of namespaces, names and signs, as drawing programs declare them."""
+"""Longest entity, in characters: drawing programs declare namespaces, names and signs."""
 
 
 def _ignore(_: str) -> None:
-    """What is done with events that are not asked for."""
+    """Ignore an event."""
 
 
 def parse_xml(
@@ -44,8 +44,8 @@ def parse_xml(
     entities: characters of entities that the file uses and a DTD elsewhere would declare.
 
     Raises:
-        RefusedError: it is not well formed, or declares entities that are elsewhere, long, or made
-            of others, which may unfold without end.
+        RefusedError: it is not well formed, or declares entities that are external, long, or made
+            of other entities, which may expand without end.
     """
     parser = expat.ParserCreate(namespace_separator=_SEPARATOR)
     parser.buffer_text = True
@@ -79,10 +79,10 @@ def _local(name: str) -> str:
 
 
 class Packed:
-    """A ZIP archive in memory. Only what is asked for is unpacked, and only up to the limit.
+    """A ZIP archive in memory. Members are unpacked on request, and only up to the limit.
 
     Raises:
-        RefusedError: it is no readable archive.
+        RefusedError: it is not a readable archive.
     """
 
     def __init__(self, data: bytes, limits: Limits) -> None:
@@ -94,10 +94,10 @@ class Packed:
         self.names = set(self._archive.namelist())
 
     def member(self, name: str) -> bytes:
-        """All bytes of a member.
+        """Return all bytes of a member.
 
         Raises:
-            RefusedError: it is not there, is damaged or encrypted, or unpacks to too much.
+            RefusedError: it is missing, damaged or encrypted, or unpacks to too much.
         """
         try:
             with self._archive.open(name) as member:
@@ -114,7 +114,7 @@ class Packed:
         return data
 
     def attributes(self, name: str, tag: str, *wanted: str) -> list[list[str]]:
-        """The ``wanted`` attributes of each ``tag`` in an XML member, in order; "" where missing.
+        """Return the ``wanted`` attributes of each ``tag`` in an XML member; "" where missing.
 
         Raises:
             RefusedError: as :meth:`member` and :func:`parse_xml`.
@@ -123,7 +123,7 @@ class Packed:
 
         def start(element: str, attributes: dict[str, str]) -> None:
             if element == tag:
-                values.append([attributes.get(one, "") for one in wanted])
+                values.append([attributes.get(attribute, "") for attribute in wanted])
 
         parse_xml(self.member(name), name, start)
         return values
@@ -136,16 +136,16 @@ _BLOCKS = frozenset(
     "select summary table tbody textarea tfoot thead tr ul".split()
 )
 _GLUE = {**dict.fromkeys(_BLOCKS, "\n"), "td": "\t", "th": "\t"}
-"""What parts the text of such an element from what is around it."""
+"""Separator between the text of such an element and the text around it."""
 _UNSEEN = frozenset("head math noembed noscript object script style template title".split())
 _DRAWING = "svg"
 _DRAWN = frozenset(("text", "foreignobject"))
-"""What a drawing shows as text; its titles and descriptions are not shown."""
+"""Elements that a drawing shows as text; its titles and descriptions are not shown."""
 _DEFINED = frozenset(
     "clippath defs desc filter lineargradient marker mask metadata pattern radialgradient "
     "symbol".split()
 )
-"""What a drawing keeps for later use, and what is about it."""
+"""Elements of a drawing that are only definitions or metadata."""
 _NOT_DISPLAYED = re.compile(r"(?:^|;)\s*display\s*:\s*none\b", re.IGNORECASE)
 _PLACED = frozenset(("x", "y", "dx", "dy"))
 _VERBATIM = frozenset(("pre", "textarea"))
@@ -153,15 +153,15 @@ _SPACES = re.compile(r"[ \t\n\r\f]+")
 _DECLARED = re.compile(rb"<meta[^>]{0,200}?charset\s*=\s*[\"']?\s*([\w.:-]{1,40})", re.IGNORECASE)
 _DECLARED_XML = re.compile(rb"^\s*<\?xml[^>]{0,200}?encoding\s*=\s*[\"']([\w.:-]{1,40})")
 _DOCTYPE = re.compile(r"<!DOCTYPE[^<>\[]{0,1000}\[.*?\]\s*>", re.DOTALL)
-"""One with declarations, which HTML does not know."""
+"""A document type with declarations, which HTML does not have."""
 _ENTITIES = {name.rstrip(";"): text for name, text in html5.items()}
 
 
 class Lines:
-    """Text as it comes, tag by tag; the target of a parser's events.
+    """Visible text collected from a parser's events.
 
-    Runs of spaces are one space, as a browser shows them, except in `pre` and `textarea`. Cells of
-    a table's row are parted by a tab. No tree is built: depth costs nothing.
+    Runs of spaces become one space, as in a browser, except in `pre` and `textarea`. Cells of a
+    table's row are separated by a tab. No tree is built: depth costs nothing.
     """
 
     def __init__(self) -> None:
@@ -171,8 +171,8 @@ class Lines:
         self._drawn = 0  # open elements that show text in a drawing
         self._hidden: list[str] = []  # open elements within one that a drawing does not show
         self._verbatim = 0
-        self._opened = False  # nothing was read yet of what is verbatim
-        self._glue = ""  # what parts the next words from the last ones: "", " ", "\t" or "\n"
+        self._opened = False  # at the beginning of verbatim text
+        self._glue = ""  # separator before the next words: "", " ", "\t" or "\n"
 
     def start(self, tag: str, attributes: Any = None) -> None:
         if tag in _UNSEEN:
@@ -254,20 +254,20 @@ def _is_hidden(tag: str, attributes: Mapping[str, str]) -> bool:
 
 
 def read(data: bytes, limits: object, notes: list[str]) -> str:
-    """The text that a browser shows; XHTML is read as the XML that it says it is."""
+    """Return the text that a browser shows; XHTML is read as XML."""
     return text_of(
         data, notes, as_xml=data[:100].lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"<?xml")
     )
 
 
 def text_of(data: bytes, notes: list[str], *, as_xml: bool = False) -> str:
-    """The visible text of HTML bytes, read as browsers do: whatever it is, it has some reading.
+    """Return the visible text of HTML bytes, read as leniently as browsers do.
 
-    as_xml: read it as XML where it is well formed; there ``<script/>`` is closed, in HTML not.
+    as_xml: read it as XML if it is well formed: XML closes ``<script/>``, HTML does not.
     """
     declared = _DECLARED_XML.search(data[:1024]) or _DECLARED.search(data[:4096])
     text = decoded(data, notes, declared[1].decode() if declared else None)
-    # NUL means nothing in HTML, and ends a text for a parser in C.
+    # NUL has no meaning in HTML, but ends the text for a parser in C.
     text = SURROGATE.sub("\ufffd", text.replace("\0", ""))
     if as_xml:
         lines = Lines()
@@ -283,7 +283,7 @@ def _as_html(text: str) -> str:
 
     if not text.strip():
         return ""
-    # huge_tree lifts the limits on depth and on the length of one line; the process has its own.
+    # huge_tree lifts libxml2's limits on depth and line length; the process has its own limits.
     parser = etree.HTMLParser(target=Lines(), encoding="utf-8", huge_tree=True)
     parser.feed(text.encode())
     return str(parser.close())

@@ -1,4 +1,4 @@
-"""The text of PDF pages, by PDFium, with the values of form fields and comments upon them."""
+"""PDF text, read by PDFium page by page, with the values of form fields and comments."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _PASSWORD_FIELD = 1 << 13
 
 
 def annotation_texts(page: Any, form: Any, counts: Counter[str]) -> list[str]:
-    """The texts that follow the page's own, in the order of its annotations.
+    """Return the texts of the page's annotations, in order; they follow the page's own text.
 
-    form: the document's form environment, None where it has no form.
-    counts: gets how many were read, and how many that show text or comment on it were not.
+    form: the document's form environment, None if it has no form.
+    counts: gets the numbers of annotations read, and of text and comments left out.
     """
     texts: list[str] = []
     for annotation in _annotations(page):
@@ -53,7 +53,7 @@ def _annotations(page: Any) -> Iterator[Any]:
 
 
 def _read(annotation: Any, form: Any) -> tuple[str, str]:
-    """What an annotation is, and its text; of what only draws text, something that is not blank."""
+    """Return an annotation's kind and text; for one that only draws text, any non-blank text."""
     import pypdfium2.raw as pdfium
 
     kind = pdfium.FPDFAnnot_GetSubtype(annotation)
@@ -73,12 +73,12 @@ def _read(annotation: Any, form: Any) -> tuple[str, str]:
 
 
 def _field_value(annotation: Any, form: Any) -> str:
-    """The value of a field that shows one as text; "" of buttons, signatures and passwords."""
+    """Return a form field's text value; "" for buttons, signatures and passwords."""
     import pypdfium2.raw as pdfium
 
     unknown = pdfium.FPDF_FORMFIELD_UNKNOWN
     kind = unknown if form is None else pdfium.FPDFAnnot_GetFormFieldType(form.raw, annotation)
-    if kind in (-1, unknown):  # a field that its document's form does not list
+    if kind in (-1, unknown):  # a field that the document's form does not list
         of_text = pdfium.FPDFAnnot_GetValueType(annotation, b"V") == pdfium.FPDF_OBJECT_STRING
         return _string(annotation, b"V") if of_text and not _is_password(annotation, None) else ""
     kinds = (
@@ -95,13 +95,13 @@ def _is_password(annotation: Any, form: Any) -> bool:
     import pypdfium2.raw as pdfium
 
     flags = 0 if form is None else pdfium.FPDFAnnot_GetFormFieldFlags(form.raw, annotation)
-    own = ctypes.c_float()
-    pdfium.FPDFAnnot_GetNumberValue(annotation, b"Ff", own)
-    return bool((flags | int(own.value)) & _PASSWORD_FIELD)
+    field_flags = ctypes.c_float()
+    pdfium.FPDFAnnot_GetNumberValue(annotation, b"Ff", field_flags)
+    return bool((flags | int(field_flags.value)) & _PASSWORD_FIELD)
 
 
 def _draws_text(annotation: Any, form: Any) -> bool:
-    """Whether what it looks like has text in it that is no password's."""
+    """Whether the annotation's appearance contains text other than a password's."""
     import pypdfium2.raw as pdfium
 
     drawn = (
@@ -128,7 +128,7 @@ def _string(annotation: Any, key: bytes) -> str:
 
 
 def _text(fill: Callable[..., int]) -> str:
-    """What ``fill(buffer, size)`` puts into a buffer, UTF-16 with a NUL behind it."""
+    """Return the text that ``fill(buffer, size)`` writes, as NUL-terminated UTF-16."""
     import pypdfium2.raw as pdfium
 
     size = fill(None, 0)
@@ -142,15 +142,15 @@ def _text(fill: Callable[..., int]) -> str:
 _PASSWORD, _SECURITY = 4, 5  # FPDF_ERR_PASSWORD, FPDF_ERR_SECURITY
 _END_MARK_WITHIN = 8192
 _MOST_UNMAPPED = 0.1
-"""Share of glyphs without a character above which a text is no longer the file's."""
+"""Largest share of glyphs without a character; above it, the text does not represent the file."""
 _UNMAPPED = "\ufffd"
 _PRIVATE = re.compile("[\ue000-\uf8ff\U000f0000-\U0010ffff]")
-"""Characters that mean what a font wants them to: known to nobody who does not have it."""
+"""Private-use characters, whose meaning only the font defines."""
 _GLYPHS = "glyphs"
 
 
 def read(data: bytes, limits: Limits, notes: list[str]) -> str:
-    """Pages in order, separated by an empty line, each with its lines as they are.
+    """Read the pages in order, separated by an empty line, with their lines unchanged.
 
     A hyphen at a line's end is kept, with the line end behind it, as it is printed. The values of
     form fields and text that was written onto a page (FreeText annotations) follow their page. A
@@ -202,7 +202,7 @@ def read(data: bytes, limits: Limits, notes: list[str]) -> str:
 
 
 def _open_forms(document: Any, notes: list[str]) -> None:
-    """Have fields filled with their values, where there is a form; before any page is opened."""
+    """Have a form's fields filled with their values; call it before any page is opened."""
     import pypdfium2.raw as pdfium
 
     kind = document.get_formtype()
@@ -213,7 +213,7 @@ def _open_forms(document: Any, notes: list[str]) -> None:
 
 
 def _page_text(document: Any, number: int, counts: Counter[str]) -> str:
-    """The page's text; ``counts`` gets its glyphs and what was read or left out."""
+    """Return the page's text; ``counts`` gets its glyphs and the texts read or left out."""
     import pypdfium2
 
     try:
@@ -222,7 +222,7 @@ def _page_text(document: Any, number: int, counts: Counter[str]) -> str:
     except pypdfium2.PdfiumError as error:
         raise RefusedError(f"is a broken PDF: its page {number + 1:,} cannot be read") from error
     try:
-        # Not `get_text_bounded`, which leaves out what runs over the page's edge, letter by letter.
+        # Not `get_text_bounded`, which drops single letters beyond the page's edge.
         text = _all_text(words)
         errors = _map_errors(words)
         if 1 in errors or len(text) < len(errors):  # glyphs of character 0 are in no text
@@ -234,7 +234,7 @@ def _page_text(document: Any, number: int, counts: Counter[str]) -> str:
     finally:
         words.close()
         page.close()
-    # PDFium says so where a word is parted at a line's end, and leaves hyphen and line end out.
+    # PDFium marks a word hyphenated at a line's end, and leaves hyphen and line end out.
     text = text.replace("\r\n", "\n").replace("\x02", "-\n").replace("\ufffe", "-\n")
     return "\n".join([*filter(None, (text,)), *added])
 
@@ -248,15 +248,15 @@ def _all_text(words: Any) -> str:
 
 
 def _map_errors(words: Any) -> list[int]:
-    """Of every character of a page, 1 where its font says nothing of it: PDFium then takes the
-    glyph's number for the character's."""
+    """Return 1 for every character of a page that its font does not map, else 0: PDFium then takes
+    the glyph's number for the character's."""
     page = ctypes.cast(words.raw, ctypes.c_void_p).value
     return list(map(_map_error(), repeat(page), range(words.count_chars())))
 
 
 @cache
 def _map_error() -> Any:
-    # Once a character: with the usual prototype, two thirds of all time went into the call.
+    # Called once per character: with the usual prototype, the call took two thirds of all time.
     import pypdfium2.raw as pdfium
 
     place = ctypes.cast(pdfium.FPDFText_HasUnicodeMapError, ctypes.c_void_p).value or 0
@@ -264,7 +264,7 @@ def _map_error() -> Any:
 
 
 def _marked(words: Any, text: str, errors: list[int]) -> str:
-    """The page's ``text``, with U+FFFD for each glyph of no known character, where there is one."""
+    """Return the page's ``text`` with U+FFFD for each glyph of no known character."""
     import pypdfium2.raw as pdfium
 
     characters = [pdfium.FPDFText_GetUnicode(words.raw, place) for place in range(len(errors))]

@@ -39,10 +39,6 @@ from contextcliff_dagster.extensions.utilization.results import (
 )
 
 if TYPE_CHECKING:
-    from contextcliff_dagster.analysis.records import AnalysisSettings
-    from contextcliff_dagster.contracts.arrays import Floats, Ints
-
-if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
 

@@ -83,7 +83,7 @@ PATTERNS: Mapping[str, str] = {
         "are capacities."
     ),
 }
-"""What is asked -> its pattern. ``units`` has one for each action, ``at`` one for a past time."""
+"""Question -> its pattern. ``units`` has one for each action, ``at`` one for a past time."""
 
 _KINDS = {"WH": "Warehouse", "E": "Entity", "N": "Node"}
 MONTHS = (
@@ -102,7 +102,7 @@ def pattern_of(about: Mapping[str, Any]) -> str:
 
 
 def question_text(about: Mapping[str, Any]) -> str:
-    """Return the question ``about`` (`schema.ASKS`) as a person asks it.
+    """Return the question ``about`` (`data.ASKS`) as a person asks it.
 
     >>> question_text({"ask": "value", "entity": "E-0042", "attr": "color"})[:41]
     'What is the color of Entity 42 (E-0042)? '
@@ -157,7 +157,7 @@ class RetryError(Exception):
 
 
 class Made(NamedTuple):
-    """Records with their questions; ``notes``: what the records alone do not say."""
+    """Records with their questions; ``notes``: facts that the records alone do not give."""
 
     records: list[Record]
     questions: list[Question]
@@ -183,7 +183,7 @@ def questions_to_ask(
     hops: Sequence[int],
     questions: int,
 ) -> list[Asked]:
-    """Return what to ask: each kind once, then chains of the other lengths, then all again.
+    """Return the questions to ask: each kind, then chains of other lengths, then all again.
 
     With which length chains begin goes round with the seed, so that each is asked equally often.
 
@@ -196,7 +196,7 @@ def questions_to_ask(
             f"the {name} benchmark has no questions of kind {unknown[0]!r}; write some of "
             + ", ".join(KINDS[name])
         )
-    lengths = sorted(set(hops)) if name != "constraints" else sorted({max(2, one) for one in hops})
+    lengths = sorted(set(hops)) if name != "constraints" else sorted({max(2, h) for h in hops})
     if not order or questions < 1 or not lengths or lengths[0] < 1:
         raise ValueError("ask at least one question; chains have at least one hop")
     asked: list[Asked] = []
@@ -211,13 +211,13 @@ def questions_to_ask(
             else:
                 asked.append(Asked(kind))
     draws = Draws("asked", name, seed)
-    return [one._replace(luck=draws.random()) for one in asked[:questions]]
+    return [question._replace(luck=draws.random()) for question in asked[:questions]]
 
 
 def needed_records(
     records: int, evidence: Evidence, parameters: Mapping[str, int], most: int
 ) -> int:
-    """Return how many records should matter to a sum, at least 2, at most ``most``.
+    """Return the number of records that should matter to a sum, from 2 to ``most``.
 
     The parameter ``num_needed``, where there is one, sets their number.
     """
@@ -231,7 +231,7 @@ def needed_records(
 
 
 def longest_chain(hops: int, most: int) -> int:
-    """Return ``hops`` where a chain may be that long, else the largest power of two that may be."""
+    """Return ``hops`` if a chain may be that long, else the largest allowed power of two."""
     return hops if hops <= most else 1 << (max(1, most).bit_length() - 1)
 
 
@@ -246,7 +246,7 @@ def make_question(
     choices: Iterable[object] = (),
     form: str = "number",
 ) -> Question:
-    """Return a question, its text written by the pattern of what it asks."""
+    """Return a question, its text written by the pattern of its kind."""
     return Question(
         kind=kind,
         text=question_text(about),
@@ -272,14 +272,14 @@ def draw_lookup(draws: Draws, size: int, places: Sequence[int], used: Iterable[i
 
 
 def require_not_last(records: Sequence[Record], made: Mapping[str, Iterable[Question]]) -> None:
-    """Refuse an answer that stands in the last record: who copies from there is wrong.
+    """Refuse an answer that occurs in the last record: copying from there must be wrong.
 
     Raises:
         RetryError: there is one.
     """
-    last = {str(abs(one)) for one in records[-1].values() if isinstance(one, int)}
-    last |= {str(one) for one in records[-1].values()}
-    if any(one.answer in last for some in made.values() for one in some):
+    last = {str(abs(value)) for value in records[-1].values() if isinstance(value, int)}
+    last |= {str(value) for value in records[-1].values()}
+    if any(question.answer in last for some in made.values() for question in some):
         raise RetryError
 
 
@@ -295,19 +295,19 @@ def in_order(
     Raises:
         RetryError: missing a record that matters does not show in an answer; there are too few.
     """
-    found: dict[str, Question] = {}
+    by_text: dict[str, Question] = {}
     left: dict[str, list[Question]] = {}
     for kind, some in made.items():
-        left[kind] = list({one.text: one for one in some}.values())
-    for one in asked:
-        options = left.get(one.kind) or left.get("lookup")
+        left[kind] = list({candidate.text: candidate for candidate in some}.values())
+    for wanted in asked:
+        options = left.get(wanted.kind) or left.get("lookup")
         if options:
             question = options.pop(0)
         elif lookup is not None:
             question = lookup()
         else:
             raise RetryError
-        if question.margin == 0 or question.text in found:
+        if question.margin == 0 or question.text in by_text:
             raise RetryError
-        found[question.text] = question
-    return list(found.values())
+        by_text[question.text] = question
+    return list(by_text.values())

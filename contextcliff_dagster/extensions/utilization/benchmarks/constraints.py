@@ -1,19 +1,13 @@
 """Distributed constraints: values of entities' attributes that follow from scattered statements.
 
-What is true of the entities of a constraints document, and statements about it.
-
-Answers to questions about statements, each with the records that it rests on.
-
-Distributed constraints: values of entities' attributes that follow from scattered statements.
+Here are the assignment and its statements, answers with the records that they rest on, and changes.
 
 Where it differs from the design document: all ten attributes have a domain; a value that is asked
 for is the only possible one, for a chain of statements leads to it from a fact, and no other does;
 the four types of constraint are equally many, and their number is met.
 
-Statements changed so that they are true of another assignment.
-
-Some cells get another value, and the statements that this makes false are changed. So the document
-contradicts nothing, and each record that was changed is false of the assignment before, but for a
+A change gives some cells another value and rewrites the statements that this makes false. So the
+document contradicts nothing, and each changed record is false of the assignment before, but for a
 few inequalities that make up the number.
 """
 
@@ -114,7 +108,7 @@ class Statements:
                 for place in self._neqs.get(cell, ())
                 if place != missing
             }
-            left[cell] = [one for one in self._domains[cell[1]] if one not in excluded]
+            left[cell] = [value for value in self._domains[cell[1]] if value not in excluded]
         before = -1
         while before != (before := sum(map(len, left.values()))):
             for record in read:
@@ -124,7 +118,7 @@ class Statements:
                 elif record["type"] == "impl" and left[first] == [record["if_value"]]:
                     left[others[0]] = [record["then_value"]]
                 elif record["type"] in ("eq", "mut"):
-                    same = [one for one in left[first] if one in left[others[0]]]
+                    same = [value for value in left[first] if value in left[others[0]]]
                     left[first] = left[others[0]] = same
         return left[target]
 
@@ -141,7 +135,7 @@ _TRIES = 400
 
 
 def num_facts(parameters: Mapping[str, int]) -> int:
-    """Return the number of facts: of every fourth attribute of an entity there is one."""
+    """Return the number of facts: one for every fourth attribute of an entity."""
     every = parameters["num_entities"] * parameters["num_attributes"]
     return parameters.get("num_facts", every // 4)
 
@@ -162,7 +156,7 @@ def domains_of(parameters: Mapping[str, int]) -> Mapping[str, Sequence[Value]]:
 
 
 class World:
-    """A drawn assignment, and what is stated about it so far.
+    """A drawn assignment, and the statements about it so far.
 
     Attributes:
         truth: the value of each cell; statements are true of it.
@@ -175,7 +169,7 @@ class World:
         self.draws = draws
         self.domains = domains_of(parameters)
         self.attributes = tuple(self.domains)
-        self.entities = [f"E-{one:04d}" for one in range(parameters["num_entities"])]
+        self.entities = [f"E-{number:04d}" for number in range(parameters["num_entities"])]
         self.truth: dict[Cell, Value] = {
             (entity, attr): draws.pick(values)
             for entity in self.entities
@@ -205,10 +199,10 @@ class World:
     def wrong(self, cell: Cell) -> Value:
         """Return a value that ``cell`` does not have."""
         values = self.domains[cell[1]]
-        return self.draws.pick([one for one in values if one != self.truth[cell]])
+        return self.draws.pick([value for value in values if value != self.truth[cell]])
 
     def write(self, name: str, **values: object) -> Record | None:
-        """Return a statement; None where it is written already, or none of its type is left."""
+        """Return a statement; None if already written, or if none of its type is left."""
         record = make_record("constraints", name, **values)
         key = tuple(record.values())
         if key in self._written or not self.left[name]:
@@ -222,7 +216,7 @@ class World:
         return self.write("fact", entity=cell[0], attr=cell[1], value=self.truth[cell])
 
     def neq(self, cell: Cell, value: Value) -> Record | None:
-        """Write that ``cell`` has not this value."""
+        """Write that ``cell`` does not have this value."""
         return self.write("neq", entity=cell[0], attr=cell[1], value=value)
 
     def impl(self, cell: Cell, value: Value, then: Cell, then_value: Value) -> Record | None:
@@ -259,7 +253,7 @@ def written(record: Record | None) -> Record:
 
 
 _NEQ_STARTS_FROM = 40
-"""So many inequalities left that a chain may begin with all that a value is not."""
+"""Inequalities that must be left for a chain to begin by excluding all other values."""
 _MOST_DECOYS = 4
 
 
@@ -273,17 +267,17 @@ class _Chain(NamedTuple):
 def make_constraints(
     draws: Draws, parameters: Mapping[str, int], evidence: Evidence, asked: Sequence[Asked]
 ) -> Made:
-    """Draw an assignment, statements about it, and what is asked.
+    """Draw an assignment, statements about it, and questions.
 
     Raises:
         RetryError: these draws came to a dead end.
         ValueError: parameters outside of the benchmark's.
     """
     world = World(draws, parameters)
-    lengths = [one.hops for one in asked if one.kind == "chain"]
+    lengths = [question.hops for question in asked if question.kind == "chain"]
     links = (world.left["eq"] + world.left["mut"] + world.left["impl"]) * 3 // 4
     lengths = lengths[: min(links, max(1, world.left["fact"] // 3))]
-    counts = [one.luck for one in asked if one.kind == "aggregate"]
+    counts = [question.luck for question in asked if question.kind == "aggregate"]
     counts = counts[: max(1, world.left["fact"] - len(asked))]
     lookups = len(asked) - len(lengths) - len(counts)
     if len(asked) + len(counts) > world.left["fact"]:
@@ -300,7 +294,7 @@ def make_constraints(
         room = world.left["fact"] - lookups
         most = room // (len(counts) - number)
         needed = needed_records(world.size, evidence, parameters, most)
-        # Or else the answer, a count, would be known from the size alone.
+        # Else the answer, a count, would follow from the size alone.
         needed = max(2, min(most, needed + round((luck - 0.5) * max(4, needed * 0.6))))
         spare = (room - needed - 2 * (len(counts) - number - 1)) // 3
         value, some, like = _count(world, chains, needed, spare, stated)
@@ -328,7 +322,7 @@ def _chain(world: World, hops: int, evidence: Evidence) -> _Chain:
     world.closed.add(cell)
     negated = evidence == "growing" and world.left["neq"] >= _NEQ_STARTS_FROM
     if negated and world.draws.below(4) == 0:
-        wrong = [one for one in world.domains[cell[1]] if one != world.truth[cell]]
+        wrong = [value for value in world.domains[cell[1]] if value != world.truth[cell]]
         records = [written(world.neq(cell, value)) for value in world.draws.shuffled(wrong)]
     else:
         records = [written(world.fact(cell))]
@@ -358,7 +352,7 @@ def _count(
 ) -> tuple[tuple[str, Value], list[Record], list[Record]]:
     """Write facts of one value of an attribute, and ``spare`` at most of each of two others."""
     attr = world.draws.pick(world.attributes)
-    started = {(one.cells[0][1], world.truth[one.cells[0]]) for one in chains}
+    started = {(chain.cells[0][1], world.truth[chain.cells[0]]) for chain in chains}
     free = world.draws.shuffled(
         [(entity, attr) for entity in world.entities if (entity, attr) not in world.closed]
     )
@@ -373,7 +367,7 @@ def _count(
     for _ in values[1:3]:
         some = max(1, needed + world.draws.between(-needed // 3, needed // 3))
         counts.append(some if some <= spare else 0)
-    found: list[list[Record]] = []
+    groups: list[list[Record]] = []
     for value, count in zip(values, counts, strict=False):
         if len(free) < count:
             raise RetryError
@@ -381,9 +375,9 @@ def _count(
         world.truth.update(dict.fromkeys(cells, value))
         world.closed.update(cells)
         stated.update(cells)
-        found.append([written(world.fact(cell)) for cell in cells])
+        groups.append([written(world.fact(cell)) for cell in cells])
     world.counted.add((attr, values[0]))
-    return (attr, values[0]), found[0], [record for some in found[1:] for record in some]
+    return (attr, values[0]), groups[0], [record for some in groups[1:] for record in some]
 
 
 def _draw_uncounted(world: World) -> Cell:
@@ -396,22 +390,22 @@ def _draw_uncounted(world: World) -> Cell:
 
 def _decoys(world: World, chains: Sequence[_Chain]) -> list[Record]:
     """Statements about the cells of chains that exclude nothing but single values of targets."""
-    found = []
+    decoys = []
     for chain in chains:
         for _ in range(min(_MOST_DECOYS, world.left["impl"] // (4 * len(chains)))):
             other, near = world.draw_cell(), world.draws.pick(chain.cells)
-            if world.draws.below(2):  # leads on, elsewhere
-                found.append(world.impl(near, world.truth[near], other, world.truth[other]))
+            if world.draws.below(2):  # leads on to another cell
+                decoys.append(world.impl(near, world.truth[near], other, world.truth[other]))
             else:  # would lead here to another value; its condition is false
-                found.append(world.impl(other, world.wrong(other), near, world.wrong(near)))
+                decoys.append(world.impl(other, world.wrong(other), near, world.wrong(near)))
         if world.left["neq"] >= 4 * len(chains) and world.draws.below(2):
-            found.append(world.neq(chain.target, world.wrong(chain.target)))
-    return [record for record in found if record is not None]
+            decoys.append(world.neq(chain.target, world.wrong(chain.target)))
+    return [record for record in decoys if record is not None]
 
 
 def _fill(world: World) -> list[Record]:
     """Write true statements about open cells until the number of each type is met."""
-    found: list[Record] = []
+    filled: list[Record] = []
     same: dict[tuple[str, Value], list[Cell]] = defaultdict(list)
     for cell, value in world.truth.items():
         if cell not in world.closed:
@@ -421,10 +415,10 @@ def _fill(world: World) -> list[Record]:
         while world.left[name]:
             record = _statement(world, name, same)
             if record is not None:
-                found.append(record)
-            elif (failed := failed + 1) > _TRIES + len(found):
+                filled.append(record)
+            elif (failed := failed + 1) > _TRIES + len(filled):
                 raise RetryError
-    return found
+    return filled
 
 
 def _statement(
@@ -451,7 +445,7 @@ def _statement(
 def _placed(
     draws: Draws, groups: Sequence[Sequence[Record]], others: Sequence[Record]
 ) -> list[Record]:
-    """Return all statements: those of each group over the whole length, in any order."""
+    """Return all statements: each group's over the whole length, in any order."""
     size = sum(map(len, groups)) + len(others)
     taken: set[int] = set()
     records: dict[int, Record] = {}
@@ -498,7 +492,7 @@ _CORRUPTION_TRIES = 40
 
 
 def change_constraints(draws: Draws, data: Benchmark, count: int, recompute: bool) -> Made:
-    """Change ``count`` statements, as many as can be."""
+    """Change ``count`` statements, or as many as possible."""
     world = _Changed(draws, data, recompute)
     for unit in draws.shuffled(world.units):
         if len(world.changed) == count:
@@ -512,10 +506,10 @@ def change_constraints(draws: Draws, data: Benchmark, count: int, recompute: boo
     if recompute:
         statements = Statements(world.records, world.domains)
         questions = [
-            statements.count_question(one.about)
-            if one.about["ask"] == "facts"
-            else statements.value_question(one.kind, one.about, one.evidence, one.hops)
-            for one in questions
+            statements.count_question(old.about)
+            if old.about["ask"] == "facts"
+            else statements.value_question(old.kind, old.about, old.evidence, old.hops)
+            for old in questions
         ]
     return Made(world.records, questions, {"assignment": world.packed()})
 
@@ -548,13 +542,13 @@ class _Changed:
         for place, record in enumerate(self.records):
             for cell in cells_of(record):
                 self._of_cell[cell].add(place)
-        chains = [one for one in data.questions if one.about["ask"] == "value"]
-        self._needed = {place for one in chains for place in one.evidence}
+        chains = [question for question in data.questions if question.about["ask"] == "value"]
+        self._needed = {place for chain in chains for place in chain.evidence}
         self._closed = {cell for place in self._needed for cell in cells_of(self.records[place])}
         self._counted = {
-            (one.about["attr"], one.about["value"])
-            for one in data.questions
-            if one.about["ask"] == "facts" and not recompute
+            (question.about["attr"], question.about["value"])
+            for question in data.questions
+            if question.about["ask"] == "facts" and not recompute
         }
         self._equal: dict[tuple[str, Value], list[Cell]] = defaultdict(list)
         for cell in self._of_cell:
@@ -564,11 +558,11 @@ class _Changed:
             (cell,) for cell in sorted(self._of_cell) if cell not in self._closed
         ]
         if recompute:
-            for one in chains:
-                self.units += self._classes(one.evidence)
+            for chain in chains:
+                self.units += self._classes(chain.evidence)
 
     def _classes(self, evidence: Iterable[int]) -> list[tuple[Cell, ...]]:
-        """The cells of a chain, those of the same value in one class."""
+        """Return the cells of a chain, cells of the same value in one class."""
         records = [self.records[place] for place in evidence]
         classes = {cell: {cell} for record in records for cell in cells_of(record)}
         for record in records:
@@ -583,7 +577,7 @@ class _Changed:
         before = self.truth[unit[0]]
         options = [value for value in self.domains[unit[0][1]] if value != before]
         value = self._draws.pick(options)
-        if any((cell[1], one) in self._counted for cell in unit for one in (value, before)):
+        if any((cell[1], stated) in self._counted for cell in unit for stated in (value, before)):
             return None
         self.truth.update(dict.fromkeys(unit, value))
         places = {place for cell in unit for place in self._of_cell[cell]}
@@ -629,7 +623,7 @@ class _Changed:
         if record["type"] == "neq":
             if record["value"] != value:
                 return record
-            # Where all that a value is not is stated, only the one before is left to be stated.
+            # Where all other values are excluded, only the one before is left to be stated.
             return {**record, "value": before if place in self._needed else self._wrong(first)}
         then = others[0]
         if record["type"] != "impl":
@@ -638,7 +632,7 @@ class _Changed:
             return {**record, "if_value": value, "then_value": self.truth[then]}
         if record["if_value"] != value:
             return record
-        if then in self._closed:  # it must not say anything about a value that is asked for
+        if then in self._closed:  # it must not constrain a value that is asked for
             return {**record, "if_value": self._wrong(first)}
         return {**record, "then_value": self.truth[then]}
 
@@ -660,7 +654,7 @@ class _Changed:
         return None
 
     def _wrong(self, cell: Cell) -> Value:
-        options = [one for one in self.domains[cell[1]] if one != self.truth[cell]]
+        options = [option for option in self.domains[cell[1]] if option != self.truth[cell]]
         return self._draws.pick(options)
 
     def another_neq(self, place: int) -> None:

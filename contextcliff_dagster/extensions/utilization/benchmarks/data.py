@@ -1,9 +1,8 @@
-"""What a benchmark holds: seeded records of declared fields, and questions with their answers.
+"""Benchmark data: seeded records of declared fields, and questions with their answers.
 
-The records of each benchmark: their types, fields and keys, declared once.
-
-Renderings write by this table, parsers read by it. ``key`` is that of the design document;
-``terse`` and ``descriptive`` are the keys of the other two verbosities.
+The types, fields and keys of each benchmark's records are declared once; renderings write and
+parsers read by this table. ``key`` is that of the design document; ``terse`` and ``descriptive``
+are the keys of the other two verbosities.
 """
 
 from __future__ import annotations
@@ -54,24 +53,24 @@ class Draws:
         Raises:
             ValueError: fewer than ``count`` are free.
         """
-        found = []
+        places = []
         for part in range(count):
             low = start + (stop - start) * part // count
             high = max(low + 1, start + (stop - start) * (part + 1) // count)
             place = self._free(low, high, taken)
             if place is None:
                 near = (
-                    one
+                    candidate
                     for distance in range(stop - start)
-                    for one in (low - distance, low + distance)
-                    if start <= one < stop and one not in taken
+                    for candidate in (low - distance, low + distance)
+                    if start <= candidate < stop and candidate not in taken
                 )
                 place = next(near, None)
             if place is None:
                 raise ValueError(f"no {count} places are free from {start} to {stop}")
             taken.add(place)
-            found.append(place)
-        return sorted(found)
+            places.append(place)
+        return sorted(places)
 
     def _free(self, low: int, high: int, taken: MutableSet[int]) -> int | None:
         for _ in range(8):
@@ -107,7 +106,7 @@ class Question:
             the answer.
         answer: the only right one: an integer in digits, or a value as the records write it.
         form: whether a number or a named value is asked for.
-        about: the question for programs: ``ask`` and its arguments (`schema.ASKS`).
+        about: the question for programs: ``ask`` and its arguments (`ASKS`).
         evidence: indices, ascending, of the records without which the answer cannot be known.
         margin: for numbers the least change of the answer if one of the records that matter is
             missed; for values the number of other values that then become possible. 0: there is a
@@ -271,7 +270,7 @@ ASKS: Mapping[str, tuple[str, ...]] = {
     "distance": ("from", "to", "at"),
     "max_flow": ("from", "to", "at"),
 }
-"""What a question may ask, and its arguments in `data.Question.about`; ``at`` None is now."""
+"""Question -> its arguments in `data.Question.about`; ``at`` None is now."""
 
 _COLORS = ("red", "blue", "green", "yellow", "orange", "purple", "black", "white")
 _SIZES = ("small", "medium", "large", "xlarge", "tiny", "huge", "micro", "mega")
@@ -311,7 +310,7 @@ def make_record(benchmark: BenchmarkName, name: str, **values: Any) -> dict[str,
     for spec in SCHEMAS[benchmark]:
         if spec.name == name:
             given |= spec.fixed
-            if given.keys() != {one.key for one in spec.fields}:
+            if given.keys() != {field_spec.key for field_spec in spec.fields}:
                 raise ValueError(f"fields of {name}: {sorted(given)}")
-            return {one.key: given[one.key] for one in spec.fields}
+            return {field_spec.key: given[field_spec.key] for field_spec in spec.fields}
     raise ValueError(f"no record type {name!r} of the {benchmark} benchmark")

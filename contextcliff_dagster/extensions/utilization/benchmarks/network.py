@@ -1,11 +1,9 @@
 """The network: shortest paths and flows over directed connections whose weights change.
 
-The network: shortest paths and flows over directed connections whose weights change.
-
 Where it differs from the design document: the connections' records hold initial weights; weights
-stay whole and at least 1, for only events are drawn that keep them so; no two nodes are asked about
-without a path. Connections and nodes are written where the document comes to them, so that a single
-record can be asked for at any position.
+stay whole and at least 1, because no other event is drawn; questions are only about nodes with a
+path between them. Connections and nodes are written where the document comes to them, so that a
+single record can be asked for at any position.
 """
 
 from __future__ import annotations
@@ -46,11 +44,11 @@ _HEAVY = 300
 """Weights beyond it are brought down, so that they stay in sight of the others."""
 _DECOYS = 2
 _FEWEST_EVENTS = 2
-"""Of a connection that is asked about."""
+"""The least number of events of a connection that is asked about."""
 
 
 class Busy(NamedTuple):
-    """A connection with planned records only, and what happens to it in its slots.
+    """A connection with planned records only, and the events in its slots.
 
     ``until``: the slot as of which it is asked.
     """
@@ -67,7 +65,7 @@ def draw_edges(draws: Draws, parameters: Mapping[str, int]) -> list[Edge]:
     Raises:
         ValueError: there cannot be so many, or so few.
     """
-    nodes = draws.shuffled([f"N-{one:04d}" for one in range(parameters["num_nodes"])])
+    nodes = draws.shuffled([f"N-{number:04d}" for number in range(parameters["num_nodes"])])
     count = parameters["num_edges"]
     if not len(nodes) - 1 <= count <= len(nodes) * (len(nodes) - 1):
         raise ValueError(f"{len(nodes)} nodes cannot have {count} connections")
@@ -76,7 +74,7 @@ def draw_edges(draws: Draws, parameters: Mapping[str, int]) -> list[Edge]:
     }
     known = list(edges)
     while len(edges) < count:
-        # Connections both ways are what a reader that misses the direction falls for.
+        # Connections both ways mislead a reader that misses the direction.
         edge = (
             draws.pick(known)[::-1]
             if draws.below(4) == 0
@@ -89,7 +87,7 @@ def draw_edges(draws: Draws, parameters: Mapping[str, int]) -> list[Edge]:
 
 
 class Plan:
-    """Which record comes where. Slots are places of all records but the nodes'."""
+    """The order of the records. Slots are places of all records but the nodes'."""
 
     def __init__(
         self,
@@ -104,7 +102,7 @@ class Plan:
         self._size = len(self._edges) + events
         self._taken: set[int] = set()
         self.busy: list[Busy] = []
-        kinds = [one.kind for one in asked if one.kind in ("aggregate", "as_of")]
+        kinds = [question.kind for question in asked if question.kind in ("aggregate", "as_of")]
         events = events if events < 24 else events * 3 // 4
         kinds = kinds[: min(len(self._edges) - 1, events // _FEWEST_EVENTS)]
         room = events // max(1, len(kinds))
@@ -123,7 +121,7 @@ class Plan:
 
     def _asked_edges(self, count: int) -> list[Edge]:
         known = set(self._edges)
-        # First those that there are in both directions, each such pair once.
+        # First the connections in both directions, each pair once.
         both = [edge for edge in self._edges if edge[::-1] in known and edge < edge[::-1]]
         both = [self._draws.pick([edge, edge[::-1]]) for edge in both]
         others = [edge for edge in self._edges if edge[::-1] not in known]
@@ -150,7 +148,7 @@ class Plan:
         actions = dict.fromkeys([*slots, *later], "change")
         first = [slot for slot in range(slots[0]) if slot not in self._taken]
         if room >= before + 2 + len(later) and len(first) > 4 and self._draws.below(2):
-            # What was before a set does not matter any more.
+            # Events before a set no longer matter.
             known, changed = sorted(self._draws.shuffled(first)[:2])
             self._taken.update((known, changed))
             actions.update({known: "edge", changed: "change", slots[0]: "set"})
@@ -159,12 +157,12 @@ class Plan:
         self.busy.append(Busy(kind, edge, actions, until))
 
     def write(self) -> tuple[list[Record], list[int]]:
-        """Draw what is not planned; return all records, and the time of each slot."""
+        """Draw the unplanned records; return all records, and the time of each slot."""
         draws = self._draws
         planned = {
             slot: (busy.edge, action) for busy in self.busy for slot, action in busy.actions.items()
         }
-        busy = {one.edge for one in self.busy}
+        busy = {use.edge for use in self.busy}
         others = [edge for edge in self._edges if edge not in busy]
         free = [slot for slot in range(self._size) if slot not in planned]
         # A connection comes before its events; so the first free slot is one's.
@@ -245,7 +243,7 @@ class _Builder:
 
 
 _PATHS_FROM = 12
-"""So many nodes that half of the questions as of a time are about a path, the others a weight."""
+"""Nodes from which on half of the questions as of a time are about a path, not a weight."""
 _SOURCES = 12
 _TARGETS = 4
 
@@ -253,16 +251,16 @@ _TARGETS = 4
 def make_network(
     draws: Draws, parameters: Mapping[str, int], evidence: Evidence, asked: Sequence[Asked]
 ) -> Made:
-    """Draw a network, its events, and what is asked.
+    """Draw a network, its events, and questions.
 
     Raises:
         RetryError: these draws came to a dead end.
         ValueError: sizes that no network has.
     """
     paths = parameters["num_nodes"] >= _PATHS_FROM
-    past = [paths and one.luck < 0.5 for one in asked if one.kind == "as_of"]
+    past = [paths and question.luck < 0.5 for question in asked if question.kind == "as_of"]
     of_paths = iter(past)
-    planned = [one for one in asked if one.kind != "as_of" or not next(of_paths)]
+    planned = [question for question in asked if question.kind != "as_of" or not next(of_paths)]
     plan = Plan(draws, parameters, evidence, planned)
     records, times = plan.write()
     network = Network(records)
@@ -276,13 +274,13 @@ def make_network(
     for number, by_path in enumerate(past):
         if by_path:
             made["as_of"].insert(number, search.past_distance(times))
-    for one in asked:
-        if one.kind == "chain":
-            made["chain"].append(search.distance(one.hops))
-        elif one.kind == "flow":
+    for question in asked:
+        if question.kind == "chain":
+            made["chain"].append(search.distance(question.hops))
+        elif question.kind == "flow":
             made["flow"].append(search.flow())
     _require_hard(network, made)
-    used = {place for some in made.values() for one in some for place in one.evidence}
+    used = {place for some in made.values() for question in some for place in question.evidence}
     places = list(network.base.values())
 
     def lookup() -> Question:
@@ -300,11 +298,11 @@ def _ends(edge: Edge) -> dict[str, Any]:
 def _require_hard(network: Network, made: Mapping[str, Sequence[Question]]) -> None:
     """Raise RetryError where an answer is the last number, or is now what it was then."""
     require_not_last(network.records, made)
-    for one in made["as_of"]:
-        at = one.about["at"]
+    for question in made["as_of"]:
+        at = question.about["at"]
         if not network.times[0] <= at < network.times[-1]:
             raise RetryError
-        if network.question("as_of", {**one.about, "at": None}).answer == one.answer:
+        if network.question("as_of", {**question.about, "at": None}).answer == question.answer:
             raise RetryError
 
 
@@ -319,9 +317,9 @@ class _Search:
     def distance(self, hops: int) -> Question:
         """Return a question whose shortest path has so many connections, or what there is."""
         while True:
-            for source, found, before in self._from(None):
+            for source, ahead, before in self._from(None):
                 targets = [
-                    node for node in found if node != source and len(path_to(before, node)) == hops
+                    node for node in ahead if node != source and len(path_to(before, node)) == hops
                 ]
                 if question := self._good("chain", source, targets, None):
                     return question
@@ -332,9 +330,9 @@ class _Search:
     def past_distance(self, times: Sequence[int]) -> Question:
         """Return a question of a distance as of a time that is another one now."""
         at = times[int(len(times) * (0.4 + 0.5 * self._draws.random()))]
-        for source, found, _ in self._from(at):
+        for source, ahead, _ in self._from(at):
             now, _ = distances(self._network.weights_at(None), source)
-            targets = [node for node, length in found.items() if length != now[node]]
+            targets = [node for node, length in ahead.items() if length != now[node]]
             if question := self._good("as_of", source, targets, at):
                 return question
         raise RetryError

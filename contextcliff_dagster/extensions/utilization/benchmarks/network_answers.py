@@ -1,8 +1,6 @@
-"""Answers to questions about a network, each with the records that it rests on.
+"""Answers to questions about a network, each with the records that it rests on, and its changes.
 
-Shortest paths and maximum flows, in exact numbers.
-
-Weights and events of a network changed.
+Shortest paths and maximum flows are exact; a change replaces weights and events of the network.
 """
 
 from __future__ import annotations
@@ -37,22 +35,22 @@ def distances(weights: Mapping[Edge, int], source: str) -> tuple[dict[str, int],
     near: dict[str, list[tuple[str, int]]] = defaultdict(list)
     for (one, other), weight in weights.items():
         near[one].append((other, weight))
-    found: dict[str, int] = {}
+    lengths: dict[str, int] = {}
     before: dict[str, str] = {}
     best = {source: 0}
     ahead = [(0, source)]
     while ahead:
         length, node = heappop(ahead)
-        if node in found:
+        if node in lengths:
             continue
-        found[node] = length
+        lengths[node] = length
         for other, weight in near.get(node, ()):
             there = length + weight
-            if other not in found and there < best.get(other, there + 1):
+            if other not in lengths and there < best.get(other, there + 1):
                 best[other] = there
                 before[other] = node
                 heappush(ahead, (there, other))
-    return found, before
+    return lengths, before
 
 
 def path_to(before: Mapping[str, str], target: str) -> list[Edge]:
@@ -65,7 +63,7 @@ def path_to(before: Mapping[str, str], target: str) -> list[Edge]:
 
 
 class Flow:
-    """A maximum flow (Edmonds and Karp), and those of networks that differ in one capacity."""
+    """A maximum flow (Edmonds and Karp), also for networks that differ in one capacity."""
 
     def __init__(self, capacities: Mapping[Edge, int], source: str, target: str) -> None:
         self._capacities, self._source, self._target = capacities, source, target
@@ -79,7 +77,7 @@ class Flow:
         self.value = self._augment(self._left, source, target)
 
     def edges(self) -> list[Edge]:
-        """Return the connections on which something flows."""
+        """Return the connections with a flow."""
         return [edge for edge, most in self._capacities.items() if self._left[edge] < most]
 
     def value_with(self, edge: Edge, capacity: Fraction) -> Fraction | int:
@@ -90,7 +88,7 @@ class Flow:
         if left[edge] >= 0:
             most = more if more > 0 else 0
             return self.value + self._augment(left, self._source, self._target, most)
-        # More flows than fits: as much as possible goes another way, the rest does not go at all.
+        # The flow exceeds the capacity: as much as possible is rerouted, the rest is dropped.
         missing = -left[edge]
         left[edge] = 0
         left[edge[::-1]] -= missing
@@ -103,7 +101,7 @@ class Flow:
         target: str,
         most: Fraction | int | None = None,
     ) -> Fraction | int:
-        """Send as much as can flow, ``most`` at most, through what is ``left``; return it."""
+        """Send as much flow as possible, ``most`` at most, through ``left``; return the amount."""
         total: Fraction | int = 0
         while most is None or total < most:
             before: dict[str, str] = {source: source}
@@ -171,7 +169,7 @@ class Network:
         """Return the records of a connection up to a time, without those before the last set."""
         events = self.events.get(edge, [])
         if at is not None:
-            events = events[: bisect_right([self.records[one]["ts"] for one in events], at)]
+            events = events[: bisect_right([self.records[event]["ts"] for event in events], at)]
         for number in range(len(events) - 1, -1, -1):
             if self.records[events[number]]["action"] == "set":
                 return events[number:]
@@ -256,14 +254,14 @@ class Network:
         ahead, before = distances(weights, source)
         if target not in ahead:
             raise ValueError(f"there is no path: {dict(about)!r}")
-        turned = {(to, one): weight for (one, to), weight in weights.items()}
+        turned = {(to, start): weight for (start, to), weight in weights.items()}
         back, after = distances(turned, target)
         answer = ahead[target]
         path = path_to(before, target)
         evidence: list[int] = []
         changes: list[Fraction] = []
         for edge in path:
-            others = {one: weight for one, weight in weights.items() if one != edge}
+            others = {e: weight for e, weight in weights.items() if e != edge}
             around = distances(others, source)[0].get(target)
             for place, other in self.without(edge, at):
                 evidence.append(place)
@@ -312,7 +310,7 @@ class Network:
                     changes.append(change)
         if not evidence:
             raise ValueError(f"no record alone matters: {dict(about)!r}")
-        most = sum(weight for (one, _), weight in weights.items() if one == source)
+        most = sum(weight for (start, _), weight in weights.items() if start == source)
         return make_question(
             kind, about, flow.value, evidence, float(min(changes)), choices=(1, most)
         )
@@ -330,12 +328,12 @@ _VALUES: dict[str, Sequence[float]] = {
     "add": (*range(-20, 0), *range(1, 51)),
     "multiply": (0.5, 0.75, 1.25, 1.5, 2.0),
 }
-"""What the document draws from."""
+"""Values that the document draws from, by action."""
 _HEAVIEST = 100_000
 
 
 def change_network(draws: Draws, data: Benchmark, count: int, recompute: bool) -> Made:
-    """Change ``count`` weights or events, as many as can be.
+    """Change ``count`` weights or events, or as many as possible.
 
     Where answers are to stay, no connection gets lighter at a time as of which paths or flows are
     asked: heavier ones open no shortcut, and what limits a flow is kept.
@@ -366,7 +364,7 @@ def change_network(draws: Draws, data: Benchmark, count: int, recompute: bool) -
         stops = [_count_until(records, story, at) for at in dict.fromkeys(times)]
         number = story.index(place)
         options = _VALUES["set" if record["type"] == "edge" else record["action"]]
-        for value in draws.shuffled([one for one in options if one != record[key]]):
+        for value in draws.shuffled([option for option in options if option != record[key]]):
             after = _weights(records, story, number, value)
             if after and all(after[stop] >= before[stop] for stop in stops):
                 records[place] = {**record, key: value}
@@ -376,8 +374,8 @@ def change_network(draws: Draws, data: Benchmark, count: int, recompute: bool) -
     if recompute:
         changed = Network(records)
         try:
-            questions = [changed.question(one.kind, one.about) for one in questions]
-        except ValueError as error:  # now no record alone limits a flow
+            questions = [changed.question(old.kind, old.about) for old in questions]
+        except ValueError as error:  # no single record limits a flow any more
             raise RetryError from error
     return Made(records, questions, {})
 

@@ -1,6 +1,6 @@
-"""How many warehouses, entities or nodes a document of so many records has.
+"""Sizes of documents: the warehouses, entities or nodes for a number of records.
 
-The data of one document, from its name, seed and parameters alone.
+The data of one document follow from its name, seed and parameters alone.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ _MORE: Mapping[BenchmarkName, set[str]] = {
 
 
 def records_of(name: BenchmarkName, parameters: Mapping[str, int]) -> int:
-    """Return the number of records of a document with these parameters: it is always met."""
+    """Return the exact number of records of a document with these parameters."""
     if name == "warehouse":
         initial = parameters["num_warehouses"] * parameters["num_skus"]
         return initial + num_transactions(parameters)
@@ -88,7 +88,7 @@ def most_questions(name: BenchmarkName, parameters: Mapping[str, int]) -> int:
 
 
 def require_parameters(name: BenchmarkName, parameters: Mapping[str, int]) -> None:
-    """Refuse parameters of no document.
+    """Refuse parameters that no document can have.
 
     Raises:
         ValueError: one is missing, unknown, no integer, or too small.
@@ -135,7 +135,7 @@ def parameters_for(name: BenchmarkName, records: float) -> Mapping[str, int]:
 
 
 def _warehouse(count: int) -> Mapping[str, int]:
-    # Of 11 records of a warehouse and a SKU, 8 are drawn, 2 are the other sides of transfers, and
+    # Of 11 records of a warehouse and a SKU, 8 are drawn, 2 are other sides of transfers, and
     # 1 is the initial stock; there are twice as many warehouses as SKUs.
     skus = sqrt(count / 22)
     warehouses = max(3 if count < _ROOMY["warehouse"] else 4, round(2 * skus))
@@ -192,7 +192,7 @@ def generate(
     hops: Sequence[int] = (1, 2, 4, 8),
     questions: int = 4,
 ) -> Benchmark:
-    """Return the data of one document: the same for the same arguments, wherever it is made.
+    """Return the data of one document, the same for the same arguments on any machine.
 
     Args:
         name: which benchmark.
@@ -220,11 +220,11 @@ def generate(
     for attempt, wanted in enumerate(_attempts(asked, len(set(kinds or KINDS[name])))):
         draws = Draws(name, seed, parameters.get("draw", 0), attempt)
         try:
-            records, found, notes = make(draws, parameters, evidence, wanted)
+            records, made, notes = make(draws, parameters, evidence, wanted)
         except RetryError:
             continue
         return Benchmark(
-            name, seed, dict(parameters), tuple(records), tuple(found), evidence, notes=notes
+            name, seed, dict(parameters), tuple(records), tuple(made), evidence, notes=notes
         )
     raise ValueError(
         f"a {name} document of {records_of(name, parameters)} records is too small for {questions} "
@@ -242,6 +242,6 @@ def _attempts(asked: Sequence[Asked], least: int) -> Iterator[Sequence[Asked]]:
     kept = len(asked)
     while kept > least:
         kept = max(least, kept // 2)
-        lookups = [one._replace(kind="lookup") for one in asked[kept:]]
+        lookups = [question._replace(kind="lookup") for question in asked[kept:]]
         yield from repeat([*asked[:kept], *lookups], _ATTEMPTS_WITH_LOOKUPS)
     yield from repeat([question._replace(luck=0.0) for question in asked], _MOST_ATTEMPTS)

@@ -1,10 +1,7 @@
 """The ledger: stock of warehouses through a long sequence of transactions.
 
-Answers to questions about a ledger, each with the records that it rests on.
-
-Quantities of a ledger changed.
-
-The ledger: stock of warehouses through a long sequence of transactions.
+Here are its records, answers to questions with the records that they rest on, and changes of its
+quantities.
 
 Where it differs from the design document: initial stocks are records of the document; sales and
 transfers draw only from stock that is there; adjustments are recorded as applied; the numbers of
@@ -67,7 +64,7 @@ class Chain(NamedTuple):
     slots: tuple[int, ...]
 
     def holds(self, warehouse: int, slot: int) -> bool:
-        """Whether a transfer out of ``warehouse`` in ``slot`` would lead the chain elsewhere."""
+        """Whether a transfer out of ``warehouse`` in ``slot`` would divert the chain."""
         before = -1
         for giver, at in zip(self.path, self.slots, strict=False):
             if giver == warehouse and before < slot < at:
@@ -77,7 +74,7 @@ class Chain(NamedTuple):
 
 
 class Plan:
-    """What happens in which slot of a ledger.
+    """The transactions in the slots of a ledger.
 
     Attributes:
         actions: of each slot: sale, restock, adjustment, transfer; chain or decoy for the
@@ -101,13 +98,13 @@ class Plan:
         self._taken: set[int] = set()
         self.busy: list[Busy] = []
         self.busy_slots: dict[int, int] = {}
-        lengths = [one.hops for one in asked if one.kind == "chain"]
+        lengths = [question.hops for question in asked if question.kind == "chain"]
         count = min(len(lengths), self.skus - 1)
         order = draws.shuffled(range(self.skus))
         most = max(1, transfers // (2 * max(1, count)))
-        self.hops = [(one % count, longest_chain(hops, most)) for one, hops in enumerate(lengths)]
-        longest = [max(h for of, h in self.hops if of == one) for one in range(count)]
-        sums = [one.kind for one in asked if one.kind in ("aggregate", "as_of")]
+        self.hops = [(i % count, longest_chain(hops, most)) for i, hops in enumerate(lengths)]
+        longest = [max(h for of, h in self.hops if of == chain) for chain in range(count)]
+        sums = [question.kind for question in asked if question.kind in ("aggregate", "as_of")]
         pairs = self._free_pairs(order[count:])
         share = (self._slots - sum(longest)) // max(1, len(sums[: len(pairs)]))
         size = self.warehouses * self.skus + records
@@ -127,7 +124,7 @@ class Plan:
     def _free_pairs(self, skus: Sequence[int]) -> list[tuple[int, int]]:
         """Pairs that may be busy: all warehouses but one, which has what the others exchange."""
         of_sku = [(sku, self._draws.shuffled(range(self.warehouses))[1:]) for sku in skus]
-        # Those with the first SKU come first: the same goods elsewhere are the best decoys.
+        # Pairs with the first SKU come first: the same goods elsewhere are the best decoys.
         return [(warehouse, sku) for sku, some in of_sku for warehouse in some]
 
     def _spread(self, count: int, start: int, stop: int) -> list[int]:
@@ -157,29 +154,27 @@ class Plan:
         for step in range(hops):
             seen = set(path) if self.warehouses > hops else {path[-1]}
             if step == hops - 1 and self.warehouses > 2:
-                seen.add(path[0])  # who guesses that it ends where it began is wrong
-            path.append(
-                self._draws.pick([one for one in range(self.warehouses) if one not in seen])
-            )
+                seen.add(path[0])  # guessing that it ends where it began must be wrong
+            path.append(self._draws.pick([w for w in range(self.warehouses) if w not in seen]))
         return Chain(sku, tuple(path), tuple(self._spread(hops, 0, self._slots)))
 
     def _decoys(self, transfers: int) -> dict[int, Chain]:
         """Further transfers of the SKUs of chains, in and out of the same warehouses."""
-        found = {}
+        decoys = {}
         for number, chain in enumerate(self.chains):
             most = transfers // (2 * (len(self.chains) - number))
             room = self._slots - len(self._taken)
             count = min(2 * len(chain.slots) + 2, most, room // 2)
-            found.update(dict.fromkeys(self._spread(count, 0, self._slots), chain))
+            decoys.update(dict.fromkeys(self._spread(count, 0, self._slots), chain))
             transfers -= count
-        return found
+        return decoys
 
     def _actions(self, transfers: int) -> list[str]:
         planned = len(self.chain_slots) + len(self.decoys)
         open_slots = self._slots - planned
         kinds = ["transfer"] * (transfers - planned)
         others = ["sale", "restock", "adjustment"]
-        kinds += [others[one % 3] for one in range(open_slots - len(kinds))]
+        kinds += [others[number % 3] for number in range(open_slots - len(kinds))]
         drawn = iter(self._draws.shuffled(kinds))
         return [
             "chain" if slot in self.chain_slots else "decoy" if slot in self.decoys else next(drawn)
@@ -221,9 +216,9 @@ class Ledger:
 
     def _units(self, kind: QuestionKind, about: Mapping[str, Any]) -> Question:
         (place,) = [
-            one
-            for one in self.of_pair[about["warehouse"], about["sku"]]
-            if all(self.records[one][key] == about[key] for key in ("action", "ts"))
+            candidate
+            for candidate in self.of_pair[about["warehouse"], about["sku"]]
+            if all(self.records[candidate][key] == about[key] for key in ("action", "ts"))
         ]
         qty = self.records[place]["qty"]
         low, high = {
@@ -239,13 +234,13 @@ class Ledger:
     def _stock(self, kind: QuestionKind, about: Mapping[str, Any]) -> Question:
         at = about["at"]
         stocks = {
-            pair: [one for one in places if at is None or self.records[one]["ts"] <= at]
+            pair: [place for place in places if at is None or self.records[place]["ts"] <= at]
             for pair, places in self.of_pair.items()
         }
         evidence = stocks[about["warehouse"], about["sku"]]
-        totals = [sum(self.records[one]["qty"] for one in places) for places in stocks.values()]
-        answer = sum(self.records[one]["qty"] for one in evidence)
-        margin = min(abs(self.records[one]["qty"]) for one in evidence)
+        totals = [sum(self.records[place]["qty"] for place in places) for places in stocks.values()]
+        answer = sum(self.records[place]["qty"] for place in evidence)
+        margin = min(abs(self.records[place]["qty"]) for place in evidence)
         choices = (min(totals), max(totals))
         return make_question(kind, about, answer, evidence, margin, choices=choices)
 
@@ -269,13 +264,13 @@ class Ledger:
 
     def _chain(self, kind: QuestionKind, about: Mapping[str, Any]) -> Question:
         chain = (about["sku"], about["warehouse"], about["hops"])
-        found = self.follow(*chain)
-        if found is None:
+        followed = self.follow(*chain)
+        if followed is None:
             raise ValueError(f"the chain of transfers breaks off: {dict(about)!r}")
-        path, end = found
+        path, end = followed
         others = [self.follow(*chain, missing=place) for place in path]
         possible = [
-            len(self.warehouses) - 1 if one is None else int(one[1] != end) for one in others
+            len(self.warehouses) - 1 if other is None else int(other[1] != end) for other in others
         ]
         return make_question(
             kind,
@@ -296,11 +291,11 @@ QUANTITIES = {
     "transfer_out": range(-20, 0),
     "adjustment": (-5, -4, -3, -2, -1, 1, 2, 3, 4, 5),
 }
-"""What the document draws from."""
+"""Quantities that the document draws from, by action."""
 
 
 def change_warehouse(draws: Draws, data: Benchmark, count: int, recompute: bool) -> Made:
-    """Change ``count`` quantities, as many as can be; both sides of a transfer together."""
+    """Change ``count`` quantities, or as many as possible; both sides of a transfer together."""
     records: list[Record] = list(data.records)
     ledger = Ledger(data.records)
     kept: set[Pair] = set()
@@ -339,7 +334,7 @@ def change_warehouse(draws: Draws, data: Benchmark, count: int, recompute: bool)
     questions = list(data.questions)
     if recompute:
         changed = Ledger(records)
-        questions = [changed.question(one.kind, one.about) for one in questions]
+        questions = [changed.question(old.kind, old.about) for old in questions]
     return Made(records, questions, {})
 
 
@@ -373,8 +368,8 @@ class _Ledger:
 
     def __init__(self, draws: Draws, parameters: Mapping[str, int]) -> None:
         self.draws = draws
-        self.warehouses = [f"WH-{one:04d}" for one in range(parameters["num_warehouses"])]
-        self.skus = [f"SKU-{one:04d}" for one in range(parameters["num_skus"])]
+        self.warehouses = [f"WH-{number:04d}" for number in range(parameters["num_warehouses"])]
+        self.skus = [f"SKU-{number:04d}" for number in range(parameters["num_skus"])]
         self.ts = START
         self.stock = [[draws.between(10, 100) for _ in self.skus] for _ in self.warehouses]
         self.records: list[Record] = []
@@ -425,7 +420,7 @@ class _Ledger:
 def make_warehouse(
     draws: Draws, parameters: Mapping[str, int], evidence: Evidence, asked: Sequence[Asked]
 ) -> Made:
-    """Draw a ledger and what is asked of it.
+    """Draw a ledger and questions about it.
 
     Raises:
         RetryError: these draws came to a dead end.
@@ -456,7 +451,7 @@ class _Writer:
 
     def __init__(self, ledger: _Ledger, plan: Plan) -> None:
         self._ledger, self._plan, self._draws = ledger, plan, ledger.draws
-        self._busy = {(one.warehouse, one.sku) for one in plan.busy}
+        self._busy = {(busy.warehouse, busy.sku) for busy in plan.busy}
         self._chains = {chain.sku: chain for chain in plan.chains}
 
     def write(self, slot: int, action: str) -> None:
@@ -540,7 +535,7 @@ def _questions(
     for question in made.get("as_of", ()):
         if question.answer == ledger.question("as_of", {**question.about, "at": None}).answer:
             raise RetryError
-    used = {place for some in made.values() for one in some for place in one.evidence}
+    used = {place for some in made.values() for q in some for place in q.evidence}
 
     def lookup() -> Question:
         place = draw_lookup(draws, len(records), range(len(records)), used)

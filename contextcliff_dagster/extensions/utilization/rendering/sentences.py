@@ -1,10 +1,8 @@
-"""Records as sentences, their templates and lengths; records written down in any format.
+"""Records as sentences, with their templates and lengths, and the types of all renderings.
 
-Records written down: one record a line, in each of the four formats.
-
-Prose has one sentence a line, as in the design document, so that formats differ in the form of a
-record and not in how records are set apart. No format has a legend before its records; CSV and
-Markdown begin with their header.
+Prose has one sentence a line, and each of the four formats one record a line, as in the design
+document: formats differ in the form of a record, not in how records are set apart. No format has a
+legend before its records; CSV and Markdown begin with their header.
 """
 
 from __future__ import annotations
@@ -109,7 +107,7 @@ def _moment(layout: str) -> Form:
             day = date.fromisoformat(iso[0])
         else:
             month = next(number for number, name in enumerate(MONTHS, 1) if name in text)
-            numbers = [int(one) for one in re.findall(r"\d+", text)]
+            numbers = [int(number) for number in re.findall(r"\d+", text)]
             day = date(max(numbers), month, min(numbers))
         days = day.toordinal() - _EPOCH
         if days < 0 or write_day(days) != text:
@@ -320,11 +318,11 @@ class Template(NamedTuple):
     slots: tuple[tuple[Callable[[Record], Any], Form, tuple[str, ...]], ...]
 
     def write(self, record: Record) -> str:
-        """Return the sentence that says ``record``."""
+        """Return the sentence for ``record``."""
         return self.sentence % tuple(form.write(get(record)) for get, form, _ in self.slots)
 
     def read(self, words: tuple[str, ...]) -> dict[str, Any]:
-        """Return the record of which ``words`` fill the slots."""
+        """Return the record whose values are the ``words`` in the slots."""
         given: dict[str, Any] = dict(self.spec.fixed)
         for word, (_, form, keys) in zip(words, self.slots, strict=True):
             value = form.read(word)
@@ -366,7 +364,7 @@ def all_templates(benchmark: BenchmarkName) -> Iterator[Template]:
 
 
 class SentenceReader:
-    """Reads the sentences of one benchmark."""
+    """A reader of the sentences of one benchmark."""
 
     def __init__(self, benchmark: BenchmarkName) -> None:
         """Compile all templates to one alternation; the last group to close tells which it was."""
@@ -381,7 +379,7 @@ class SentenceReader:
         self._pattern = re.compile("|".join(patterns))
 
     def read(self, sentence: str) -> dict[str, Any]:
-        """Return the record that ``sentence`` says, its values unchecked.
+        """Return the record in ``sentence``, its values unchecked.
 
         Raises:
             ValueError: it is a sentence of no template.

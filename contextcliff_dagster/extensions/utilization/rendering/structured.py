@@ -1,4 +1,4 @@
-"""The ways to write records down; JSON lines, CSV and Markdown tables, and records read back."""
+"""Records as JSON lines, CSV and Markdown tables; any format rendered, detected and read back."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from contextcliff_dagster.extensions.utilization.rendering.sentences import (
     templates,
 )
 
-_LARGEST = 2**53  # whole numbers beyond are not all told apart as floating point
+_LARGEST = 2**53  # larger whole numbers are not all exact as floating point
 _PREFIXES: Mapping[FieldKind, str] = {"warehouse": "WH", "sku": "SKU", "entity": "E", "node": "N"}
 
 
@@ -95,22 +95,22 @@ _TESTS: Mapping[FieldKind, Callable[[Any], bool]] = {
 @lru_cache(8)
 def shapes(benchmark: BenchmarkName) -> Mapping[tuple[str | None, str | None], Shape]:
     """Return the types of record by their ``type`` and ``action``."""
-    found = {}
+    by_type = {}
     for spec in SCHEMAS[benchmark]:
         fields = spec.fields
         shape = Shape(
             spec.name,
-            tuple(one.key for one in fields),
-            tuple(one.kind for one in fields),
-            tuple((one.key, _TESTS[one.kind]) for one in fields if one.kind in _TESTS),
+            tuple(field.key for field in fields),
+            tuple(field.kind for field in fields),
+            tuple((field.key, _TESTS[field.kind]) for field in fields if field.kind in _TESTS),
             tuple(
                 (attribute.key, value.key)
                 for attribute, value in pairwise(fields)
                 if value.kind == "value"
             ),
         )
-        found[spec.fixed.get("type"), spec.fixed.get("action")] = shape
-    return found
+        by_type[spec.fixed.get("type"), spec.fixed.get("action")] = shape
+    return by_type
 
 
 def shape_of(benchmark: BenchmarkName, record: Record) -> Shape:
@@ -128,9 +128,9 @@ def shape_of(benchmark: BenchmarkName, record: Record) -> Shape:
         if not test(record[key]):
             raise ValueError(f"{key} cannot be {record[key]!r}")
     for attribute, value in shape.values:
-        domain, found = DOMAINS[record[attribute]], record[value]
-        if found not in domain or type(found) is not type(domain[0]):
-            raise ValueError(f"{record[attribute]} cannot be {found!r}")
+        domain, stated = DOMAINS[record[attribute]], record[value]
+        if stated not in domain or type(stated) is not type(domain[0]):
+            raise ValueError(f"{record[attribute]} cannot be {stated!r}")
     return shape
 
 
@@ -148,7 +148,7 @@ class _Lines(list[str]):
 @lru_cache(32)
 def columns(benchmark: BenchmarkName, verbosity: Verbosity) -> tuple[str, ...]:
     """Return the header of a table: the keys of all record types, in the order of the schema."""
-    keys = (written_key(one, verbosity) for spec in SCHEMAS[benchmark] for one in spec.fields)
+    keys = (written_key(field, verbosity) for spec in SCHEMAS[benchmark] for field in spec.fields)
     return tuple(dict.fromkeys(keys))
 
 
@@ -156,7 +156,7 @@ def _renamed(
     benchmark: BenchmarkName, verbosity: Verbosity, records: Iterable[Record]
 ) -> Iterable[dict[str, Any]]:
     names = {
-        spec.name: [(one.key, written_key(one, verbosity)) for one in spec.fields]
+        spec.name: [(field.key, written_key(field, verbosity)) for field in spec.fields]
         for spec in SCHEMAS[benchmark]
     }
     for record in records:
@@ -209,12 +209,12 @@ def json_object(line: str) -> dict[str, Any]:
         ValueError: it is none.
     """
     try:
-        found = json.loads(line)
+        record = json.loads(line)
     except json.JSONDecodeError as error:
         raise ValueError(f"it is no JSON: {error.msg}") from None
-    if not isinstance(found, dict):
+    if not isinstance(record, dict):
         raise ValueError("it is no JSON object")
-    return found
+    return record
 
 
 def csv_cells(line: str) -> list[str]:
@@ -239,7 +239,7 @@ def markdown_cells(line: str) -> list[str]:
 
 
 class ObjectReader:
-    """Reads what the structured formats hold: keys of any verbosity, values as JSON or as text."""
+    """A reader of the structured formats: keys of any verbosity, values as JSON or as text."""
 
     def __init__(self, benchmark: BenchmarkName) -> None:
         """Index the record types by their keys as written, in each verbosity."""
@@ -248,17 +248,17 @@ class ObjectReader:
         self._types: dict[frozenset[str], tuple[tuple[str, ...], dict[Any, Any]]] = {}
         for verbosity in get_args(Verbosity):
             for spec in SCHEMAS[benchmark]:
-                written = [(written_key(one, verbosity), one) for one in spec.fields]
-                naming = [(name, one.key) for name, one in written if one.key in spec.fixed]
+                written = [(written_key(field, verbosity), field) for field in spec.fields]
+                naming = [(name, field.key) for name, field in written if field.key in spec.fixed]
                 types = self._types.setdefault(
                     frozenset(name for name, _ in written),
                     (tuple(name for name, _ in naming), {}),
                 )
                 fixed = tuple(spec.fixed[key] for _, key in naming)
-                types[1][fixed] = [(name, one.key, one.kind) for name, one in written]
+                types[1][fixed] = [(name, field.key, field.kind) for name, field in written]
 
     def fields(self, given: Mapping[str, Any]) -> list[tuple[str, str, FieldKind]]:
-        """Return key as written, key of the schema and kind of each field of ``given``.
+        """Return written key, schema key and kind of each field of ``given``.
 
         Raises:
             ValueError: no record type has these keys.
@@ -272,11 +272,11 @@ class ObjectReader:
         return fields
 
     def read(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the record, its values unchecked, of a JSON object."""
+        """Return the record in a JSON object, its values unchecked."""
         return {key: given[name] for name, key, _ in self.fields(given)}
 
     def read_cells(self, header: tuple[str, ...], cells: list[str]) -> dict[str, Any]:
-        """Return the record, its values unchecked, of a row of a table."""
+        """Return the record in a table row, its values unchecked."""
         if len(cells) != len(header):
             raise ValueError(f"it has {len(cells)} cells, the header {len(header)}")
         given = {name: cell for name, cell in zip(header, cells, strict=True) if cell}
@@ -306,7 +306,7 @@ _FROM_TEXT: Mapping[FieldKind, Callable[[str], Any]] = {
     "integer": _integer,
     "number": _number,
 }
-"""What cannot be read stays text, which `shapes.shape_of` then refuses by name."""
+"""What cannot be read stays text, which `shape_of` then refuses by name."""
 
 
 @lru_cache(8)
@@ -322,7 +322,7 @@ def parse(text: str, benchmark: BenchmarkName, format: Format | None = None) -> 
     """Return the records of a document, in the order of its lines.
 
     Args:
-        text: as `render.render` writes it, in any verbosity; empty lines are passed over.
+        text: as `render` writes it, in any verbosity; empty lines are passed over.
         benchmark: whose records these are.
         format: None: detected by the first line.
 
@@ -390,7 +390,7 @@ def render(
     verbosity: Verbosity = "standard",
     order: Order = "chronological",
 ) -> Rendering:
-    """Write the records of ``data`` down; `parse.parse` reads them back without loss.
+    """Write the records of ``data`` down; `parse` reads them back without loss.
 
     Args:
         data: its seed draws the sentence of each record, by the record's position in the data and
@@ -436,7 +436,7 @@ def render(
 
 
 def permutation(data: Benchmark, order: Order) -> list[int]:
-    """Return the indices of the records in the order in which a document has them."""
+    """Return the indices of the records in document order."""
     indices = list(range(len(data.records)))
     if order == "shuffled":
         random.Random(f"order:{data.name}:{data.seed}").shuffle(indices)

@@ -1,4 +1,4 @@
-"""Pictures of differences: two formats over scale, and the other conditions as a dot plot."""
+"""Pictures of differences: two formats over scale, and a dot plot of the other conditions."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _TALL, _ROW, _FOOT, _HEAD = 2.5, 3.55, 1.3, 1.2
 
 @house.styled()
 def plot_difference(pair: FormatComparison, result: UtilizationResult) -> bytes:
-    """The picture as PNG bytes: a panel for all benchmarks together, and one for each.
+    """Return the picture as PNG: a panel for all benchmarks together, and one for each.
 
     Same input, same bytes.
     """
@@ -45,14 +45,14 @@ def plot_difference(pair: FormatComparison, result: UtilizationResult) -> bytes:
     wide = (_FULL - _GAP * (columns - 1)) / columns
     height = _HEAD + _ROW * rows - (_ROW - _TALL) + _FOOT
     figure = house.blank_page(height)
-    ends = [e for s in scopes for one in s.scales for e in (one.test.band_low, one.test.band_high)]
+    ends = [e for s in scopes for at in s.scales for e in (at.test.band_low, at.test.band_high)]
     most = min(1.02, 1.12 * max([2.0 * result.margin, *(abs(end) for end in ends if end)]))
     for place, scope in enumerate(scopes):
         row, column = divmod(place, columns)
         bottom = height - _HEAD - row * _ROW - _TALL
         axes = house.panel(figure, _LEFT + column * (wide + _GAP), bottom, wide, _TALL)
         scale_axis(
-            axes, result.scales, [scale_tokens(one) for one in result.scales], 11 - 2 * columns
+            axes, result.scales, [scale_tokens(scale) for scale in result.scales], 11 - 2 * columns
         )
         axes.set_ylim(-1.25 * most, 1.25 * most)  # with room for the divergence point
         axes.set_title(scope_name(scope.benchmark, result.benchmarks), fontsize=12)
@@ -133,12 +133,12 @@ def _part(axes: Axes, found: Divergence, *, above: bool) -> None:
 
 @house.styled()
 def plot_effects(result: UtilizationResult) -> bytes | None:
-    """The picture as PNG bytes; None without an effect that was measured.
+    """Return the picture as PNG; None without a measured effect.
 
     One row per condition: its difference from the reference with its interval, by format where the
     result has them apart. Same input, same bytes.
     """
-    effects = [one for one in result.effects if one.difference is not None]
+    effects = [effect for effect in result.effects if effect.difference is not None]
     if not effects:
         return None
     tall = 0.36 * len(effects)
@@ -149,7 +149,7 @@ def plot_effects(result: UtilizationResult) -> bytes | None:
     axes.tick_params(axis="y", length=0, labelsize=10)
     axes.axvline(0, color=house.SOFT_INK, lw=1.0, zorder=1)
     axes.grid(axis="x")
-    ends = [abs(end) for one in effects for end in (one.ci_low, one.ci_high, one.difference) if end]
+    ends = [abs(end) for e in effects for end in (e.ci_low, e.ci_high, e.difference) if end]
     most = min(1.0, 1.1 * max([0.2, *ends]))
     axes.set_xlim(-most, most)
     axes.set_xlabel("difference of the mean score from the reference")

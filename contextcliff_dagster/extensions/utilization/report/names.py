@@ -1,4 +1,4 @@
-"""What the report calls benchmarks and formats, and length axes with a tick at each scale."""
+"""Names of benchmarks and formats in the report, and length axes with a tick at each scale."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ from contextcliff_dagster.extensions.utilization.scales import scale_tokens
 from contextcliff_dagster.reporting.figures.house import token_limits, with_air
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from matplotlib.axes import Axes
 
 
@@ -23,14 +21,14 @@ BENCHMARK_NAMES: Mapping[BenchmarkName, str] = {
 
 
 def scope_name(benchmark: BenchmarkName | None, asked: Sequence[BenchmarkName]) -> str:
-    """One benchmark, or all that were asked."""
+    """Return the name of one benchmark, or of all that were asked."""
     if benchmark is None and len(asked) == 1:
         (benchmark,) = asked
     return "all benchmarks" if benchmark is None else BENCHMARK_NAMES[benchmark]
 
 
 def scale_axis(axes: Axes, labels: Sequence[str], seen: Sequence[float], most: int) -> None:
-    """A log axis over ``seen`` lengths (tokens) with at most ``most`` of the scales as its ticks.
+    """Set a log axis over ``seen`` lengths (tokens) with at most ``most`` scales as ticks.
 
     The largest scale is always among them.
     """

@@ -1,4 +1,4 @@
-"""The report on utilization as data: the answer first, what carries it folded by question."""
+"""The utilization report as data: the answer first, its evidence folded by question."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class WrongAnswer(NamedTuple):
 
 
 def wrong_answers(records: pd.DataFrame, examples: Mapping[str, Example]) -> list[WrongAnswer]:
-    """Return the wrong answers: the first one of each cell, then the second ones, and so on."""
+    """Return the wrong answers: the first of each cell, then the second ones, and so on."""
     wrong = records[records["score"] == 0].sort_values(["model", "bin", "seed", "example_id"])
     turn = wrong.groupby(["model", "bin"]).cumcount()
     ordered = wrong.assign(turn=turn).sort_values("turn", kind="stable")
@@ -86,27 +86,27 @@ def _question(example: Example | None) -> str:
 
 
 def withheld(how: str) -> list[Section]:
-    """In place of the examples: the command that shows them."""
+    """Return the command that shows the examples, in their place."""
     text = ("This report has no question and no answer in it. With examples of wrong ones: ",)
     return [Section("", [Paragraph([*text, Code(how)])], 3)]
 
 
 def examples_shown(wrong: Sequence[WrongAnswer]) -> list[Section]:
-    """A table of wrong answers, at most `MOST_WRONG`."""
+    """Return a table of wrong answers, at most `MOST_WRONG`."""
     if not wrong:
         return [Section("", [Paragraph("No answer was wrong.")], 3)]
     rows: list[list[Cell]] = [
         [
-            Code(one.model),
-            Code(one.cell),
-            one.question,
-            Code(one.expected),
-            None if one.answer is None else Code(_short(one.answer)),
-            None if one.failure is None else one.failure.replace("_", " "),
-            one.needed,
-            None if one.evidence_position is None else f"{one.evidence_position:.2f}",
+            Code(case.model),
+            Code(case.cell),
+            case.question,
+            Code(case.expected),
+            None if case.answer is None else Code(_short(case.answer)),
+            None if case.failure is None else case.failure.replace("_", " "),
+            case.needed,
+            None if case.evidence_position is None else f"{case.evidence_position:.2f}",
         ]
-        for one in wrong[:MOST_WRONG]
+        for case in wrong[:MOST_WRONG]
     ]
     columns = [
         "model",
@@ -141,7 +141,7 @@ def utilization_page(
     title: str,
     pictures: Mapping[str, bytes] | None = None,
 ) -> Page:
-    """Return the page over one result a model; figures only of those in ``pictures``.
+    """Return the page over one result per model; figures only from ``pictures``.
 
     ``answers``: sections of what was answered (`answers`).
     """
@@ -163,7 +163,7 @@ def utilization_page(
 
 
 def draw_pictures(results: Sequence[UtilizationResult]) -> dict[str, bytes]:
-    """Return the pictures of each result as PNG, by the name of their file."""
+    """Return the pictures of each result as PNG, by file name."""
     drawn: dict[str, bytes] = {}
     for result in results:
         drawn[picture_file(result, "formats")] = plot_scores(result)
@@ -176,7 +176,7 @@ def draw_pictures(results: Sequence[UtilizationResult]) -> dict[str, bytes]:
 
 
 def picture_file(result: UtilizationResult, what: str) -> str:
-    """The file of a result's picture: ``formats``, ``effects``, ``difference-jsonl-prose``."""
+    """Return the file of a picture: ``formats``, ``effects``, ``difference-jsonl-prose``."""
     return f"utilization-{what}-{slug(result.model)}.png"
 
 
@@ -187,10 +187,10 @@ def _difference_file(pair: FormatComparison, result: UtilizationResult) -> str:
 def _scores(result: UtilizationResult, there: Mapping[str, bytes]) -> list[Block]:
     spans = []
     for curve in result.curves:
-        scored = [one for one in curve.scales if one.mean is not None]
+        scored = [scale for scale in curve.scales if scale.mean is not None]
         if curve.benchmark is None and scored:
             ends = " to ".join(
-                f"{score(one.mean)} at {one.scale}" for one in (scored[0], scored[-1])
+                f"{score(scale.mean)} at {scale.scale}" for scale in (scored[0], scored[-1])
             )
             spans.append(f"{format_name(curve.format)} from {ends}")
     alt = (

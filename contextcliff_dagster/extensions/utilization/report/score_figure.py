@@ -29,7 +29,7 @@ _APART = 1.035
 
 @house.styled()
 def plot_scores(result: UtilizationResult) -> bytes:
-    """The picture as PNG bytes: a row for each benchmark, all pooled first where there are more.
+    """Return the picture as PNG: a row per benchmark, all pooled first if there are several.
 
     Marks are mean scores of a scale with intervals over documents, lines the instrument's curves
     with their bands. On the left lengths are tokens of each format's own text, on the right
@@ -112,8 +112,8 @@ def _draw(
 
 def _points(curve: FormatCurve, axis: Axis) -> list[tuple[float, ScaleScore]]:
     """Length and score of each scale with an answer."""
-    lengths = [(one.tokens if axis == "tokens" else one.records, one) for one in curve.scales]
-    return [(float(at), one) for at, one in lengths if at and one.mean is not None]
+    lengths = [(s.tokens if axis == "tokens" else s.records, s) for s in curve.scales]
+    return [(float(at), scale) for at, scale in lengths if at and scale.mean is not None]
 
 
 def _legend(result: UtilizationResult) -> list[Any]:

@@ -47,13 +47,13 @@ if TYPE_CHECKING:
 
 
 def formats(result: UtilizationResult) -> DataTable:
-    """Verdict, caps and mean of each format and benchmark; no column that would say nothing."""
-    scopes, found = [], []
+    """Return verdict, caps and mean by format and benchmark, without empty columns."""
+    scopes, drops = [], []
     rows: list[list[Cell]] = []
     for curve in result.curves:
         profile = curve.tokens
         scopes.append(scope_name(curve.benchmark, result.benchmarks))
-        found.append(_drop(profile))
+        drops.append(_drop(profile))
         rows.append(
             [
                 format_name(curve.format),
@@ -66,9 +66,9 @@ def formats(result: UtilizationResult) -> DataTable:
         )
     columns = ["format", "answers (documents)", "mean score", "verdict", "safe cap, tokens"]
     columns.append("safe cap, records")
-    if any(found):
+    if any(drops):
         columns.append("half of the drop at, tokens")
-        rows = [[*row, drop] for row, drop in zip(rows, found, strict=True)]
+        rows = [[*row, drop] for row, drop in zip(rows, drops, strict=True)]
     if len(result.benchmarks) > 1:
         columns.insert(1, "benchmark")
         rows = [[row[0], scope, *row[1:]] for row, scope in zip(rows, scopes, strict=True)]
@@ -93,7 +93,7 @@ def _drop(profile: AxisProfile | None) -> Cell:
 
 
 def models(results: Sequence[UtilizationResult]) -> DataTable:
-    """What is found of each model in a line."""
+    """Return one row of results per model."""
     rows: list[list[Cell]] = [
         [
             Code(result.model),
@@ -124,48 +124,48 @@ _VERDICTS: Mapping[FormatVerdict, str] = {
 
 
 def _pooled(result: UtilizationResult, name: Format) -> AxisProfile | None:
-    curves = (one for one in result.curves if one.benchmark is None and one.format == name)
-    return next((one.tokens for one in curves), None)
+    curves = (curve for curve in result.curves if curve.benchmark is None and curve.format == name)
+    return next((curve.tokens for curve in curves), None)
 
 
 def _parting(result: UtilizationResult) -> Cell:
-    """Of the pair that the headline is about."""
+    """The length at which the formats of the headline's pair diverge."""
     pair = headline_pair(result)
-    if pair is None or (found := pair.pooled.divergence).better is None:
+    if pair is None or (divergence := pair.pooled.divergence).better is None:
         return None
-    if found.status == "at_smallest":
-        return f"{tokens(found.shown_at_tokens)} or less"
-    low, high = (tokens(end, "open") for end in (found.low_tokens, found.high_tokens))
-    at = found.tokens or found.shown_at_tokens or 0
+    if divergence.status == "at_smallest":
+        return f"{tokens(divergence.shown_at_tokens)} or less"
+    low, high = (tokens(end, "open") for end in (divergence.low_tokens, divergence.high_tokens))
+    at = divergence.tokens or divergence.shown_at_tokens or 0
     return Bracketed(f"{tokens(two_digits(at))} [{low}, {high}]")
 
 
 def headline_pair(result: UtilizationResult) -> FormatComparison | None:
-    """The pair that the result's verdict is about."""
-    with_prose = (one for one in result.comparisons if "prose" in (one.a, one.b))
+    """Return the pair that the result's verdict is about."""
+    with_prose = (c for c in result.comparisons if "prose" in (c.a, c.b))
     return next(with_prose, result.comparisons[0] if result.comparisons else None)
 
 
 def length_and_work(result: UtilizationResult) -> list[Section]:
-    """What else grows or differs with length: tokens a record, position of the evidence."""
+    """Return what else changes with length: tokens per record, position of the evidence."""
     sizes: list[list[Cell]] = [
         [
-            scope_name(one.benchmark, result.benchmarks),
-            format_name(one.format),
-            one.n_documents,
-            f"{one.mean:.1f}",
-            None if one.ratio is None else f"x {one.ratio:.2f}",
+            scope_name(row.benchmark, result.benchmarks),
+            format_name(row.format),
+            row.n_documents,
+            f"{row.mean:.1f}",
+            None if row.ratio is None else f"x {row.ratio:.2f}",
         ]
-        for one in result.tokens_per_record
+        for row in result.tokens_per_record
     ]
     positions: list[list[Cell]] = [
         [
-            format_name(one.format),
-            one.third,
-            one.n,
-            Bracketed(estimate(one.mean, one.ci_low, one.ci_high)),
+            format_name(position.format),
+            position.third,
+            position.n,
+            Bracketed(estimate(position.mean, position.ci_low, position.ci_high)),
         ]
-        for one in result.positions
+        for position in result.positions
     ]
     first = format_name(result.formats[0]) if result.formats else "the first format"
     sections = []
@@ -181,33 +181,33 @@ def length_and_work(result: UtilizationResult) -> list[Section]:
 
 
 def effects(result: UtilizationResult) -> DataTable:
-    """Every other condition against its reference."""
+    """Return every other condition against its reference."""
     rows: list[list[Cell]] = [
         [
-            one.factor,
-            f"{one.level} vs. {one.reference}",
-            "all" if one.format is None else format_name(one.format),
-            one.n,
-            score(one.mean),
-            score(one.mean_reference),
+            row.factor,
+            f"{row.level} vs. {row.reference}",
+            "all" if row.format is None else format_name(row.format),
+            row.n,
+            score(row.mean),
+            score(row.mean_reference),
             "not measured"
-            if one.difference is None
-            else Bracketed(f"{difference(one.difference)} {limits(one.ci_low, one.ci_high)}"),
-            p_value(one.p_holm),
+            if row.difference is None
+            else Bracketed(f"{difference(row.difference)} {limits(row.ci_low, row.ci_high)}"),
+            p_value(row.p_holm),
         ]
-        for one in result.effects
+        for row in result.effects
     ]
     columns = ["condition", "levels", "format", "n", "mean", "reference", "difference", "p (Holm)"]
     return DataTable(columns, rows, right=())
 
 
 def p_value(value: float | None) -> str:
-    """A p-value to two digits; nothing where there is none."""
+    """Return a p-value to two digits; empty without one."""
     return "" if value is None else f"{value:.2g}"
 
 
 def comparison(pair: FormatComparison, result: UtilizationResult) -> list[Section]:
-    """Where the two formats of a pair part, for all benchmarks and each."""
+    """Return where a pair's formats diverge, for all benchmarks and each."""
     title = capitalised(f"{format_name(pair.a)} and {format_name(pair.b)}")
     unpaired = [pair.unpaired_reason] if pair.unpaired_reason else []
     sections = [Section(title, [Bullets([Bracketed(pair.sentences[0]), *unpaired])], 3)]
@@ -218,12 +218,12 @@ def comparison(pair: FormatComparison, result: UtilizationResult) -> list[Sectio
     for scoped in (pair.pooled, *pair.benchmarks):
         rows: list[list[Cell]] = [
             [
-                one.scale,
-                f"{tokens(one.tokens_a)} / {tokens(one.tokens_b)}",
-                *_row(one.test),
-                p_value(one.test.p_holm),
+                scale.scale,
+                f"{tokens(scale.tokens_a)} / {tokens(scale.tokens_b)}",
+                *_row(scale.test),
+                p_value(scale.test.p_holm),
             ]
-            for one in scoped.scales
+            for scale in scoped.scales
         ]
         rows.append(["all scales", "", *_row(scoped.overall), p_value(scoped.overall.p_value)])
         columns = [
@@ -250,17 +250,17 @@ def _row(test: DifferenceTest) -> list[Cell]:
 
 
 def disagreements(scoped: ScopeComparison, confidence: float) -> list[str]:
-    """Where the band and the adjusted tests of single scales do not say the same, and why."""
+    """Return where the band and the adjusted tests of single scales disagree, and why."""
     alpha = 1.0 - confidence
     band_alone, test_alone, fewest = [], [], math.inf
-    for one in scoped.scales:
-        shown = beyond_zero(one.test.band_low, one.test.band_high) != 0
-        rejected = one.test.p_holm is not None and one.test.p_holm <= alpha
+    for scale in scoped.scales:
+        shown = beyond_zero(scale.test.band_low, scale.test.band_high) != 0
+        rejected = scale.test.p_holm is not None and scale.test.p_holm <= alpha
         if shown and not rejected:
-            band_alone.append(one.scale)
-            fewest = min(fewest, one.test.n_documents)
+            band_alone.append(scale.scale)
+            fewest = min(fewest, scale.test.n_documents)
         elif rejected and not shown:
-            test_alone.append(one.scale)
+            test_alone.append(scale.scale)
     sentences = []
     if band_alone:
         why = "the test exchanges whole documents, the band counts every question"
@@ -284,12 +284,12 @@ def disagreements(scoped: ScopeComparison, confidence: float) -> list[str]:
 
 
 def certainty(pair: FormatComparison) -> list[Section]:
-    """The other tests of a pair's pooled differences, and the seeds that a difference needs."""
+    """Return other tests of a pair's pooled differences, and the seeds that a difference needs."""
     title = f"{format_name(pair.a)} and {format_name(pair.b)}"
     scoped = pair.pooled
     rows: list[list[Cell]] = []
     for name, test in [
-        *((one.scale, one.test) for one in scoped.scales),
+        *((scale.scale, scale.test) for scale in scoped.scales),
         ("all scales", scoped.overall),
     ]:
         discordant = "" if test.only_a is None else f"{test.only_a} / {test.only_b}"
@@ -314,7 +314,7 @@ def certainty(pair: FormatComparison) -> list[Section]:
         "Permutation: formats exchanged for whole documents. McNemar: one question a document. "
         "Bootstrap: documents resampled; none where all documents agree.",
         *sorted(assumed),
-        *sorted({one.test.not_tested for one in scoped.scales if one.test.not_tested}),
+        *sorted({scale.test.not_tested for scale in scoped.scales if scale.test.not_tested}),
         _correlation(scoped),
     ]
     return [Section(title, [*blocks, Bullets(notes), _seeds(scoped)], 3)]
@@ -330,7 +330,7 @@ def _correlation(scoped: ScopeComparison) -> str:
 
 def _seeds(scoped: ScopeComparison) -> DataTable:
     rows: list[list[Cell]] = [
-        [f"{one.difference:.2g}", one.one_scale, one.all_scales] for one in scoped.seeds_needed
+        [f"{row.difference:.2g}", row.one_scale, row.all_scales] for row in scoped.seeds_needed
     ]
     caption = "Seeds (documents of a scale and benchmark) that show a difference with power 0.8"
     return DataTable(["difference", "at one scale", "with the band over all scales"], rows, caption)

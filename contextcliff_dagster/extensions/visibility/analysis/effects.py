@@ -25,22 +25,6 @@ from contextcliff_dagster.extensions.visibility.results import (
 from contextcliff_dagster.extensions.visibility.section import AXES, Level, PlannedRun
 
 if TYPE_CHECKING:
-    from contextcliff_dagster.analysis.records import AnalysisSettings
-    from contextcliff_dagster.contracts.arrays import Floats, Ints
-    from contextcliff_dagster.extensions.visibility.results import (
-        AxisEffect,
-        OutcomeName,
-    )
-if TYPE_CHECKING:
-    from contextcliff_dagster.analysis.records import AnalysisSettings
-    from contextcliff_dagster.contracts.arrays import Floats, Ints
-    from contextcliff_dagster.extensions.visibility.results import (
-        AxisEffect,
-        OutcomeName,
-    )
-
-if TYPE_CHECKING:
-    from contextcliff_dagster.analysis.records import AnalysisSettings
     from contextcliff_dagster.contracts.arrays import Floats, Ints
 
 

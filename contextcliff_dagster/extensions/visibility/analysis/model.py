@@ -65,15 +65,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import ArrayLike
 
-    from contextcliff_dagster.analysis.records import AnalysisSettings
     from contextcliff_dagster.contracts.arrays import Bools, Floats, Ints
-    from contextcliff_dagster.extensions.visibility.analysis.effects import Comparison
-    from contextcliff_dagster.extensions.visibility.results import (
-        AxisEffect,
-        OutcomeName,
-        Plan,
-        SearchComparison,
-    )
     from contextcliff_dagster.extensions.visibility.section import VisibilitySection
     from contextcliff_dagster.extensions.visibility.tasks.task import Space
 

@@ -43,16 +43,11 @@ from contextcliff_dagster.reporting.wording.number_format import count, level, n
 from contextcliff_dagster.store import slug
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     import pandas as pd
     from matplotlib.axes import Axes
 
     from contextcliff_dagster.experiments.common.study_run import StudyRun
-    from contextcliff_dagster.extensions.visibility.report.single_runs import (
-        RecordedRun,
-        Trajectory,
-    )
+    from contextcliff_dagster.extensions.visibility.report.single_runs import RecordedRun
     from contextcliff_dagster.extensions.visibility.tasks.task import Task
     from contextcliff_dagster.reporting.report_files import ReportFiles
 

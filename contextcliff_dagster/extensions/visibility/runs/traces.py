@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from contextcliff_dagster.experiments.common.experiment import Experiment, Source
     from contextcliff_dagster.experiments.common.study_run import StudyRun
     from contextcliff_dagster.extensions.visibility.behaviour import Step
-    from contextcliff_dagster.extensions.visibility.runs.tuning import Bench, Benches, History
-    from contextcliff_dagster.extensions.visibility.section import PlannedRun
 
 
 SCORING_VERSION = "visibility 1"

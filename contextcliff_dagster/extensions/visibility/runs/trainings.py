@@ -20,13 +20,7 @@ from contextcliff_dagster.private_files import make_folder
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from contextcliff_dagster.extensions.visibility.tasks.task import (
-        Config,
-        Data,
-        Evaluation,
-        Split,
-        Task,
-    )
+    from contextcliff_dagster.extensions.visibility.tasks.task import Config, Data, Split, Task
     from contextcliff_dagster.store import Store
 
 

@@ -49,13 +49,7 @@ from contextcliff_dagster.step_progress import report_step
 if TYPE_CHECKING:
     from contextcliff_dagster.extensions.visibility.kept_landscapes import Ground
     from contextcliff_dagster.extensions.visibility.landscape import Landscape
-    from contextcliff_dagster.extensions.visibility.section import PlannedRun
-    from contextcliff_dagster.extensions.visibility.tasks.task import (
-        Config,
-        Evaluation,
-        Floats,
-        Task,
-    )
+    from contextcliff_dagster.extensions.visibility.tasks.task import Config, Floats, Task
     from contextcliff_dagster.inference.requests.outcome import Outcome
     from contextcliff_dagster.inference.requests.recipe import Recipe
     from contextcliff_dagster.store import Store

@@ -45,7 +45,7 @@ _OF_NO_ENTRY = {"kv", "window_tokens"}
 
 
 def kvpress_identity(entry: ModelEntry) -> dict[str, Any]:
-    """All that decides the answers, but for the device; nothing is loaded for it."""
+    """Identity of all that decides the answers, but for the device; loads nothing."""
     entry, path = kvpress_weights(entry)
     kv = _options(entry)
     versions = kv_versions(entry.name)
@@ -133,7 +133,7 @@ class KvpressEngine(NoEmbeddings):
         }
 
     def switch_to(self, entry: ModelEntry) -> bool:
-        """Serve ``entry`` from now on, if it loads what the worker has loaded.
+        """Serve ``entry`` from now on, if it needs the weights that the worker has loaded.
 
         Raises:
             EngineError: ``entry`` cannot be served; see `kvpress_identity`.

@@ -36,11 +36,11 @@ _ABANDONED_SECONDS = 3600
 
 
 class KeptReads:
-    """What one model has read.
+    """Documents that one model has read.
 
     Parameters:
         folder: of the files; None for none.
-        model: what decides the entries of a text: weights, types, versions, device.
+        model: identity of the entries of a text: weights, types, versions, device.
         memory_bytes, disk_bytes: most that is kept; in memory one text always is.
     """
 
@@ -56,7 +56,7 @@ class KeptReads:
         self.problem: str | None = None
 
     def find(self, ids: list[int], policy: str, device: torch.device) -> Read | None:
-        """What was read of ``ids``, with the scores that ``policy`` needs."""
+        """Return the stored entries of ``ids``, with the scores that ``policy`` needs."""
         key = self._key(ids)
         if key not in self._kept:
             read = self._load(key, device)
@@ -74,7 +74,7 @@ class KeptReads:
         self._unwritten.append(key)
 
     def write(self) -> None:
-        """Write what is not yet on the disk; ``problem`` says why something is not."""
+        """Write missing entries to the disk; ``problem`` says why something is not."""
         unwritten, self._unwritten = self._unwritten, []
         for key in unwritten if self._folder else ():
             if key in self._kept:

@@ -1,4 +1,4 @@
-"""What a worker of engine `kvpress` will take, by the shape of its weights, before it starts."""
+"""Memory of a worker of engine `kvpress`, by the shape of its weights, before it starts."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class _Weights(NamedTuple):
 
 
 def kv_memory(entry: ModelEntry, documents: Iterable[int]) -> KvMemory | None:
-    """Return what reading documents of these tokens takes; None where the weights do not say.
+    """Return the memory for reading documents of these tokens; None where weights do not say.
 
     Raises:
         EngineError: the weights are missing or damaged.
@@ -73,9 +73,9 @@ def kv_memory(entry: ModelEntry, documents: Iterable[int]) -> KvMemory | None:
 
 
 class KvReads:
-    """The documents that models of engine `kvpress` will read, and what that takes.
+    """Documents that models of engine `kvpress` will read, and the memory for them.
 
-    Variants of one base share what they have read; `h2o` reads once more, for its scores.
+    Variants of one base share their reads; `h2o` reads once more, for its scores.
     """
 
     def __init__(self) -> None:
@@ -90,16 +90,16 @@ class KvReads:
         variant = kv_of(entry)
         base = variant.base if variant else entry.name
         self._entries.setdefault(base, entry)
-        own = self._tokens.setdefault(base, {})
-        new = document not in own
-        own[document] = tokens
+        counts = self._tokens.setdefault(base, {})
+        new = document not in counts
+        counts[document] = tokens
         if variant and variant.policy == "h2o":
             new = (base, document) not in self._scored
             self._scored.add((base, document))
         return new
 
     def notes(self) -> list[str]:
-        """A sentence on memory and disk for each base whose weights say what they take."""
+        """A sentence on memory and disk for each base whose weights give their size."""
         notes = []
         for base, entry in self._entries.items():
             lengths = self._tokens[base].values()
@@ -141,8 +141,8 @@ def _weights(entry: ModelEntry) -> _Weights | None:
             return None
         shape = config_shape(config)
         hidden, inner = config.get("hidden_size"), config.get("intermediate_size")
-        own = str(config.get("dtype") or config.get("torch_dtype") or "float32")
-        stored = _stored_bytes(path) * number_bytes // _SIZES.get(own, number_bytes)
+        dtype = str(config.get("dtype") or config.get("torch_dtype") or "float32")
+        stored = _stored_bytes(path) * number_bytes // _SIZES.get(dtype, number_bytes)
     if shape is None or not isinstance(hidden, int) or not isinstance(inner, int):
         return None
     return _Weights(shape, stored, hidden, inner, number_bytes)

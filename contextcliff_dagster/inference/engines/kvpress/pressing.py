@@ -22,7 +22,7 @@ from transformers.models.llama.modeling_llama import rotate_half
 LONGEST_WINDOW = 64
 SINKS = 4
 SCORED_WHILE_READING = ("h2o", "expected_attention")
-"""Policies whose scores need what the layer computes on the way, but not the budget."""
+"""Policies whose scores need values that the layer computes on the way, but not the budget."""
 BLOCK_BYTES = {"cpu": 8 << 20, "cuda": 256 << 20}
 """Memory of the attention of a few tokens to all before them, in 32 bits, which h2o adds up: on a
 CPU what its cache holds, on a GPU enough for it to be busy."""
@@ -71,7 +71,7 @@ class Read:
         return {f"{name}/{n}": t for name, ts in by_layer.items() for n, t in enumerate(ts)}
 
     def about(self) -> dict[str, Any]:
-        """What is no tensor, JSON-ready."""
+        """Values other than tensors, JSON-ready."""
         return {name: getattr(self, name) for name in ("read_ms", "score_ms", "peak_bytes")}
 
     @classmethod
@@ -94,7 +94,7 @@ class Read:
 
 
 class Reader:
-    """A model's layers, and what is measured of them while they read."""
+    """A model's layers, and their measurements while they read."""
 
     def __init__(self, model: Any) -> None:
         self._model = model
@@ -196,8 +196,8 @@ def mean_attention(
 ) -> torch.Tensor:
     """Mean attention that each entry got from itself and those after it (1, heads of keys, tokens).
 
-    What `kvpress.ObservedAttentionPress` makes of attention that is written out between every two
-    tokens, here of a few tokens at a time: memory grows with the length and not with its square.
+    `kvpress.ObservedAttentionPress` writes attention out between every two tokens. This takes a
+    few tokens at a time: memory grows with the length and not with its square.
     """
     tokens, heads = keys.shape[2], module.config.num_attention_heads
     rows = max(1, BLOCK_BYTES[keys.device.type] // (4 * heads * tokens))

@@ -64,8 +64,8 @@ class Worker:
         folder = settings["folder"]
         config = AutoConfig.from_pretrained(folder, **source)
         if settings["rope_scaling"]:
-            own = getattr(config, "rope_parameters", None) or {}
-            config.rope_parameters = {**own, **settings["rope_scaling"]}
+            rope = getattr(config, "rope_parameters", None) or {}
+            config.rope_parameters = {**rope, **settings["rope_scaling"]}
         if "sliding_attention" in (getattr(config, "layer_types", None) or ()):
             raise RefusedError("some of its layers see a sliding window alone")
         self.tokenizer = AutoTokenizer.from_pretrained(folder, **source)
@@ -240,8 +240,8 @@ class Worker:
             return int(torch.cuda.max_memory_allocated())
         with suppress(OSError):
             status = Path("/proc/self/status").read_text()
-            if found := re.search(r"^VmHWM:\s+(\d+) kB", status, re.MULTILINE):
-                return int(found[1]) * 1024
+            if peak := re.search(r"^VmHWM:\s+(\d+) kB", status, re.MULTILINE):
+                return int(peak[1]) * 1024
         unit = 1 if sys.platform == "darwin" else 1024
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 

@@ -48,7 +48,7 @@ def kv_python() -> Path:
 
 
 def kv_versions(model: str) -> dict[str, str]:
-    """Versions of what the worker runs on, by distribution; nothing is imported.
+    """Versions of the worker's libraries, by distribution; nothing is imported.
 
     Raises:
         EngineError: there is no such environment, or kvpress is not in it.

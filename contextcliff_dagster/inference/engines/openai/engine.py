@@ -92,8 +92,8 @@ class OpenAIEngine:
     """See `base.Engine`."""
 
     def __init__(self, entry: ModelEntry, own: Dialect | None = None) -> None:
-        """``own``: what kind of server the caller has started for this entry, on this machine. It
-        is not asked what it is, counts the prompts, and is reached past any proxy."""
+        """``own``: kind of the server that the caller has started for this entry, on this machine.
+        It is not asked for its kind, counts the prompts, and is reached past any proxy."""
         self._entry, self._own = entry, own
         self._base_url = entry.resolved_base_url()
         self._secrets = url_secrets(self._base_url)
@@ -110,11 +110,11 @@ class OpenAIEngine:
 
     @property
     def window_tokens(self) -> int | None:
-        """The smaller of what the entry and the server say; None where neither does."""
+        """The smaller window of entry and server; None where neither has one."""
         return self.identity().window_tokens
 
     async def start(self) -> None:
-        """Make the client, and ask the server what it serves and what it is."""
+        """Make the client, and ask the server for its models and its kind."""
         entry = self._entry
         headers = request_headers(entry, f"Model {entry.name!r}", EngineError)
         secret = [value for name, value in headers.items() if name not in entry.extra_headers]
@@ -189,7 +189,7 @@ class OpenAIEngine:
         return [item for item in data if isinstance(item, dict)] if isinstance(data, list) else []
 
     def identity(self) -> Identity:
-        """What the entry declares and the server reports."""
+        """Fields that the entry declares and the server reports."""
         fields = declared_openai_identity(self._entry)
         for name, value in {**self._identifying, **self.dialect.reported}.items():
             fields[f"server_{name}"] = self._without_secrets(value)

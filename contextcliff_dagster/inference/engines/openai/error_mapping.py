@@ -74,7 +74,7 @@ def is_of_proxy(reply: Reply, endpoint: str, proxy: str | None) -> bool:
 
 
 def cure(endpoint: str, proxy: str | None) -> str:
-    """What to do about a server that cannot be reached."""
+    """Advice for a server that cannot be reached."""
     if proxy is None:
         return "start the server, or correct `base_url` in models.yaml"
     host = urlsplit(endpoint).hostname or ""
@@ -126,7 +126,7 @@ class RefusedParameterError(EngineError):
 
 
 class ErrorMapper:
-    """Turns what the client raises into TransportError, RejectedError or EngineError.
+    """Turns the client's errors into TransportError, RejectedError or EngineError.
 
     ``redact`` is applied to the server's messages: some echo the key.
     """
@@ -136,7 +136,7 @@ class ErrorMapper:
         self._has_key = bool(entry.api_key_env or entry.headers_env)
         self._endpoint, self._redact = endpoint, redact
         self.proxy: str | None = None
-        # Once a call is answered, what is refused is of one request, not of all.
+        # Once a call is answered, a refusal is of one request, not of all.
         self.answered = False
 
     def sort(self, error: Exception, *, sent: bool = False, constrained: bool = False) -> Exception:
@@ -202,7 +202,7 @@ class ErrorMapper:
         )
 
     def unreachable(self, error: TransportError) -> EngineError:
-        """The sentence for a server that does not even say what it serves."""
+        """Sentence for a server that does not even list its models."""
         return EngineError(
             f"Model {self._model!r}: {self._endpoint} cannot be reached ({error}); "
             f"{cure(self._endpoint, self.proxy)}, and run the same command again."

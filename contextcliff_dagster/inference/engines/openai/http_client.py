@@ -1,15 +1,12 @@
 """One endpoint, asked through the ``openai`` package. Its answers are read here, up to a bound.
 
-The ``openai`` package's client, held to what a measurement needs of it.
+The package's client is held to what a measurement needs of it. It sends over aiohttp: by its usual
+transport a call costs twice the CPU. Nothing is sent twice, no redirect is followed, no cookie
+kept. Of the environment only proxies and certificates count: no key, address or header, and no
+netrc file.
 
-It sends over aiohttp: by its usual transport a call costs twice the CPU. Nothing is sent twice, no
-redirect is followed, no cookie kept. Of the environment only proxies and certificates count: no
-key, address or header, and no netrc file.
-
-One endpoint, asked through the ``openai`` package. Its answers are read here, up to a bound.
-
-Words by which servers say why they refuse, sorted: they shorten the way to what would show
-otherwise by evidence (`execution.refusals`).
+Words by which servers say why they refuse are sorted here. They shorten the way to a reason that
+evidence would show otherwise (`error_mapping`).
 """
 
 from __future__ import annotations
@@ -105,7 +102,7 @@ class PackageClient:
             if isinstance(verify, str):
                 tls = ssl.create_default_context(cafile=verify)
             http = openai.DefaultAioHttpClient(
-                # The timeout of the whole answer is the caller's; here only what is sooner known.
+                # The timeout of the whole answer is the caller's; here only failures known sooner.
                 timeout=httpx2.Timeout(None, connect=min(CONNECT_SECONDS, timeout_s)),
                 follow_redirects=False,
                 trust_env=not direct,
@@ -278,9 +275,9 @@ class Endpoint(PackageClient):
     ) -> AsyncGenerator[bytes, None]:
         """POST ``parts``, one after the other, and yield the data of each server-sent event.
 
-        Ends where the stream ends, or with the event `DONE`. An answer
-        that is one JSON object, whatever it is declared as, is one event, a `Whole`; what else
-        comes without the form of events yields nothing. ``most``: bytes of it, decompressed.
+        Ends where the stream ends, or with the event `DONE`. An answer that is one JSON object,
+        whatever it is declared as, is one event, a `Whole`; other data without the form of events
+        yields nothing. ``most``: bytes of it, decompressed.
         """
         reader, came = EventReader(), 0
         head: bytes | None = b""
@@ -336,7 +333,7 @@ class EventReader:
         return events
 
     def end(self) -> list[bytes]:
-        """What the end of the stream completes: some servers leave out the last empty line."""
+        """Data of the event that the end completes: some servers leave out the last empty line."""
         return self.feed(b"\n\n")
 
 
@@ -385,9 +382,9 @@ _WAIT = re.compile(
 
 
 def known_refusal(message: str) -> Literal["content_filter", "context_overflow"] | None:
-    """Why a request is refused, where the words are known; a filter comes first.
+    """Kind of a refusal, where the words are known; a filter comes first.
 
-    All functions here take what the server says in lower case, its code and type before it.
+    All functions here take the server's message in lower case, its code and type before it.
     """
     if _FILTER.search(message):
         return "content_filter"
@@ -416,15 +413,15 @@ def is_rate(message: str) -> bool:
 
 def too_much_at_once(message: str) -> str | None:
     """The limit of a rate that the request alone exceeds, where the refusal gives both."""
-    found = _TOO_MUCH_AT_ONCE.search(message) if is_rate(message) else None
-    limit, asked = (int(number.replace(",", "")) for number in found.groups()) if found else (0, 0)
+    match = _TOO_MUCH_AT_ONCE.search(message) if is_rate(message) else None
+    limit, asked = (int(number.replace(",", "")) for number in match.groups()) if match else (0, 0)
     unit = "a day" if "tpd" in message or "per day" in message else "a minute"
     return f"{limit:,} tokens {unit}" if asked > limit > 0 else None
 
 
 def asked_wait_s(message: str) -> float | None:
     """Seconds that the words ask to wait ("try again in 1h2m", "retryDelay: 4s")."""
-    for hours, minutes, number, unit in (found.groups() for found in _WAIT.finditer(message)):
+    for hours, minutes, number, unit in (match.groups() for match in _WAIT.finditer(message)):
         if hours or minutes or unit:
             seconds = float(number or 0) / (1000 if unit == "ms" else 1)
             return 3600 * int(hours or 0) + 60 * int(minutes or 0) + seconds

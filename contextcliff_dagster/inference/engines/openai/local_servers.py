@@ -1,4 +1,13 @@
-"""Model servers that run on this machine, found on their usual ports."""
+"""Model servers on this machine, found on their usual ports.
+
+They are told apart by their answers at paths of their own: a port proves nothing. Recognised as in
+`server_detection`, and besides:
+
+- Ollama: ``/`` is the text "Ollama is running". Others imitate its interface, none this page.
+- LM Studio: ``/api/v0/models`` has ``compatibility_type``. It answers 200 to every path.
+
+`address_error` checks an entry's address and model id without a call that is paid.
+"""
 
 from __future__ import annotations
 
@@ -71,7 +80,7 @@ async def address_error(entry: ModelEntry, engine: OpenAIEngine) -> str | None:
 
 
 def listed_ids(listed: list[dict[str, object]]) -> list[str]:
-    """The names in what /v1/models has."""
+    """Model names in an answer of /v1/models."""
     return [name for item in listed if isinstance(name := item.get("id"), str)]
 
 
@@ -86,7 +95,7 @@ def _candidates(base: str) -> list[str]:
     for call in _CALLS:
         path = path.removesuffix(call)
     paths = [path, f"{path}/v1", path.replace("/v1/v1", "/v1"), *_USUAL_PATHS]
-    urls = [urlunsplit((parts.scheme, parts.netloc, one, parts.query, "")) for one in paths]
+    urls = [urlunsplit((parts.scheme, parts.netloc, guess, parts.query, "")) for guess in paths]
     return [url for url in dict.fromkeys(urls) if url != base]
 
 
@@ -128,12 +137,12 @@ async def find_local_servers(
 ) -> list[LocalServer]:
     """The servers on ``ports`` (default: the usual ones) of this machine that list models.
 
-    Whatever else listens there, is silent, or talks nonsense is left out.
+    Other listeners, silent or nonsensical ones among them, are left out.
     """
     usual = [port for preset in PRESETS.values() if (port := preset.local_port)]
     asked = list(dict.fromkeys(usual if ports is None else ports))
-    found = await asyncio.gather(*(_server_on(port, within_s) for port in asked))
-    return [server for server in found if server]
+    servers = await asyncio.gather(*(_server_on(port, within_s) for port in asked))
+    return [server for server in servers if server]
 
 
 async def loaded_window(probes: Probes, model_id: str) -> int | None:

@@ -1,26 +1,14 @@
-"""Which server answers at an address, and which model servers run on this machine.
+"""The kind of server at an OpenAI-compatible address, found by asking at its own endpoints.
 
-What kind of server answers at an OpenAI-compatible address, by asking at its own endpoints.
-
-Names prove nothing: gateways rename models and vendors. What a server reports that decides its
-answers (software, window, template) goes into the serving identity. That must not depend on luck,
-so a probe is sent again to a busy server, and one without an answer is an error, not a "no".
+Names prove nothing: gateways rename models and vendors. Some reports of a server decide its answers
+(software, window, template) and go into the serving identity. That must not depend on luck, so a
+probe is sent again to a busy server, and one without an answer is an error, not a "no".
 
 - KoboldCpp: ``/api/extra/version``, ``/api/extra/true_max_context_length``. Asked first, because it
   answers to much of llama.cpp's interface, too.
 - NVIDIA NIM: ``/v1/version`` with ``release`` and ``api``; ``/v1/metadata``.
 - llama.cpp: ``/props``.
 - vLLM: ``/version``, and the ``max_model_len`` of ``/v1/models``.
-
-Model servers that run on this machine, found on their usual ports and told apart by what they
-answer at paths of their own: a port proves nothing.
-
-Recognised as in `server_detection`, and besides:
-
-- Ollama: ``/`` is the text "Ollama is running". Others imitate its interface, none this page.
-- LM Studio: ``/api/v0/models`` has ``compatibility_type``. It answers 200 to every path.
-
-Whether an entry's address and model id are what its server has, without a call that is paid.
 """
 
 from __future__ import annotations

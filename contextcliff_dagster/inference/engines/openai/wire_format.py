@@ -135,8 +135,8 @@ def read_json(data: bytes) -> Any:
 
 
 def read_delta(chunk: dict[str, Any], within_ms: float = math.inf) -> Delta | None:
-    """What a chunk of either interface brings, None for nothing; any field but the text may be
-    missing, or of another type than it should be, which is as if it were missing.
+    """Piece of the answer in a chunk of either interface, None for nothing. A field other than the
+    text may be missing; a value of the wrong type counts as missing.
 
     ``within_ms``: how long ago the request was sent. No time that the server reports can be longer.
 
@@ -270,8 +270,8 @@ def _usage(usage: Any) -> Usage | None:
         return None
     if prompt is not None and completion is not None:
         left_out = (total or 0) - prompt - completion
-        # Some leave what they have cached out of the prompt, and others the reasoning out of what
-        # they call completion, and bill it all the same.
+        # Some leave cached tokens out of the prompt, and others the reasoning out of the
+        # completion, and bill it all the same.
         if cached and (cached > prompt or cached == left_out):
             prompt += cached
         elif left_out > 0:
@@ -395,7 +395,7 @@ class _NoCount(TransportError):
 
 
 async def _count(way: Way, entry: ModelEntry, prompt: Prompt, ask: _Ask) -> PromptCount:
-    # The messages with what a call says about them, so that the same template is applied.
+    # The messages with the flags of a call, so that the same template is applied.
     def messages(part: Prompt) -> dict[str, Any]:
         return {"messages": part.as_dicts(), **(GO_ON if goes_on(entry, part) else {})}
 

@@ -51,7 +51,7 @@ def on_cpu(version: str) -> bool:
 
 
 def environment(version: str, *, in_process: bool) -> dict[str, str]:
-    """Variables that have to be set before vLLM is imported; what is set already stays.
+    """Variables to set before vLLM is imported; variables already set stay.
 
     On a GPU the engine's core stays a process of its own, whose end frees the device's memory.
     """
@@ -129,12 +129,12 @@ def _rope_overrides(entry: ModelEntry) -> dict[str, Any] | None:
     if entry.rope_scaling is None:
         return None
     config = _config(entry)
-    own = config.get("rope_parameters") or config.get("rope_scaling") or {}
+    rope = config.get("rope_parameters") or config.get("rope_scaling") or {}
     if "rope_theta" in config:
-        own = {"rope_theta": config["rope_theta"], **own}
+        rope = {"rope_theta": config["rope_theta"], **rope}
     given = entry.rope_scaling
     rope_type = given.get("rope_type") or given.get("type", "default")
-    return {"rope_parameters": {**own, **given, "rope_type": rope_type}}
+    return {"rope_parameters": {**rope, **given, "rope_type": rope_type}}
 
 
 def _config(entry: ModelEntry) -> dict[str, Any]:
@@ -163,7 +163,7 @@ def local_config(entry: ModelEntry) -> dict[str, Any]:
 def cache_token_bytes(
     entry: ModelEntry, config: Mapping[str, Any], reported: Mapping[str, Any]
 ) -> float | None:
-    """Bytes of a token in the KV cache, of the model's config and what vLLM made of the entry.
+    """Bytes of a token in the KV cache, by the model's config and vLLM's reading of the entry.
 
     None where the type is not known: vLLM chooses it by the device where nothing names it.
     """

@@ -1,15 +1,13 @@
 """vLLM in this process: every answer is kept as soon as it is complete.
 
-vLLM's step loop in a thread of its own: requests go in, pieces of answers come out one by one.
-
+vLLM's step loop has a thread of its own: requests go in, pieces of answers come out one by one.
 ``LLM.generate`` would give nothing until everything has been answered, and fail all of it for one
 prompt that is too long. vLLM's engine is made, stepped and shut down by one thread only.
 
-vLLM in this process: every answer is kept as soon as it is complete.
-
 The prompt is rendered and tokenised here, by the model's own tokenizer and chat template, and goes
-to vLLM as token ids. So the count is exact, and what does not fit is known before it is sent: vLLM
-itself would shorten the *answer* without a word where prompt and answer exceed the window.
+to vLLM as token ids. So the count is exact, and a prompt that does not fit is known before it is
+sent: vLLM itself would shorten the *answer* without a word where prompt and answer exceed the
+window.
 """
 
 from __future__ import annotations
@@ -81,7 +79,7 @@ class StepLoop:
         self._thread = threading.Thread(target=self._work, name="vllm-steps", daemon=True)
 
     def start(self) -> Future[Any]:
-        """Begin to load; the future gives the ``LLM``, or what went wrong."""
+        """Begin to load; the future gives the ``LLM``, or the error."""
         self._thread.start()
         return self._ready
 
@@ -224,7 +222,7 @@ class VllmEngine(NoEmbeddings):
             await asyncio.to_thread(steps.stop)
 
     def identity(self) -> Identity:
-        """What the entry declares, and what vLLM made of it."""
+        """Fields that the entry declares, and vLLM's reading of them."""
         reported = {f"server_{name}": value for name, value in self._reported.items()}
         return Identity({**self._declared, **reported})
 

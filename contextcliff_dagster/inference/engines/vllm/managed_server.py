@@ -1,7 +1,5 @@
 """A vLLM server that this engine starts, watches, starts again after a crash, and stops.
 
-A vLLM server that this engine starts, watches, starts again after a crash, and stops.
-
 Calls are those of any OpenAI-compatible endpoint. One that a crash interrupts is a TransportError,
 tried again like others: the answers are those of an undisturbed run.
 """
@@ -91,7 +89,7 @@ class VllmProcess:
         self._log = log = tempfile.NamedTemporaryFile(prefix="vllm-", suffix=".log")  # noqa: SIM115
         watchdog = [sys.executable, process_watchdog.__file__, str(SHUTDOWN_SECONDS)]
         version = vllm_version(self._entry.name)
-        # Ours are defaults: what the user has set for vLLM counts.
+        # Ours are defaults: the user's own settings for vLLM count.
         env = {**environment(version, in_process=False), **os.environ, "PYTHONUNBUFFERED": "1"}
         self._guard = subprocess.Popen(
             [*watchdog, *server_command(self._entry, port)],
@@ -199,7 +197,7 @@ class VllmServerEngine(NoEmbeddings):
 
     @property
     def window_tokens(self) -> int | None:
-        """What the server states, which is the entry's window where it has one."""
+        """Window by the server, which takes the entry's where it has one."""
         return self.identity().window_tokens
 
     async def start(self) -> None:
@@ -234,7 +232,7 @@ class VllmServerEngine(NoEmbeddings):
         await self._process.stop()
 
     def identity(self) -> Identity:
-        """As in process; where it listens is no part of it."""
+        """Same identity as in process; the address is no part of it."""
         stated = {} if self._window is None else {"server_max_model_len": self._window}
         return Identity({**self._declared, **stated})
 
