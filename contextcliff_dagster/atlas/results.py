@@ -31,18 +31,18 @@ from contextcliff_dagster.store import write_atomic
 Result = TypeVar("Result")
 _SAME_LENGTH = 0.05
 MADE_AT = "2000-01-01T00:00:00+00:00"
-"""The time in every result: the same tables give the same atlas."""
+"""Fixed time of every result, so that the same tables give the same atlas."""
 
 
 class Kept:
-    """A folder of results, each by the hash of what it was made of."""
+    """A cache folder of results, each by the hash of its inputs."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._names: set[str] = set()
 
     def result(self, kind: type[Result], of: str, make: Callable[[], Result]) -> Result:
-        """The result of ``kind`` of what ``of`` states, read or made.
+        """Return the result of ``kind`` for the inputs ``of``, read or made.
 
         Raises:
             StoreError: the folder cannot be written.
@@ -60,14 +60,14 @@ class Kept:
         return result
 
     def forget_others(self) -> None:
-        """Remove what was not asked for."""
+        """Remove the results that were not requested."""
         for file in self._folder.glob("*.json"):
             if file.name not in self._names:
                 file.unlink(missing_ok=True)
 
 
 def result_of(series: Series, kept: Kept) -> Cliffs | None:
-    """The result of a series; ``None`` where it has too few answers.
+    """Return the result of a series; ``None`` if it has too few answers.
 
     Raises:
         StoreError: ``kept`` cannot be written.
@@ -100,8 +100,8 @@ class Pair(NamedTuple):
     """Two series of one model and task.
 
     Attributes:
-        family: of its source's ``pairs``, the one that it belongs to.
-        of: how many pairs the family has; the p-values of ``comparison`` are adjusted for them.
+        family: its family in the source's ``pairs``.
+        of: number of pairs in the family; the p-values of ``comparison`` are adjusted for them.
     """
 
     family: str
@@ -117,9 +117,9 @@ def pairs_of(
     sources: Mapping[str, Source],
     kept: Kept,
 ) -> Iterator[Pair]:
-    """The pairs that the sources name and that have enough answers, in order, family by family.
+    """Yield the sources' pairs with enough answers, in order, family by family.
 
-    As many as a verdict takes: `LEAST_ANSWERS`, and for natural lengths `LEAST_DOCUMENTS`.
+    Enough is as many as a verdict needs: `LEAST_ANSWERS`, for natural lengths `LEAST_DOCUMENTS`.
 
     Args:
         results: by the keys of the series.
@@ -157,7 +157,7 @@ def pairs_of(
 
 
 def _exchanged(condition: str, a: str, b: str) -> str:
-    """The condition with ``b`` for its part ``a``: words of several columns stand beside it."""
+    """Replace the part ``a`` of a condition by ``b``; words of other columns stay."""
     return f", {condition}, ".replace(f", {a}, ", f", {b}, ", 1)[2:-2]
 
 
@@ -196,7 +196,7 @@ def _compared(
 
 
 def _alike(a: Series, b: Series) -> bool:
-    """Whether what both answered has the same length in both."""
+    """Whether the examples that both answered have the same lengths in both."""
     lengths = [
         side.records.groupby(["document_id", "example_id"])["length_tokens"].first()
         for side in (a, b)
@@ -206,9 +206,9 @@ def _alike(a: Series, b: Series) -> bool:
 
 
 def _in_family(comparisons: Sequence[Comparison]) -> Iterator[Comparison]:
-    """Each with p-values adjusted for all: overall by Holm, each bin by the number of pairs.
+    """Yield each with p-values adjusted for all: overall by Holm, each bin by the number of pairs.
 
-    A comparison's own are adjusted for its bins and its overall difference already.
+    A comparison already adjusts for its own bins and overall difference.
     """
     from contextcliff_dagster.analysis.comparison import sentence
     from contextcliff_dagster.analysis.statistics.rank_tests import holm
@@ -228,7 +228,7 @@ def _in_family(comparisons: Sequence[Comparison]) -> Iterator[Comparison]:
 
 
 def _adjusted(row: Row, p_value: float | None, alpha: float) -> Row:
-    """With an interval that holds 0 where the test finds nothing, as `compare` has it."""
+    """Set the p-value, and widen the interval to hold 0 if the test finds nothing, like `compare`."""
     if p_value is None or p_value <= alpha or row.ci_low is None or row.ci_high is None:
         return replace(row, p_value=p_value)
     return replace(row, p_value=p_value, ci_low=min(row.ci_low, 0.0), ci_high=max(row.ci_high, 0.0))
@@ -238,10 +238,10 @@ _FILE = Path(__file__).with_name("known.json")
 
 
 def known_of(model: str) -> dict[str, Any]:
-    """Series of the models whose names contain ``model``, with their sources and their date.
+    """Return the series of the models whose names contain ``model``, with sources and date.
 
     Raises:
-        ContextCliffError: none does.
+        ContextCliffError: there is no such model.
     """
     known, series = _known()
     asked = _bare(model.rpartition("/")[2])
@@ -258,10 +258,10 @@ def known_of(model: str) -> dict[str, Any]:
 
 
 def sampling_range(model: str, window: int | None = None) -> str | None:
-    """The lengths worth sampling for a model, as a sentence; ``None`` where nothing is known.
+    """Return the lengths worth sampling for a model, as a sentence; ``None`` if nothing is known.
 
-    From a third of the shortest midpoint of a drop in tokens to twice the longest, of the series
-    of this model (an identifier, with a date or without), or to its ``window``.
+    They go from a third of the shortest midpoint of a drop (tokens) to twice the longest in this
+    model's series (its identifier with or without a date), or to its ``window``.
     """
     known, series = _known()
     name = model.rpartition("/")[2].casefold()
@@ -288,7 +288,7 @@ def sampling_range(model: str, window: int | None = None) -> str | None:
 
 
 def _bare(name: str) -> str:
-    """Letters and digits alone: names are spelt with blanks, dots and hyphens."""
+    """Return letters and digits only: spellings differ in blanks, dots and hyphens."""
     return re.sub(r"[^a-z0-9]", "", name.casefold())
 
 

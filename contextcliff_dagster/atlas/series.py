@@ -26,16 +26,16 @@ if TYPE_CHECKING:
     from contextcliff_dagster.contracts.arrays import Bools, Floats
 
 LEAST_ANSWERS, LEAST_DOCUMENTS, LEAST_LENGTHS = 60, 20, 5
-"""Of natural lengths so many answers on so many documents; else answers at so many lengths."""
+"""Least data for a verdict: answers on so many documents (natural), or at so many lengths (made)."""
 _MOST_TOKENS = {"words": 2.0, "chars": 2.0, "chars_zh": 2.0, "bytes": 1.0}
-"""Tokens that a unit of prose may have at most (characters may be Chinese, bytes digits): a cut is
-converted by it, so that no length counts as read that may be cut. Other units are tokens and stay
-as they are. `Source.tokens_a` says it of denser texts, such as code."""
+"""Most tokens per unit of prose (characters may be Chinese, bytes digits): cuts are converted by it,
+so that no length counts as read that may be cut. Other units are tokens and stay unchanged. For
+denser texts, such as code, use `Source.tokens_a`."""
 _CONSTANT, _SAME_SHARE, _ALIKE = 10, 0.95, 0.01
-"""So many of the longest answers have one reply, or prompts read as one length within the last
-share; and the least share of them that has."""
+"""Least number of the longest answers with one reply, or with prompts read as one length (within
+`_ALIKE`), and their least share."""
 _WRONG = 0.1
-"""Score up to which one reply to everything is taken for a failure."""
+"""Largest score at which a single reply to everything counts as a failure."""
 _UNREAD = (":not_in_prompt", ":hierarchical_chunks")
 _REPEATED = re.compile(r"^(.{1,40}?)\1+$", re.DOTALL)
 _NO_LENGTH = {"class", "tokens_task_average"}
@@ -43,17 +43,17 @@ _NO_LENGTH = {"class", "tokens_task_average"}
 
 @dataclass(frozen=True, eq=False)
 class Series:
-    """One series.
+    """The answers of one model to one task under one condition.
 
     Attributes:
         source: name of its source's file.
-        model, task, condition, unit: as they are shown; ``condition`` is empty where there is one.
+        model, task, condition, unit: display names; ``condition`` is empty if there is only one.
         natural: the documents have their own lengths.
         chance: mean score of guessing.
-        records: as the analysis reads them, without what was not read.
-        read_to: the longest length that was read (in ``unit``), where that is bounded.
-        window: the model's window in ``unit``, where it is known.
-        notes: sentences on what was taken out.
+        records: the analysis's records, without prompts that were not read whole.
+        read_to: the longest length that was read (in ``unit``), if it is bounded.
+        window: the model's window in ``unit``, if known.
+        notes: sentences on the answers that were left out.
         few: why there is no verdict, or empty.
     """
 
@@ -72,18 +72,18 @@ class Series:
 
     @property
     def key(self) -> str:
-        """What tells it apart from all others."""
+        """The series' unique key."""
         return " | ".join((self.source, self.model, self.task, self.condition, self.unit))
 
     @cached_property
     def state(self) -> str:
-        """All that its result depends on."""
+        """Everything that the series' result depends on."""
         stated = json.dumps([self.key, self.chance, self.window])
         return f"{stated}\n{self.records.to_csv(index=False)}"
 
 
 def unit_of(text: str) -> str:
-    """The unit as it is counted: words, chars, chars_zh, bytes or tokens of some kind.
+    """Return the unit of counting: words, chars, chars_zh, bytes or tokens of some kind.
 
     >>> [unit_of(u) for u in ("words", "bytes_prompt", "chars_target", "tokens_model", "")]
     ['words', 'bytes', 'chars', 'tokens_model', 'tokens']
@@ -101,12 +101,12 @@ def unit_of(text: str) -> str:
 
 
 def unit_words(unit: str) -> str:
-    """The unit in a sentence: words, characters, bytes or tokens."""
+    """Return the unit for a sentence: words, characters, bytes or tokens."""
     return {"chars": "characters", "chars_zh": "characters"}.get(unit, unit.partition("_")[0])
 
 
 def in_unit(words: str, unit: str) -> str:
-    """A sentence about tokens with the unit that it is really about.
+    """Replace "tokens" in a sentence by the series' unit.
 
     >>> in_unit("The cap is 1,000 tokens.", "bytes")
     'The cap is 1,000 bytes.'
@@ -115,14 +115,14 @@ def in_unit(words: str, unit: str) -> str:
 
 
 def named_bins(words: str, bins: Iterable[Any]) -> str:
-    """A sentence with the lengths of the bins that it names: ``b00`` says nothing to a reader."""
+    """Replace bin keys in a sentence by the bins' lengths: ``b00`` means nothing to a reader."""
     spans = {row.bin: f"{row.edge_low:,} to {row.edge_high:,} tokens" for row in bins}
     words = re.sub(r"\bin (?=b\d\d\b)", "at ", words)
     return re.sub(r"\bb\d\d\b", lambda name: spans.get(name[0], name[0]), words)
 
 
 def series_of(name: str, source: Source, table: pd.DataFrame) -> list[Series]:
-    """The series of a source's table, in order of their keys; ``name``: of the source's file."""
+    """Return the series of a source's table, sorted by key; ``name`` is the source's file."""
     source.check(name, table)
     rows = table[~table["length_unit"].isin(_NO_LENGTH)].copy()
     rows = rows[~rows["length_unit"].str.endswith(_UNREAD) & (rows["length_tokens"] > 0)]
@@ -200,9 +200,9 @@ def _series(name: str, source: Source, key: Sequence[str], rows: pd.DataFrame) -
 
 
 def _prompts(records: pd.DataFrame, condition: str) -> Sequence[str]:
-    """What is one made prompt: a document where these are more than the lengths, else a sample.
+    """Return the units of manufactured prompts: documents if they outnumber lengths, else samples.
 
-    Most sources name a size or a filler as the document of made prompts; others all needles of one.
+    As document, most sources name a size or a filler; others all needles of one text.
     """
     documents, lengths = records["document_id"], records["length_tokens"]
     if documents.nunique() > lengths.nunique() and (documents != "").all():
@@ -227,7 +227,7 @@ def _failed_sentence(failed: Bools, lengths: Floats, unit: str) -> str:
 
 
 def _silent(rows: pd.DataFrame, lengths: Floats, unit: str) -> Iterator[tuple[Bools, str]]:
-    """What columns that some tables have show: replies of no token or one reply, prompts cut."""
+    """Yield silent failures that optional columns show: empty or constant replies, cut prompts."""
     import pandas as pd
 
     if {"prompt_tokens", "completion_tokens"} & set(rows):
@@ -255,13 +255,13 @@ def _silent(rows: pd.DataFrame, lengths: Floats, unit: str) -> Iterator[tuple[Bo
 
 
 def _read_alike(read: Floats, lengths: Floats) -> float | None:
-    """The length from which prompts of different lengths were read as one number of tokens."""
+    """Return the length from which different prompts were read as one number of tokens."""
     known = np.isfinite(read)
     longest = read[known][np.argsort(lengths[known], kind="stable")[-2 * _CONSTANT :]]
     if not len(longest) or (usual := float(np.median(longest))) <= 0:
         return None
     alike = known & (np.abs(read - usual) <= _ALIKE * usual)
-    # The most prompts that is a plateau: shorter ones may be as long as it by themselves.
+    # Take the most prompts that form a plateau: shorter ones may reach its length by themselves.
     for start in np.unique(lengths[alike]):
         beyond = known & (lengths >= start)
         if beyond.sum() < _CONSTANT or lengths[beyond].max() < 1.1 * start:
@@ -272,7 +272,7 @@ def _read_alike(read: Floats, lengths: Floats) -> float | None:
 
 
 def _one_reply(rows: pd.DataFrame, lengths: Floats) -> float | None:
-    """The length from which nearly all replies are one that is always wrong."""
+    """Return the length from which nearly all replies are the same wrong reply."""
     wrong = rows["score"].fillna(0.0).to_numpy(np.float64) <= _WRONG
     replies = np.array([_REPEATED.sub(r"\1", text.strip()) for text in rows["reply"]], str)
     common, times = np.unique(replies[wrong], return_counts=True)

@@ -54,13 +54,13 @@ _PAIRS_IN_WORDS = (
 
 
 def pair_file(pair: Pair) -> str:
-    """The page of a pair, relative to the site."""
+    """Return the path of a pair's page, relative to the site."""
     a, b = pair.a, pair.b
     return f"pairs/{slug(f'{a.model}-{a.source}-{a.task}-{a.condition}-{b.condition}')}.html"
 
 
 def machine_pair(pair: Pair) -> dict[str, Any]:
-    """What `atlas.json` says of a pair."""
+    """Return a pair's entry in `atlas.json`."""
     a, compared = pair.a, pair.comparison
     overall = compared.overall
     return {
@@ -83,7 +83,7 @@ def machine_pair(pair: Pair) -> dict[str, Any]:
 
 
 def pair_sections(pairs: Sequence[Pair], sources: Mapping[str, Source]) -> list[Section]:
-    """All pairs, a table for each family."""
+    """Return a table of pairs for each family."""
     sections = [Section("Pairs", [Paragraph(_PAIRS_IN_WORDS)])] if pairs else []
     for source, family in dict.fromkeys((pair.a.source, pair.family) for pair in pairs):
         of_family = [pair for pair in pairs if (pair.a.source, pair.family) == (source, family)]
@@ -108,7 +108,7 @@ def pair_sections(pairs: Sequence[Pair], sources: Mapping[str, Source]) -> list[
 
 
 def pair_page(pair: Pair, source: Source) -> str:
-    """A pair's page: the sentence, both sides, the difference over length, and each bin."""
+    """Return a pair's page: the sentence, both sides, the difference over length, and each bin."""
     a, unit = pair.a, unit_words(pair.a.unit)
     (first, *others), folds = comparison_page(pair.comparison)
     blocks = [block for block in first.blocks if not isinstance(block, Figure)]
@@ -132,7 +132,7 @@ def pair_page(pair: Pair, source: Source) -> str:
 
 MARK = "atlas.json"
 _SPREAD = "rules on spread"
-"""Of warnings about signals that the atlas does not show."""
+"""Words of warnings about signals that the atlas does not show."""
 _WORDS = (
     "Each entry is one model on one task in one condition, from the answers that others have "
     "published. Its cap is the longest document up to which the score stays, with the stated "
@@ -148,7 +148,7 @@ _SMALL_WIDTH, _SMALL_HEIGHT, _SMALL_FOOT = 220.0, 96.0, 86.0
 class Entry(NamedTuple):
     """A series with its result; ``page``: its page without suffix, relative to the site.
 
-    ``models``: all of its source.
+    ``models``: all models of its source.
     """
 
     series: Series
@@ -159,12 +159,12 @@ class Entry(NamedTuple):
 
     @property
     def unit(self) -> str:
-        """The unit in a sentence."""
+        """The unit for a sentence."""
         return unit_words(self.series.unit)
 
     @property
     def task(self) -> str:
-        """The task with its source, as a column of the table."""
+        """The task with its source, for a column of the table."""
         return f"{self.source.name}: {self.series.task.replace('_', ' ')}"
 
     @property
@@ -175,7 +175,7 @@ class Entry(NamedTuple):
 def entries_of(
     series: Sequence[Series], results: Mapping[str, Cliffs | None], sources: Mapping[str, Source]
 ) -> list[Entry]:
-    """The series that have a result (``results``: by key), by model and task."""
+    """Return the series with a result (``results``: by key), sorted by model and task."""
     shown = []
     names: set[str] = set()
     for one in series:
@@ -246,7 +246,7 @@ def _shown(entry: Entry) -> caps_site.Entry:
 
 
 def machine_entry(entry: Entry) -> dict[str, Any]:
-    """What `atlas.json` says of a series."""
+    """Return a series' entry in `atlas.json`."""
     series, result = entry.series, entry.result
     base, cliff = result.baseline, result.cliff
     return {
@@ -279,7 +279,7 @@ def _cap(entry: Entry) -> str:
 
 
 def _facts(entry: Entry) -> list[str]:
-    """What a cap must never be without."""
+    """Return the facts that must accompany every cap."""
     result, series = entry.result, entry.series
     base, cliff = result.baseline, result.cliff
     facts = [series.condition] if series.condition else []
@@ -294,7 +294,7 @@ def _facts(entry: Entry) -> list[str]:
 
 
 def _pictures(entries: Sequence[Entry]) -> str:
-    """Small multiples by task: all of a task share the axis of length, if they share the unit."""
+    """Return small multiples by task; within a task, series of one unit share the length axis."""
     parts = ["<h2>Score over length, by task</h2>\n"]
     for task in sorted({entry.task for entry in entries}):
         same = [entry for entry in entries if entry.task == task]
@@ -309,7 +309,7 @@ def _pictures(entries: Sequence[Entry]) -> str:
 
 
 def _small(entry: Entry, shared: Sequence[Entry]) -> str:
-    """One series: band, line, cap; from the shortest length of ``shared`` to the longest."""
+    """Return one series' picture: band, line, cap; the axis spans the lengths of ``shared``."""
     lengths = [p.tokens for other in shared for p in other.result.curve] or [1, 2]
     plane = Plane(lengths, foot=_SMALL_FOOT, top=6.0, sides=(0.0, _SMALL_WIDTH))
     curve, cap = entry.result.curve[::2], entry.result.safe_cap_tokens
@@ -376,7 +376,7 @@ def _page(entry: Entry) -> str:
 
 
 def own_traps(source: Source, model: str, models: Sequence[str]) -> list[str]:
-    """The traps of a source, but for those that name other models of it."""
+    """Return a source's traps, except those that name other models."""
     return [
         trap for trap in source.traps if model in trap or not any(other in trap for other in models)
     ]

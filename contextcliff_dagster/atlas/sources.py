@@ -32,10 +32,10 @@ class _Part(BaseModel):
 
 
 class Cut(_Part):
-    """Where a harness cut the prompts: what lies beyond was not read.
+    """Where a harness cut the prompts: text beyond was not read.
 
-    ``tokens`` is the cut itself, or ``pattern`` finds it in the name of the condition
-    (``max(\\d+)``). ``models`` and ``conditions``: those that it holds for; all by default.
+    ``tokens`` is the cut itself, or ``pattern`` matches it in the condition's name
+    (``max(\\d+)``). It applies to ``models`` and ``conditions``; to all by default.
     """
 
     tokens: int | None = Field(default=None, ge=1)
@@ -56,7 +56,7 @@ class Cut(_Part):
         return pattern
 
     def at(self, condition: str) -> int | None:
-        """The cut, tokens, in this condition; None where there is none."""
+        """Return the cut in this condition, in tokens; None if there is none."""
         if self.conditions and condition not in self.conditions:
             return None
         if self.pattern is None:
@@ -68,7 +68,7 @@ class Cut(_Part):
 class Conditions(_Part):
     """Values of a column of ``series`` to compare: each of ``b`` with ``a``.
 
-    Those of one ``name`` are a family, for which p-values are adjusted.
+    All with one ``name`` are a family, for which p-values are adjusted.
     """
 
     name: str = Field(min_length=1)
@@ -77,22 +77,22 @@ class Conditions(_Part):
 
 
 class Source(_Part):
-    """What a table is: where it comes from, how its lengths were made, what to beware of.
+    """Description of a table: where it comes from, how its lengths were made, its traps.
 
     Attributes:
-        table: its file, CSV, plain or gzip, beside others of its kind.
-        licence: of the figures; ``None``: none was found, so that only results are shown.
-        natural: tasks whose documents have their own lengths: all, none, or those named.
-        made: how the lengths of the others were made, half a sentence.
+        table: its CSV file, plain or gzip, in the tables' folder.
+        licence: licence of the figures; ``None``: unknown, so that only results are shown.
+        natural: tasks whose documents have their own lengths: all, none, or the named ones.
+        made: how the other tasks' lengths were manufactured, half a sentence.
         chance: mean score of guessing, by task where it differs (``"*"``: the others).
-        aliases: a model's name here -> the name that it has everywhere; other keys take both.
-        windows: tokens that a model takes at most.
-        tokens_a: tokens that a unit of a task has at most (``"*"``: the others), where it is dense.
-        tasks: task here -> the name it is shown by; ``pool`` parts names of one task at its end.
-        series: columns beside model, task and unit that part answers into series.
+        aliases: a model's name here -> its common name; other keys accept both.
+        windows: most tokens that a model accepts.
+        tokens_a: most tokens per unit of a dense task (``"*"``: the others).
+        tasks: task here -> its display name; ``pool`` separates names of one task at its end.
+        series: columns besides model, task and unit that divide answers into series.
         conditions: values of ``prompt_variant`` -> words; with ``only``, others are left out.
         pairs: conditions of one table that are compared, model by model and task by task.
-        failed: in ``prompt_variant``, what marks a call that failed or answered without a word.
+        failed: mark in ``prompt_variant`` of a call that failed or answered without a word.
         traps: sentences that every page of the source shows.
     """
 
@@ -132,41 +132,41 @@ class Source(_Part):
         return series
 
     def model(self, name: str) -> str:
-        """The common name of a model."""
+        """Return a model's common name."""
         return self.aliases.get(name, name)
 
     def task(self, name: str) -> str:
-        """The name that a task is shown by."""
+        """Return a task's display name."""
         name = name.partition(self.pool)[0] if self.pool else name
         return self.tasks.get(name, name)
 
     def words(self, condition: str) -> str:
-        """What a condition is called."""
+        """Return the words for a condition."""
         return self.conditions.get(condition, condition)
 
     def is_natural(self, task: str) -> bool:
-        """Whether the documents of this task (as it is shown) have their own lengths."""
+        """Whether the documents of this task (display name) have their own lengths."""
         if isinstance(self.natural, bool):
             return self.natural
         return task in map(self.task, self.natural)
 
     def of_task(self, values: Mapping[str, float], task: str, otherwise: float) -> float:
-        """The value of a task (as it is shown), of keys that name tasks."""
+        """Return the value for a task (display name) from a mapping by task."""
         shown = {self.task(name): value for name, value in values.items()}
         return shown.get(task, values.get("*", otherwise))
 
     def window(self, model: str) -> int | None:
-        """Tokens that a model (by its common name) takes at most."""
+        """Return the most tokens that a model (common name) accepts."""
         return {self.model(name): most for name, most in self.windows.items()}.get(model)
 
     def cuts(self, model: str, conditions: Iterable[str]) -> list[int]:
-        """Where the prompts of a model (by its common name) were cut, in tokens."""
+        """Return where a model's (common name) prompts were cut, in tokens."""
         cuts = [cut for cut in self.cut if not cut.models or model in map(self.model, cut.models)]
         places = (cut.at(condition) for cut in cuts for condition in conditions)
         return [at for at in places if at is not None]
 
     def check(self, name: str, rows: pd.DataFrame) -> None:
-        """Raise a ContextCliffError for a key that names what the source's table lacks."""
+        """Raise a ContextCliffError if a key names something that the source's table lacks."""
         models, tasks = {*rows["model"]}, {*rows["task"]}
         models |= {*map(self.model, models)}
         tasks |= {*map(self.task, tasks), "*"}
@@ -188,7 +188,7 @@ class Source(_Part):
 
 
 def load_sources(folder: Path) -> dict[str, Source]:
-    """The sources in the YAML files of ``folder``, by the names of the files.
+    """Load the sources from the YAML files of ``folder``, by file name.
 
     Raises:
         ContextCliffError: there is none, or one is not of the declared shape.
@@ -200,7 +200,7 @@ def load_sources(folder: Path) -> dict[str, Source]:
 
 
 def read_table(path: Path) -> pd.DataFrame:
-    """The table's rows: texts, but for length and score.
+    """Read the table's rows: texts, except length and score.
 
     Raises:
         ContextCliffError: it cannot be read, lacks a column, or has a score outside 0..1.

@@ -22,7 +22,7 @@ class Extension:
     """An experiment and what belongs to it. Addresses (``module:attribute``) load when used.
 
     Attributes:
-        experiment: address of it (`experiments.common.experiment.Experiment`).
+        experiment: its address (`experiments.common.experiment.Experiment`).
         result: address of the dataclass of its result; None: its results are JSON objects.
         commands: command -> its summary, and the address of the click command.
         engines: its engines (`inference.models.engine_table.EngineSpec`).
@@ -40,16 +40,16 @@ class Extension:
     failure: str | None = None
 
     def own(self, name: str) -> Path | None:
-        """The file or folder called ``name`` in its folder; None without one."""
+        """Return the file or folder ``name`` in the extension's folder; None if missing."""
         path = self.folder / name if self.folder else None
         return path if path is not None and path.exists() else None
 
 
 @cache
 def extensions() -> Mapping[str, Extension]:
-    """Those that are installed, by the names of their experiments.
+    """Return the installed extensions by the names of their experiments.
 
-    Of one that cannot be imported only the experiment's name is known: who asks for it is told why.
+    If one cannot be imported, only its experiment's name is known; asking for it shows the reason.
     """
     from importlib.metadata import entry_points
 
@@ -66,6 +66,6 @@ def extensions() -> Mapping[str, Extension]:
 
 
 def load_address(address: str) -> Any:
-    """What ``module:attribute`` names."""
+    """Import and return ``module:attribute``."""
     module, _, attribute = address.partition(":")
     return getattr(import_module(module), attribute)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class Column:
     """One column of a table: Arrow type by name, unit, and a description for people.
 
-    ``later``: files written before the column was declared are read with nulls in it.
+    ``later``: the column was added later; in older files it reads as nulls.
     """
 
     name: str
@@ -52,7 +52,7 @@ class Table:
 
     @cache  # noqa: B019 (the few declared tables live as long as the process)
     def arrow_schema(self) -> pa.Schema:
-        """The Arrow schema, descriptions and units as field metadata."""
+        """Return the Arrow schema, with descriptions and units as field metadata."""
         import pyarrow as pa
 
         types: dict[str, pa.DataType] = {
@@ -85,7 +85,7 @@ class Table:
 
 
 def conform(rows: Sequence[Mapping[str, Any]], table: Table) -> pa.Table:
-    """Rows as an Arrow table of exactly ``table``'s columns.
+    """Return rows as an Arrow table of exactly ``table``'s columns.
 
     Missing nullable columns become null; unknown columns and nulls in required ones are errors.
 
@@ -108,7 +108,7 @@ def conform(rows: Sequence[Mapping[str, Any]], table: Table) -> pa.Table:
 
 
 def validate(data: pa.Table, table: Table, where: str) -> pa.Table:
-    """``data`` in ``table``'s column order and types, or a sentence saying what ``where`` lacks.
+    """Return ``data`` in ``table``'s column order and types; ``where`` is for the error message.
 
     Raises:
         StoreError: a declared column is missing (and not ``later``) or has another type.

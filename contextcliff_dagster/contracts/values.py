@@ -12,14 +12,14 @@ _MOST = 1_000_000_000
 
 
 def check_fields(instance: Any, shares: Collection[str] = ()) -> None:
-    """Return if every field holds what it is declared as: a text that is not empty, or a number.
+    """Check that every field holds its declared type: a non-empty text, or a number.
 
     Args:
         instance: a dataclass of ``str``, ``int`` and ``float``, each or None.
-        shares: fields of 0 to 1; other numbers are above 0, counts called ``n`` may be 0.
+        shares: fields from 0 to 1; other numbers are above 0, counts called ``n`` may be 0.
 
     Raises:
-        ValueError: naming the first field that does not.
+        ValueError: a field does not; the message names the first.
     """
     for declaration in fields(instance):
         value, declared = getattr(instance, declaration.name), str(declaration.type)
@@ -43,7 +43,7 @@ RESULT_VERSION: Final = "1.1"
 
 
 def level(share: float) -> str:
-    """A chosen share (confidence, tolerance) without needless digits: ``95%``, ``99.9%``."""
+    """Format a chosen share (confidence, tolerance) without needless digits: ``95%``, ``99.9%``."""
     return f"{round(100 * share, 4):g}%"
 
 
@@ -92,14 +92,14 @@ UNSCORED_TAGS: frozenset[FailureTag] = frozenset(
 )
 
 ANSWER_IN = "answer_in"
-"""Key of a call's ``extra``: what stands in the place of the answer, if none does where answers
-are: `thoughts`, which hold it, or the keys of `NO_ANSWERS`."""
+"""Key of a call's ``extra``, set if the reply has no answer in its place: `thoughts` if they contain
+the answer, else a key of `NO_ANSWERS`."""
 NO_ANSWERS = {
     "refusal": FailureTag.REFUSAL,
     "tool_calls": FailureTag.SCHEMA_VIOLATION,
     "another_choice": FailureTag.SCHEMA_VIOLATION,
 }
-"""What a reply may hold in the place of an answer -> how it failed."""
+"""What a reply may hold instead of an answer -> its failure tag."""
 
 PrimaryScore = Literal["em", "f1", "contained"]
 PromptMode = Literal["chat", "chat_prefill", "completion"]
@@ -117,7 +117,7 @@ class Document:
 class Example:
     """One question over one Document with its accepted answers.
 
-    ``metadata`` carries what is known and nothing else: ``domain``, ``source``, ``level``,
+    ``metadata`` holds only known properties: ``domain``, ``source``, ``level``,
     ``evidence_position`` (0..1), ``inter_evidence_tokens``.
     """
 

@@ -332,7 +332,7 @@ def row_example(row: Mapping[str, Any]) -> Example:
 
 @contextmanager
 def _writer(path: Path, table: Table) -> Iterator[Callable[[dict[str, Any], int], None]]:
-    """Give a function that adds a row and its size to a Parquet file, which appears when complete."""
+    """Give a function that adds a row, with its size, to a Parquet file that appears at the end."""
     import pyarrow.parquet as pq
 
     pending: list[dict[str, Any]] = []

@@ -22,7 +22,7 @@ Quantity = Literal["kv_bytes", "kv_prefill_ms", "kv_press_ms", "kv_question_ms",
 Measure = Annotated[float, Unit("bytes or ms", 0)]
 
 UNPRESSED = "unpressed"
-"""Policy of a model whose engine presses nothing."""
+"""Policy of a model whose engine does not compress the KV cache."""
 
 
 class KvPolicy(NamedTuple):
@@ -34,7 +34,7 @@ class KvPolicy(NamedTuple):
 
     @property
     def keeps_all(self) -> bool:
-        """Whether it is no policy but what others are compared with."""
+        """Whether it keeps the whole cache, the reference for other policies."""
         return self.policy in ("none", UNPRESSED)
 
     @property
@@ -209,7 +209,7 @@ class LossShift:
 
     @property
     def is_bounded(self) -> bool:
-        """Whether the interval has an end: without one the ratio says nothing."""
+        """Whether the interval has an end; without one the ratio carries no information."""
         return self.ci_low is not None or self.ci_high is not None
 
 

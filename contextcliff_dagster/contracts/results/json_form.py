@@ -28,13 +28,13 @@ R = TypeVar("R", bound="DataclassInstance")
 
 
 def nulls(model: type[R], **given: Any) -> R:
-    """A result with null in every field that is not ``given``."""
+    """Return a result with null in every field that is not ``given``."""
     return model(**(dict.fromkeys(field.name for field in fields(model)) | given))
 
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """Unit and limits of a number, or the format of a text; ``None`` where there is none."""
+    """Unit and limits of a number, or the format of a text; ``None`` if there is none."""
 
     name: str | None = None
     minimum: int | None = None
@@ -188,7 +188,7 @@ _NOT_REQUIRED = typing.NotRequired
 
 
 class ResultError(ValueError):
-    """Not a result of the declared kind: where in it, and what is wrong."""
+    """The data are not a result of the declared kind; the message names the place and the error."""
 
 
 class NewerResultError(ResultError):
@@ -196,7 +196,7 @@ class NewerResultError(ResultError):
 
 
 def to_json(value: Any) -> Any:
-    """Plain JSON values, keys in the order of the declaration; what is not finite becomes null."""
+    """Return plain JSON values, keys in order of declaration; non-finite numbers become null."""
     if is_dataclass(value):
         return {member.name: to_json(getattr(value, member.name)) for member in fields(value)}
     if isinstance(value, enum.Enum):
@@ -213,7 +213,7 @@ def to_json(value: Any) -> Any:
 
 
 def from_json(model: type[T], data: Any) -> T:
-    """The result of kind ``model`` that `to_json` gave as ``data``.
+    """Return the result of kind ``model`` from ``data``, the inverse of `to_json`.
 
     Fields with a default may be absent: older versions did not write them.
 
@@ -235,7 +235,7 @@ def from_json(model: type[T], data: Any) -> T:
 
 
 def json_schema(model: Any, name: str, title: str) -> dict[str, Any]:
-    """The JSON Schema (2020-12) of ``model``, with descriptions and units."""
+    """Return the JSON Schema (2020-12) of ``model``, with descriptions and units."""
     definitions: dict[str, Any] = {}
     whole = _object_schema(model, definitions)
     declared = whole["properties"]["schema_version"]
@@ -257,7 +257,7 @@ def _version(data: Mapping[str, Any]) -> tuple[int, ...]:
 
 
 def _writer(data: Mapping[str, Any]) -> str:
-    """Who wrote the file, where it says so."""
+    """Return the program that wrote the file, if the file names it."""
     try:
         version = data["provenance"]["versions"]["contextcliff-dagster"]
     except (KeyError, TypeError):
@@ -272,7 +272,7 @@ def _hints(model: Any) -> dict[str, Any]:
 
 @cache
 def _optional(model: Any) -> frozenset[str]:
-    """Fields that may be absent."""
+    """Return the fields that may be absent."""
     if typing.is_typeddict(model):
         hints = _hints(model).items()
         return frozenset(name for name, hint in hints if typing.get_origin(hint) is _NOT_REQUIRED)
@@ -285,7 +285,7 @@ def _optional(model: Any) -> frozenset[str]:
 
 @cache
 def _unwrap(hint: Any) -> tuple[Any, Unit, str]:
-    """The bare type, its unit and its description."""
+    """Return the bare type, its unit and its description."""
     unit, description = Unit(), ""
     while (origin := typing.get_origin(hint)) in (typing.Annotated, _NOT_REQUIRED):
         hint, *more = typing.get_args(hint)

@@ -29,7 +29,7 @@ CATEGORY_WORDS: dict[Category, str] = {
     "source": "sources",
     "evidence_position": "evidence positions",
 }
-"""What sentences call the values of a category."""
+"""The word for a category's values in sentences."""
 
 
 ReasoningTokens = Annotated[Tokens | None, "of these, spent on reasoning; absent in older files"]

@@ -38,8 +38,8 @@ class Task:
 
 
 Outcome = tuple[Task, Extracted | Unusable | None]
-"""The outcome for a file; None if it should be tried again in another process, because earlier files
-may have damaged this one."""
+"""The outcome for a file; None if it should be tried again in another process, because earlier
+files may have damaged this one."""
 
 
 class WorkerProcess:

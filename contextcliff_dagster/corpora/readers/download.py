@@ -21,8 +21,8 @@ def is_url(path: str) -> bool:
 
 
 def local_copy(url: str, folder: Path | None = None) -> Path:
-    """Return the local copy of ``url`` below ``folder`` (the store's ``downloads``); download it once
-    only: a measurement must not change with what a server gives tomorrow.
+    """Return the local copy of ``url`` below ``folder`` (the store's ``downloads``); download it
+    only once: a measurement must not change with what a server gives tomorrow.
 
     Raises:
         CorpusError: it cannot be downloaded whole, or the address is that of a web page. The

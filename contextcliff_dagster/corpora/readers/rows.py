@@ -375,4 +375,4 @@ ENDINGS = {
     ".tsv": "tsv",
     ".parquet": "parquet",
 }
-"""Endings of the files of each format."""
+"""File ending -> format."""

@@ -18,7 +18,7 @@ from contextcliff_dagster.defs.asset_specs import group, key_prefix
 from contextcliff_dagster.defs.home import COMMAND_LINE
 from contextcliff_dagster.defs.partitions import is_retried
 from contextcliff_dagster.defs.resources import StoreResource
-from contextcliff_dagster.experiments.common.outcomes import Alarm
+from contextcliff_dagster.experiments.common.experiment import Alarm
 from contextcliff_dagster.redaction import redact, secrets_of
 from contextcliff_dagster.studies import Study
 

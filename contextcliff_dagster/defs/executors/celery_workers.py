@@ -1,9 +1,8 @@
-"""The executor for Celery, which survives dead workers, and the choice of the executor for steps.
+"""The executor for Celery: a step whose worker died goes to another worker, in the same run.
 
 `dagster_celery` waits for a step's result however long it takes. Celery acknowledges a task when
 its work begins, so that a worker that dies takes the task with it, and the run would wait forever.
-Here the run asks the workers whether one of them still has the step; if none has, another worker
-gets it, in the same run.
+Here the run asks the workers whether one of them still has the step.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The executor for a machine with GPUs: each step is a process with whole devices of its own.
+"""The executor for GPUs (each step is a process with whole devices), and the choice of executor.
 
 A step that needs devices is started by a small launcher, which waits for its turn, leases them and
 becomes the step. The step itself holds the lease, so that the devices of a killed step fall free
