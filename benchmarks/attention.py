@@ -25,8 +25,7 @@ from dataclasses import replace
 from pathlib import Path
 from statistics import median
 
-from contextcliff_dagster.inference.engines.base import Decoding
-from contextcliff_dagster.inference.engines.session import open_engine
+from contextcliff_dagster.inference.engines.base import Decoding, open_engine
 from contextcliff_dagster.inference.execution.single_request import ask
 from contextcliff_dagster.inference.models.models_file import ModelEntry
 from contextcliff_dagster.inference.requests.recipe import Prompt, Recipe, SharedText

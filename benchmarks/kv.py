@@ -213,8 +213,7 @@ def costs(given: argparse.Namespace) -> None:
     """Print what each policy and budget takes, at each length, of a model with random weights."""
     from attention import SENTENCE, random_weights
 
-    from contextcliff_dagster.inference.engines.base import Decoding
-    from contextcliff_dagster.inference.engines.session import EngineSession
+    from contextcliff_dagster.inference.engines.base import Decoding, EngineSession
     from contextcliff_dagster.inference.execution.single_request import Answer, ask
     from contextcliff_dagster.inference.models.models_file import ModelEntry
     from contextcliff_dagster.inference.requests.recipe import Prompt, Recipe, SharedText

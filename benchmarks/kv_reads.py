@@ -19,9 +19,8 @@ import tempfile
 import time
 from typing import Any
 
-from contextcliff_dagster.inference.engines.base import Decoding
+from contextcliff_dagster.inference.engines.base import Decoding, EngineSession
 from contextcliff_dagster.inference.engines.kvpress.engine import DISK_VARIABLE
-from contextcliff_dagster.inference.engines.session import EngineSession
 from contextcliff_dagster.inference.execution.single_request import Answer, ask
 from contextcliff_dagster.inference.models.kv_variants import KvVariant
 from contextcliff_dagster.inference.models.models_file import get_model

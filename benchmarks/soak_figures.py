@@ -13,7 +13,7 @@ from typing import Any
 
 import dagster as dg
 
-from contextcliff_dagster.defs.alerts.failed_runs import ALERTED_TAG
+from contextcliff_dagster.defs.alerts import ALERTED_TAG
 from contextcliff_dagster.experiments.common.study_run import TICK_NAME, open_ledger
 from contextcliff_dagster.inference.ledger.ledger import Ledger
 from contextcliff_dagster.inference.ledger.verify import verify

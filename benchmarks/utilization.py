@@ -65,8 +65,7 @@ from contextcliff_dagster.extensions.utilization.rendering.structured import par
 from contextcliff_dagster.extensions.utilization.scales import parse_scale
 from contextcliff_dagster.extensions.utilization.scoring import score_rows
 from contextcliff_dagster.extensions.utilization.section import UtilizationSection
-from contextcliff_dagster.inference.engines.base import Decoding, Engine
-from contextcliff_dagster.inference.engines.session import open_engine
+from contextcliff_dagster.inference.engines.base import Decoding, Engine, open_engine
 from contextcliff_dagster.inference.models.models_file import ModelEntry, get_model
 from contextcliff_dagster.inference.requests.recipe import Recipe, SharedText
 

@@ -26,8 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from contextcliff_dagster.contracts import Example
-from contextcliff_dagster.inference.engines.base import Decoding
-from contextcliff_dagster.inference.engines.session import EngineSession, open_engine
+from contextcliff_dagster.inference.engines.base import Decoding, EngineSession, open_engine
 from contextcliff_dagster.inference.execution.single_request import ask
 from contextcliff_dagster.inference.models.models_file import ModelEntry
 from contextcliff_dagster.inference.requests.call_plan import PlannedCall, plan_calls

@@ -101,9 +101,9 @@ class StudyComponent(dg.Component):
         Raises:
             StudyError: a file that the study names is missing.
         """
-        from contextcliff_dagster.defs.alerts.failed_runs import failed_runs_sensor
+        from contextcliff_dagster.defs.alerts import failed_runs_sensor
         from contextcliff_dagster.defs.automation import lost_runs_sensor
-        from contextcliff_dagster.defs.campaign_runs.report_sensor import report_job, report_sensor
+        from contextcliff_dagster.defs.campaign_runs import report_job, report_sensor
         from contextcliff_dagster.defs.studies import study_parts
         from contextcliff_dagster.defs.ui.results import with_token_ranges
         from contextcliff_dagster.store import Store

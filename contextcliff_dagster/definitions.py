@@ -10,9 +10,9 @@ collect_garbage_rarely()  # first: looking for garbage among imports takes half 
 
 import dagster as dg
 
-from contextcliff_dagster.defs.alerts.failed_runs import failed_runs_sensor
+from contextcliff_dagster.defs.alerts import failed_runs_sensor
 from contextcliff_dagster.defs.automation import lost_runs_sensor
-from contextcliff_dagster.defs.campaign_runs.report_sensor import report_job, report_sensor
+from contextcliff_dagster.defs.campaign_runs import report_job, report_sensor
 from contextcliff_dagster.defs.database import database_asset
 from contextcliff_dagster.defs.executors.gpu import chosen_executor
 from contextcliff_dagster.defs.home import warn_without_home

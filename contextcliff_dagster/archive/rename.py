@@ -1,4 +1,11 @@
-"""A study under another name: its rows in the ledger, its folder, the results in it, its files.
+"""A study's measurements taken out of a store, or the study under another name.
+
+Taking a study's measurements, or its texts, out of a store: the ledger and the files next to it.
+
+Profiles and reports hold numbers, and stay. Everything else that could only be rebuilt from what
+the ledger has lost goes with it, so that no file outlives what it was made from.
+
+A study under another name: its rows in the ledger, its folder, the results in it, its files.
 
 Each step is whole or not done, and doing it again changes nothing. A note in the store says from
 the first step to the last that a renaming goes on: until it has ended no run uses either name
@@ -9,6 +16,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Iterable
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
@@ -17,11 +25,80 @@ from typing import Any
 
 from contextcliff_dagster.contracts import ContextCliffError, StoreError, StudyError, Table
 from contextcliff_dagster.inference.ledger.ledger import Ledger
-from contextcliff_dagster.inference.ledger.prune import ledger_rows, rename_in_ledger
-from contextcliff_dagster.store import Store, write_json
+from contextcliff_dagster.inference.ledger.prune import (
+    PrunePlan,
+    ledger_rows,
+    prune,
+    rename_in_ledger,
+)
+from contextcliff_dagster.store import Store, read_table, write_json, write_table
 from contextcliff_dagster.studies import files as files
 from contextcliff_dagster.studies.files import kept_in, require_study_name
 from contextcliff_dagster.studies.study import begun_renaming, renaming_note, study_alone
+
+_TEXTS = ("raw_output", "parsed_answer", "error", "extra")
+
+
+def prune_store(
+    store: Store,
+    ledger: Ledger,
+    study: str,
+    campaign: str | None = None,
+    *,
+    tables: Iterable[Table],
+    texts: bool = False,
+) -> PrunePlan:
+    """`inference.ledger.prune.prune`, and the study's files to match.
+
+    ``tables``: tables that the experiments fill. Without ``texts``: predictions and scored records
+    of the pruned campaigns go. With ``texts``: they lose the columns of text, and for a whole study
+    its sample and the corpus it was drawn from (documents, questions, answers) go. Entries
+    that engines keep of documents they have read go in either case.
+
+    Raises:
+        StudyError: no such study or campaign.
+        StoreError: a run is measuring it, or ledger or files cannot be written.
+    """
+    plan = prune(ledger, study, campaign, texts=texts)
+    for table in tables:
+        for name in plan.campaigns:
+            folder = store.campaign_dir(table.name, study, name)
+            if texts:
+                _remove(store.campaign_copy(table.name, study, name))
+                for file in sorted(folder.rglob("*.parquet")):
+                    _without_texts(file, table)
+            else:
+                _remove(folder)
+    _remove(store.kv_reads_dir)  # whose documents these are is not noted there
+    if texts and campaign is None:
+        _remove(store.manifest_dir(study))
+        _remove(store.preparation_dir(study))
+    return plan
+
+
+def _without_texts(file: Path, table: Table) -> None:
+    import pyarrow as pa
+
+    data = read_table(file, table)
+    for name in _TEXTS:
+        if name in data.column_names:
+            index, field = data.column_names.index(name), data.schema.field(name)
+            data = data.set_column(index, field, pa.nulls(data.num_rows, field.type))
+    write_table(file, data, table)
+
+
+def _remove(path: Path) -> None:
+    try:
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
+    except OSError as error:
+        raise StoreError(
+            f"Cannot remove {error.filename or path} ({error.strerror}); the ledger is pruned "
+            f"already, so delete {path} by hand."
+        ) from error
+
 
 _RESULTS = (
     "profiles/*/*/*.json", "results/*/*.json", "baseline.json", "calibration.json", "retired.json",

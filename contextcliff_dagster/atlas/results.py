@@ -25,7 +25,7 @@ from contextcliff_dagster.contracts import RESULT_VERSION, UNSCORED_TAGS, Contex
 from contextcliff_dagster.contracts.results import Cliffs, Comparison, from_json, to_json
 from contextcliff_dagster.contracts.results.comparison import LossShift
 from contextcliff_dagster.contracts.results.json_form import nulls
-from contextcliff_dagster.reporting.wording.number_format import two_digits
+from contextcliff_dagster.reporting.wording import two_digits
 from contextcliff_dagster.store import write_atomic
 
 Result = TypeVar("Result")
@@ -228,7 +228,7 @@ def _in_family(comparisons: Sequence[Comparison]) -> Iterator[Comparison]:
 
 
 def _adjusted(row: Row, p_value: float | None, alpha: float) -> Row:
-    """Set the p-value, and widen the interval to hold 0 if the test finds nothing, like `compare`."""
+    """Set the p-value, and widen the interval to 0 unless it is significant, like `compare`."""
     if p_value is None or p_value <= alpha or row.ci_low is None or row.ci_high is None:
         return replace(row, p_value=p_value)
     return replace(row, p_value=p_value, ci_low=min(row.ci_low, 0.0), ci_high=max(row.ci_high, 0.0))

@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from contextcliff_dagster.contracts.arrays import Bools, Floats
 
 LEAST_ANSWERS, LEAST_DOCUMENTS, LEAST_LENGTHS = 60, 20, 5
-"""Least data for a verdict: answers on so many documents (natural), or at so many lengths (made)."""
+"""Least data for a verdict: answers, and documents (natural lengths) or lengths (manufactured)."""
 _MOST_TOKENS = {"words": 2.0, "chars": 2.0, "chars_zh": 2.0, "bytes": 1.0}
-"""Most tokens per unit of prose (characters may be Chinese, bytes digits): cuts are converted by it,
-so that no length counts as read that may be cut. Other units are tokens and stay unchanged. For
+"""Most tokens per unit of prose (characters may be Chinese, bytes digits). Cuts are converted by
+it, so that no length counts as read that may be cut. Other units are tokens and stay unchanged. For
 denser texts, such as code, use `Source.tokens_a`."""
 _CONSTANT, _SAME_SHARE, _ALIKE = 10, 0.95, 0.01
 """Least number of the longest answers with one reply, or with prompts read as one length (within

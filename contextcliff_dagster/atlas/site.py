@@ -30,14 +30,15 @@ from contextcliff_dagster.reporting.sections import (
     Paragraph,
     Section,
 )
-from contextcliff_dagster.reporting.wording.number_format import (
+from contextcliff_dagster.reporting.wording import (
+    VERDICT_PHRASE,
     estimate,
     level,
     located,
     score,
+    sentence,
     tokens,
 )
-from contextcliff_dagster.reporting.wording.sentences import VERDICT_PHRASE, sentence
 from contextcliff_dagster.store import slug, write_atomic
 
 if TYPE_CHECKING:

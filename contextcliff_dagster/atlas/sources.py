@@ -88,7 +88,7 @@ class Source(_Part):
         aliases: a model's name here -> its common name; other keys accept both.
         windows: most tokens that a model accepts.
         tokens_a: most tokens per unit of a dense task (``"*"``: the others).
-        tasks: task here -> its display name; ``pool`` separates names of one task at its end.
+        tasks: task here -> its display name; names that agree up to ``pool`` are one task.
         series: columns besides model, task and unit that divide answers into series.
         conditions: values of ``prompt_variant`` -> words; with ``only``, others are left out.
         pairs: conditions of one table that are compared, model by model and task by task.

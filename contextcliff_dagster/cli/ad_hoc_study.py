@@ -182,7 +182,7 @@ def over_data(options: StudyOptions, *, tell: bool = True) -> Study:
     """
     from pathlib import Path
 
-    from contextcliff_dagster.corpora.readers.download import is_url, local_copy
+    from contextcliff_dagster.corpora.readers.rows import is_url, local_copy
     from contextcliff_dagster.corpora.recognition import recognise
     from contextcliff_dagster.inference.models.models_file import load_models
     from contextcliff_dagster.studies import find_study

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from contextcliff_dagster.cli.display.answer_table import Survey, is_right, is_wrong
+from contextcliff_dagster.cli.display.output import Survey, is_right, is_wrong
 from contextcliff_dagster.contracts import StudyError
 from contextcliff_dagster.store import Store
 

@@ -73,7 +73,7 @@ def interruption_says(store: Store, study: Study, campaign: str | None) -> Itera
 def _kept(store: Store, study: Study, campaign: str | None) -> str:
     from contextcliff_dagster.inference.ledger.campaigns import current_campaign
     from contextcliff_dagster.inference.ledger.ledger import Ledger
-    from contextcliff_dagster.reporting.wording.number_format import count
+    from contextcliff_dagster.reporting.wording import count
 
     with Ledger.open(store.ledger, patient=False) as ledger:
         name = campaign or current_campaign(ledger, study.name)

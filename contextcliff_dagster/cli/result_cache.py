@@ -89,7 +89,7 @@ def _made_from(
     store: Store, study: Study, campaign: str, with_answers: bool
 ) -> dict[str, Any] | None:
     """All that results depend on, as read from JSON; None if a model's identity is unknown."""
-    from contextcliff_dagster.inference.engines.session import declared_identity
+    from contextcliff_dagster.inference.engines.base import declared_identity
     from contextcliff_dagster.inference.models.models_file import get_model
     from contextcliff_dagster.inference.requests.recipe import stable_hash
 

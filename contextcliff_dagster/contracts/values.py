@@ -92,7 +92,7 @@ UNSCORED_TAGS: frozenset[FailureTag] = frozenset(
 )
 
 ANSWER_IN = "answer_in"
-"""Key of a call's ``extra``, set if the reply has no answer in its place: `thoughts` if they contain
+"""Key of a call's ``extra``, set if the reply has no answer in its place: `thoughts` if they hold
 the answer, else a key of `NO_ANSWERS`."""
 NO_ANSWERS = {
     "refusal": FailureTag.REFUSAL,

@@ -22,7 +22,7 @@ from contextcliff_dagster.corpora.files import FileCorpus
 from contextcliff_dagster.corpora.folder import FolderCorpus
 from contextcliff_dagster.corpora.materialize import MixedCorpus
 from contextcliff_dagster.corpora.python_source import PythonSourceCorpus
-from contextcliff_dagster.corpora.readers.download import is_url, local_copy
+from contextcliff_dagster.corpora.readers.rows import is_url, local_copy
 
 if TYPE_CHECKING:
     from contextcliff_dagster.reference.warehouse_documents import Ledger

@@ -18,11 +18,16 @@ from typing import Any, cast
 
 import dagster as dg
 
-from contextcliff_dagster.defs.alerts.channels import deliver
-from contextcliff_dagster.defs.alerts.failed_runs import ALERTED_TAG, is_elsewhere
-from contextcliff_dagster.defs.asset_specs import RETRY_FAILED, asset_key, group, job_name, run_tags
-from contextcliff_dagster.defs.assets.refusals import refusing
-from contextcliff_dagster.defs.campaign_runs.requests import Asked, Measurement
+from contextcliff_dagster.defs.alerts import ALERTED_TAG, deliver, is_elsewhere
+from contextcliff_dagster.defs.asset_specs import (
+    RETRY_FAILED,
+    asset_key,
+    group,
+    job_name,
+    refusing,
+    run_tags,
+)
+from contextcliff_dagster.defs.campaign_runs import Asked, Measurement
 from contextcliff_dagster.defs.dagster_internals import (
     GRPC_INFO_TAG,
     NOT_FINISHED_STATUSES,

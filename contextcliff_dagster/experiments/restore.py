@@ -18,13 +18,13 @@ from contextcliff_dagster.experiments.common.measurement import is_own, lost_key
 from contextcliff_dagster.experiments.common.preparation import as_drawn
 from contextcliff_dagster.experiments.common.study_run import StudyRun
 from contextcliff_dagster.experiments.lookup import asked_experiments, guests, partitioned
-from contextcliff_dagster.inference.requests.outcome import ORIGIN
+from contextcliff_dagster.inference.requests.call_plan import ORIGIN
 from contextcliff_dagster.store import read_table
 
 if TYPE_CHECKING:
     from contextcliff_dagster.experiments.common.experiment import Experiment
     from contextcliff_dagster.inference.ledger.ledger import Ledger
-    from contextcliff_dagster.inference.requests.outcome import Outcome
+    from contextcliff_dagster.inference.requests.call_plan import Outcome
     from contextcliff_dagster.store import Store
     from contextcliff_dagster.studies import Study
 

@@ -26,26 +26,26 @@ Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 CHECKED_PATHS = "/chat/completions", "/completions", "/messages", "/responses"
-"""Ends of the paths that are checked: below /v1 or whatever else a server puts before them."""
+"""Endings of the paths that are checked: below /v1 or any other prefix of a server."""
 LARGEST_BODY = 64 << 20
 _SHORT = 4_096
-"""Bytes of a body that is read at once: below a usual cap, so that nothing has to be counted. A
-longer one goes to a thread."""
+"""Most bytes of a body that is checked in place: it is below a usual cap, so that no tokens need
+counting. A longer body is checked in a thread."""
 _OF_THE_BODY = {b"content-length", b"transfer-encoding", b"content-encoding"}
-"""Headers that are no longer true of a body that is written again."""
+"""Headers that are no longer valid for a rewritten body."""
 
 
 class SafeContextMiddleware:
-    """Refuses with status 400, or sends to another model, what is longer than the policy allows.
+    """Refuses prompts above the policy's cap with status 400, or routes them to another model.
 
     Args:
-        app: what answers.
+        app: the application that answers.
         policy: path of `safe-context.json`; further settings by name, see `GateSettings`.
-        paths: ends of the paths whose POST requests are checked; others pass untouched.
+        paths: endings of the paths whose POST requests are checked; others pass untouched.
         max_body_bytes: a longer body on these paths is refused with status 413.
 
-    A request within the cap reaches ``app`` in the pieces it came in, and answers are not touched.
-    One for another model keeps all but ``model`` and is written as JSON again.
+    A request within the cap reaches ``app`` in its original chunks, and answers are not touched. A
+    request routed to another model keeps all but ``model``, and is serialised as JSON again.
 
     Raises:
         PolicyError: a setting is wrong, or there is no usable policy.
@@ -102,18 +102,18 @@ class SafeContextMiddleware:
     def _decide(self, content: bytes, packed: bool) -> tuple[Any, Decision]:
         try:
             body = loads(content, object_pairs_hook=_once_each)
-            if isinstance(body, dict):  # some servers ignore the case of these names
+            if isinstance(body, dict):  # some servers ignore the case of member names
                 _once_each([(name.casefold(), None) for name in body])
         except _TwiceError as error:
             return None, Decision("refused", _invalid(str(error), "invalid_json"))
         except ValueError:
             body = None
-        # Not every server unpacks: it may read what is here as it is.
+        # Not every server decompresses: it may read the body as it is.
         return body, self.gate.decide(body, "a body with content-encoding" if packed else None)
 
 
 class _TwiceError(Exception):
-    """An object has a name twice: which of the two a model gets depends on its server."""
+    """An object has a name twice: it depends on the server which value the model gets."""
 
 
 def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

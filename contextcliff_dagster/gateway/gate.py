@@ -29,32 +29,32 @@ _SENT_AS_JSON = (
     "tools", "functions", "response_format", "text", "output_format", "output_config",
     "chat_template", "chat_template_kwargs",
 )  # fmt: skip
-"""What chat templates write into the prompt as JSON, names included, and the templates."""
+"""Members that chat templates write into the prompt as JSON, names included, and the templates."""
 _ELSEWHERE = "previous_response_id", "conversation", "prompt_id", "prompt_embeds"
-"""Text that the server adds and the request does not show."""
+"""Members by which the server adds text that the request does not show."""
 _LABELS = {"role", "type", "id", "call_id", "tool_call_id", "tool_use_id", "status", "detail"}
 _LABELS |= {"media_type"}
 _LONGEST_LABEL = 64
-"""Characters: a longer one is text, as templates write a role whatever it is."""
+"""Characters: a longer label counts as text, because templates write any role into the prompt."""
 _NEVER_READ = {"cache_control", "signature", "encrypted_content"}
 _NO_TEXT = {"image", "image_url", "input_image", "audio", "input_audio", "video_url", "file"}
 _NO_TEXT |= {"input_file", "container_upload", "item_reference", "computer_screenshot"}
 _DATA = _NO_TEXT | {"source", "data", "url", "file_data", "file_id", "file_url"}
-"""Of a part that is no text, what is not looked into: text next to it is counted."""
+"""Members of a non-text part that are skipped; text next to them is counted."""
 _IN_PLACE = "text", "content"
-"""Types of the source of a document whose text is in the request."""
+"""Source types of a document whose text is in the request."""
 _ARGUMENTS = {"input", "arguments"}
-"""Of a tool that was called, whose names the model reads, too."""
+"""Members with a tool call's arguments; the model reads their names, too."""
 _FRAME, _FREE_FRAMES = 5, 2
-"""Tokens that templates put around a message, beyond the two that a measured prompt has."""
+"""Tokens that templates put around a message, and the messages of a measured prompt (free)."""
 
 
 class Prompt(NamedTuple):
-    """What a request sends: the texts of one prompt, or of each where it has several.
+    """The texts of a request's prompt, or of each of its prompts.
 
-    ``token_ids`` is the length of the longest prompt that is given as tokens of the model;
-    ``unseen`` names what is sent besides, and cannot be counted; ``frame_tokens`` are those that
-    many messages have besides their text, by the templates in use.
+    ``token_ids`` is the length of the longest prompt that is given as the model's token ids;
+    ``unseen`` names a part that cannot be counted; ``frame_tokens`` are the tokens that templates
+    in use put around many messages.
     """
 
     texts: list[list[str]]
@@ -64,7 +64,7 @@ class Prompt(NamedTuple):
 
 
 def prompt_of(body: Mapping[str, Any]) -> Prompt:
-    """The prompt of a request's JSON body; case of its names is ignored, as some servers do."""
+    """Read the prompt from a request's JSON body; ignore the case of names, as some servers do."""
     sent = {name.casefold(): value for name, value in body.items()}
     texts: list[str] = []
     unseen = next((name for name in _ELSEWHERE if sent.get(name)), None)
@@ -96,7 +96,7 @@ class _NoText(NamedTuple):
 
 
 def _texts(value: Any) -> Iterator[str | _NoText]:
-    """Every text in ``value``, but for labels such as a role; and parts that are no text."""
+    """Yield every text in ``value``, except labels such as a role; and the non-text parts."""
     waiting = [value]
     while waiting:
         part = waiting.pop()
@@ -126,10 +126,10 @@ def _as_json(value: Any) -> str:
 
 
 def upper_bound(text: str) -> int:
-    """At least the tokens of ``text`` by any tokenizer that makes each from a byte or more.
+    """Return an upper bound of the tokens of ``text`` for tokenizers with a byte or more per token.
 
-    UTF-8 bytes, of the text or of its NFKC form where that is longer (tokenizers with a normalizer
-    read it so), and one for the mark that some put in front. Byte-level BPE, and SentencePiece with
+    It is the UTF-8 bytes of the text or of its NFKC form if that is longer (some tokenizers
+    normalise), and one for the mark that some put in front. Byte-level BPE, and SentencePiece with
     byte fallback, never make more.
     """
     if text.isascii():
@@ -142,12 +142,12 @@ log = logging.getLogger("contextcliff_dagster.gateway")
 
 Outcome = Literal["passed", "refused", "routed", "no_policy", "uncounted", "expired"]
 _TRY_AGAIN_S = 60.0
-"""After which a tokenizer that could not be opened is tried again: it may be a server's."""
+"""Seconds until a tokenizer that could not be opened is tried again: it may be a server's."""
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """``error`` is the JSON body of a refusal, else None; ``model`` the one to send to instead."""
+    """``error`` is the JSON body of a refusal, else None; ``model`` the model to route to."""
 
     outcome: Outcome
     error: dict[str, Any] | None = None
@@ -160,7 +160,7 @@ class _Count(NamedTuple):
 
 
 class Gate:
-    """Holds requests against the policies of one file, and counts what becomes of them.
+    """Checks requests against the policies of one file, and counts the outcomes.
 
     Raises:
         PolicyError: a setting is wrong, or there is no usable policy to begin with.
@@ -174,10 +174,10 @@ class Gate:
         self._warned: set[str] = set()
 
     def decide(self, body: Any, unseen: str | None = None, *, route: bool = True) -> Decision:
-        """What becomes of a request with this JSON body; counting may take milliseconds.
+        """Decide on a request with this JSON body; counting may take milliseconds.
 
         ``unseen`` names why the model may read something other than ``body``, if it may. Without
-        ``route``, what is above the cap is refused: its model cannot be exchanged.
+        ``route``, a prompt above the cap is refused: its model cannot be exchanged.
         """
         names = {name.casefold(): name for name in body} if isinstance(body, Mapping) else {}
         model = body[names["model"]] if "model" in names else None
@@ -231,7 +231,7 @@ class Gate:
         return self._done("expired", policy.model, _error(what, "policy_expired", policy))
 
     def _count(self, policy: SafeContext, prompt: Prompt) -> _Count:
-        """Tokens of the longest text by the policy's tokenizer; a bound where that is enough."""
+        """Count the longest text's tokens by the policy's tokenizer; a bound if that suffices."""
         frames = prompt.frame_tokens
         bound = frames + max(sum(map(upper_bound, texts)) for texts in prompt.texts)
         if bound <= policy.safe_cap_tokens + self.settings.allowance_tokens:
@@ -305,7 +305,7 @@ class Gate:
         return Decision(outcome, error)
 
     def _warn(self, sentence: str) -> None:
-        """Once each: a gateway answers thousands of calls a minute."""
+        """Log each warning once: a gateway answers thousands of calls a minute."""
         if sentence not in self._warned:
             self._warned.add(sentence)
             log.warning(sentence)
@@ -316,7 +316,7 @@ def _past(policy: SafeContext) -> bool:
 
 
 class _Tokenizers:
-    """Each opened once, and not tried at every call where it cannot be."""
+    """Tokenizers, each opened once; one that cannot be opened is not retried at every call."""
 
     def __init__(self) -> None:
         self._opened: dict[str, Tokenizer] = {}
@@ -352,7 +352,7 @@ def _open(name: str) -> Tokenizer:
 def _error(
     message: str, code: str, policy: SafeContext | None = None, **counts: int
 ) -> dict[str, Any]:
-    """As OpenAI's and Anthropic's clients read it: both look for ``error.message``."""
+    """Return an error body for OpenAI's and Anthropic's clients: both read ``error.message``."""
     about: dict[str, Any] = dict(counts)
     if policy is not None:
         about |= {"model": policy.model, "task": policy.task, "policy_date": policy.date}

@@ -23,13 +23,13 @@ _CHECKED = {
     "completion", "acompletion", "text_completion", "atext_completion", "responses", "aresponses",
     "anthropic_messages", "aanthropic_messages",
 }  # fmt: skip
-"""LiteLLM's names of the calls whose prompt is text: embeddings, images and the like pass."""
+"""LiteLLM's names of the calls with a text prompt; embeddings, images and the like pass."""
 _SHORT = 4_096
-"""Characters of a prompt that is looked at in place; a longer one in a thread of its own."""
+"""Most characters of a prompt that is checked in place; a longer one is checked in a thread."""
 
 
 class RefusedError(HTTPException):  # type: ignore[misc]
-    """A refusal as LiteLLM's routes turn it into an answer: some read attributes, some the detail.
+    """A refusal in the form of LiteLLM's routes: some read its attributes, some the detail.
 
     ``error`` is the JSON body of the refusal.
     """
@@ -46,7 +46,7 @@ class RefusedError(HTTPException):  # type: ignore[misc]
 
 
 class SafeContextHook(CustomLogger):  # type: ignore[misc]
-    """Refuses with status 400, or sends to another model, what is longer than the policy allows.
+    """Refuses prompts above the policy's cap with status 400, or routes them to another model.
 
     Settings by name, see `GateSettings`. A call within the cap is not touched.
 
@@ -66,7 +66,7 @@ class SafeContextHook(CustomLogger):  # type: ignore[misc]
         rest = {name: value for name, value in data.items() if name.casefold() != "model"}
         for name in _named_besides(data):
             await self._decided({**rest, "model": name}, route=False)
-        # LiteLLM takes several names with commas in between, and calls each of these models.
+        # LiteLLM accepts several names separated by commas, and calls each of these models.
         names = str(data.get("model", "")).split(",")
         sent = []
         for name in names:
@@ -89,8 +89,8 @@ class SafeContextHook(CustomLogger):  # type: ignore[misc]
 
 
 def _named_besides(data: Mapping[str, Any]) -> Iterator[str]:
-    """Further models that ``data`` names. LiteLLM writes ``extra_body`` over the body that it sends
-    (the model, too, of messages and responses), and hands on names whose case it does not know."""
+    """Yield further models that ``data`` names. LiteLLM overwrites the body with ``extra_body``
+    (for messages and responses the model, too), and passes on names in another case."""
     carrier: Any = {name: value for name, value in data.items() if name != "model"}
     while isinstance(carrier, Mapping):
         for name, value in carrier.items():
@@ -100,7 +100,7 @@ def _named_besides(data: Mapping[str, Any]) -> Iterator[str]:
 
 
 def __getattr__(name: str) -> SafeContextHook:
-    """``hook``, made when the proxy looks for it, with the settings of its YAML file."""
+    """Make ``hook`` when the proxy looks for it, with the settings of its YAML file."""
     if name != "hook":
         raise AttributeError(name)
     made = SafeContextHook(**(litellm.callback_settings or {}).get("contextcliff", {}))

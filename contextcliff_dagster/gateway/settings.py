@@ -23,11 +23,11 @@ log = logging.getLogger("contextcliff_dagster.gateway")
 class PolicyFile:
     """Policies by model, as the file at ``path`` holds them now.
 
-    A file that is broken or gone changes nothing: the policies that were read last stay, and a
-    warning says why. Asking costs one look at the file's times.
+    If the file is broken or gone, the policies that were read last stay in force, with a warning.
+    A look-up costs one check of the file's times.
 
     Raises:
-        PolicyError: there is no usable policy to begin with.
+        PolicyError: there is no usable policy at the start.
     """
 
     def __init__(self, path: Path) -> None:
@@ -38,12 +38,12 @@ class PolicyFile:
 
     def policies(self) -> dict[str, SafeContext]:
         if self._signature() != self._seen:
-            with self._lock:  # else a thread that read the older file might be the last to end
+            with self._lock:  # else a thread that read the older file might finish last
                 self._read_again()
         return self._policies
 
     def _read_again(self) -> None:
-        # Before reading: what is written meanwhile is then seen as another change.
+        # Taken before reading: a write in between then shows as another change.
         if (now := self._signature()) == self._seen:
             return
         try:
@@ -77,15 +77,15 @@ REQUESTS = "contextcliff.gateway.requests"
 EXPIRED = "contextcliff.gateway.expired_requests"
 CAP_SHARE = "contextcliff.gateway.cap_share"
 MODEL = "gen_ai.request.model"
-"""OpenTelemetry's own name, as the spans of measuring have it."""
+"""OpenTelemetry's standard attribute, also on the spans of measuring."""
 _SHARES = [0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0, 1.1, 1.5, 2.0, 4.0, 8.0]
 
 
 class GateMetrics:
     """Counters of requests, and a histogram of their tokens as a share of the cap.
 
-    Models are attributes only where they have a policy: other names are the callers' own, and there
-    is no end to them. ``meter_provider`` takes them in place of the application's.
+    Only models with a policy are attributes: other names come from callers, in unlimited number.
+    ``meter_provider`` replaces the application's.
     """
 
     def __init__(self, meter_provider: Any = None) -> None:
@@ -130,16 +130,16 @@ Expired = Literal["refuse", "enforce", "pass"]
 
 @dataclass(frozen=True, slots=True)
 class GateSettings:
-    """Of one gateway.
+    """Settings of one gateway.
 
     ``policy`` is the file that `contextcliff policy` writes. ``models`` maps names in requests to
-    those of the policy, where they differ. ``route_to`` maps a model of the policy to the name that
-    a prompt above its cap goes to instead (that one's cap holds, too, where it has one).
-    ``unknown`` is for what cannot be checked: a model without a policy, a body that is not JSON,
-    images and files. ``expired`` is for a policy past its last day: refuse every call, enforce its
-    cap all the same, or let everything pass. ``tokenizers`` maps models to where the policy's
-    tokenizer is on this machine (``file:PATH``). ``allowance_tokens`` are those of system text,
-    tools and question that every prompt has besides its documents.
+    names in the policy, where they differ. ``route_to`` maps a model of the policy to the model for
+    prompts above its cap (whose own cap, if any, applies, too). ``unknown`` is the rule for calls
+    that cannot be checked: a model without a policy, a body that is not JSON, images and files.
+    ``expired`` is the rule for a policy past its last day: refuse every call, enforce its cap, or
+    let everything pass. ``tokenizers`` maps models to the policy's tokenizer on this machine
+    (``file:PATH``). ``allowance_tokens`` are the tokens of system text, tools and question that
+    every prompt has besides its documents.
     """
 
     policy: Path
@@ -152,10 +152,10 @@ class GateSettings:
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> GateSettings:
-        """``given`` by their names, checked.
+        """Return settings ``given`` by name, checked.
 
         Raises:
-            PolicyError: a name is unknown, a value is not what it takes, or no policy is named.
+            PolicyError: a name is unknown, a value is invalid, or no policy is named.
         """
         known = [setting.name for setting in fields(cls)]
         for name in given:

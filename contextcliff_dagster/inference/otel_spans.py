@@ -17,8 +17,7 @@ from opentelemetry.trace import Span, SpanKind, Status, StatusCode
 
 from contextcliff_dagster.contracts import ContextCliffError
 from contextcliff_dagster.inference.ledger.statements import Scope
-from contextcliff_dagster.inference.requests.call_plan import PlannedCall
-from contextcliff_dagster.inference.requests.outcome import Failure, Outcome
+from contextcliff_dagster.inference.requests.call_plan import Failure, Outcome, PlannedCall
 from contextcliff_dagster.inference.telemetry import RequestSpan, RunSummary, Trace
 
 _NAME = "contextcliff_dagster"

@@ -27,11 +27,10 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from contextcliff_dagster.contracts import EngineError, StoreError
-from contextcliff_dagster.inference.engines.base import Decoding, Engine, Usage
-from contextcliff_dagster.inference.engines.session import open_engine
+from contextcliff_dagster.inference.engines.base import Decoding, Engine, Usage, open_engine
 from contextcliff_dagster.inference.execution.single_request import Answer, ask
 from contextcliff_dagster.inference.models.models_file import ModelEntry, get_model
-from contextcliff_dagster.inference.requests.outcome import utc_now
+from contextcliff_dagster.inference.requests.call_plan import utc_now
 from contextcliff_dagster.inference.requests.recipe import Message, Prompt
 from contextcliff_dagster.private_files import make_file, make_folder
 from contextcliff_dagster.redaction import written_url

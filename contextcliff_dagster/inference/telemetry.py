@@ -14,8 +14,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
-from contextcliff_dagster.inference.requests.call_plan import PlannedCall
-from contextcliff_dagster.inference.requests.outcome import Failure, Outcome
+from contextcliff_dagster.inference.requests.call_plan import Failure, Outcome, PlannedCall
 
 _EVERY_S = 0.02
 _KEPT = 100_000

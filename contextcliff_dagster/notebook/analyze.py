@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from contextcliff_dagster.contracts.arrays import Bools, Floats
 
 Column = Iterable[Any]
-"""One value a row: a list, an array, a column of a data frame. Rows go together by position."""
+"""One value per row: a list, an array, a column of a data frame. Rows are matched by position."""
 
 MOST_TOKENS = 1e12
 _REASONS = ", ".join(sorted(tag.value for tag in UNSCORED_TAGS))
@@ -32,16 +32,16 @@ def records_of(
     failures: Column | None,
     scale: float,
 ) -> pd.DataFrame:
-    """Records with the columns that `analysis.records.clean_records` reads.
+    """Return records with the columns that `analysis.records.clean_records` reads.
 
     Args:
         lengths: tokens, above 0.
         scores: 0..``scale``, or true and false; NaN or null only where ``failures`` has the reason.
-        names: columns of names or numbers by the name of the record's column; None is left out.
+        names: record column -> column of names or numbers; None is left out.
 
     Raises:
-        DataError: a column is no column, the columns have different lengths, or a value is not
-            one that can have been measured; the sentence names the first.
+        DataError: an argument is not a column, the columns have different lengths, or a value
+            cannot have been measured; the message names the first.
     """
     import pandas as pd
 
@@ -81,9 +81,9 @@ def records_of(
         percent = np.nanmax(score, initial=0.0) <= 100
         hint += "; for percentages, pass scale=100" if percent else "; pass the largest as scale="
     _refuse("scores", score, (score < 0) | (score > scale), hint)
-    # As files are read: 56.7 of 100 is .567 exactly as .567 is.
+    # Like in files: 56.7 of 100 equals .567 exactly.
     data["score"] = score if scale == 1 else np.round(score / scale, 12)
-    if "replicate" in given:  # numbers or names, they are only told apart
+    if "replicate" in given:  # numbers or names: only their identity matters
         given["replicate"] = pd.Series(pd.factorize(given["replicate"], sort=True)[0])
     return pd.DataFrame({**data, **given}, copy=False)
 
@@ -106,7 +106,7 @@ def _refuse(name: str, values: Floats, bad: Bools, why: str) -> None:
 
 
 def _numbers(name: str, values: Column, *, booleans: bool = False) -> Floats:
-    """A column of numbers as floats, NaN where it is null."""
+    """Return a column of numbers as floats, NaN for nulls."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -123,7 +123,7 @@ def _numbers(name: str, values: Column, *, booleans: bool = False) -> Floats:
 
 
 def _names(name: str, values: Column) -> pd.Series[Any]:
-    """A column of names or numbers as texts, null where it is empty; 7 and 7.0 are both "7"."""
+    """Return a column of names or numbers as texts, null if empty; 7 and 7.0 are both "7"."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -141,10 +141,10 @@ def _names(name: str, values: Column) -> pd.Series[Any]:
 
 
 def _array(name: str, values: Column) -> pa.Array | pa.ChunkedArray:
-    """``values`` as one Arrow array, by whichever protocol they have.
+    """Return ``values`` as one Arrow array, by whichever protocol they support.
 
     Raises:
-        DataError: they are no column, or not of one kind.
+        DataError: they are not a column, or not of one kind.
     """
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -235,17 +235,17 @@ def analyze(
     quick: bool = False,
     chance: float = 0.0,
 ) -> Result | Results:
-    """Find verdict and safe context cap of answers that are scored already; makes no call.
+    """Compute verdict and safe context cap from scored answers, without any call to a model.
 
     Columns are lists, NumPy arrays, columns of pandas, Polars or Arrow tables, or tensors, with one
-    value an answer; the order of the answers does not matter. The figures are those of
+    value per answer; the order of the answers does not matter. The results equal those of
     ``contextcliff analyze`` on a file with the same columns.
 
     Args:
         lengths: tokens of each answer's document, above 0.
         scores: 0 to ``scale``, or true and false.
-        documents: names of the documents; answers about one document count together. Without them
-            each answer is taken as a document of its own.
+        documents: names of the documents; answers about one document count together. Without names,
+            each answer counts as its own document.
         models: names of the models; each is analysed by itself.
         examples: names of the questions; several answers to one are averaged. `compare` pairs by
             them.
@@ -257,15 +257,15 @@ def analyze(
         tolerance: drop from the baseline that still counts as safe, .05 to .5.
         confidence: of the cap and every interval, .5 to .999.
         assumption: ``any``: the cap also holds for drops that recover at longer lengths.
-        window: tokens that the model accepts at most, for the picture and the share of it.
+        window: most tokens that the model accepts, for the picture and the cap's share of it.
         quick: only verdict and cap, without the sensitivity to other choices.
-        chance: mean score of guessing, such as .25 of four options; losses are measured above it.
+        chance: mean score of guessing, such as .25 for four options; losses are measured above it.
 
     Returns:
-        The result; with ``models`` one for each, by name.
+        The result; with ``models``, one result per model, by name.
 
     Raises:
-        DataError: a column or an option cannot be used; a `ValueError` that says where and why.
+        DataError: a column or an option is invalid; a `ValueError` that says where and why.
     """
     settings = _settings(tolerance, confidence, assumption, quick, chance)
     if not _is_number(scale) or not 0 < scale <= 1e9:
@@ -303,7 +303,7 @@ def analyze(
 def analyzed(
     records: pd.DataFrame, settings: AnalysisSettings, name: str, window: int | None
 ) -> Result:
-    """The result of one model's ``records``.
+    """Analyse one model's ``records``.
 
     Raises:
         DataError: nothing was scored, or everything at one length.

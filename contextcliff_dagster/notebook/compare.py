@@ -55,14 +55,14 @@ class ComparisonResult:
         """Draw both curves, and their difference below.
 
         Args:
-            axes: where to draw the two; None makes a figure of its own.
+            axes: where to draw the two; None makes a new figure.
         """
         from contextcliff_dagster.notebook.results import plot_comparison
 
         return plot_comparison(self.comparison, self.cliffs, axes)
 
     def to_frame(self) -> pd.DataFrame:
-        """Means and difference by length bin, indexed by ``bin``."""
+        """Return means and difference by length bin, indexed by ``bin``."""
         import pandas as pd
 
         from contextcliff_dagster.contracts.results import to_json
@@ -70,14 +70,14 @@ class ComparisonResult:
         return pd.DataFrame(to_json(self.comparison.bins)).set_index("bin")
 
     def to_dict(self) -> dict[str, Any]:
-        """The comparison as plain values: ``comparison.json``."""
+        """Return the comparison as plain values: ``comparison.json``."""
         from contextcliff_dagster.contracts.results import to_json
 
         content: dict[str, Any] = to_json(self.comparison)
         return content
 
     def report(self) -> str:
-        """The comparison as Markdown; its picture is expected next to it."""
+        """Return the comparison as Markdown, which links to its picture next to it."""
         from contextcliff_dagster.reporting.comparison import comparison_markdown
 
         return comparison_markdown(self.comparison)
@@ -94,7 +94,7 @@ class ComparisonResult:
 
 
 def compare(a: Side, b: Side, *, names: tuple[str, str] | None = None) -> ComparisonResult:
-    """Compare two measurements, paired by example where they share any; makes no call.
+    """Compare two measurements, paired by example if they share any, without any call to a model.
 
     Answers that name no example are paired by document. Tolerance, confidence and bins are A's.
 
@@ -103,7 +103,7 @@ def compare(a: Side, b: Side, *, names: tuple[str, str] | None = None) -> Compar
             of scores or a log of another tool, FILE or FILE:MODEL; an archive of
             ``contextcliff export``, FILE or FILE:MODEL. Of a KV policy and the whole cache of the
             same model, the whole cache is A.
-        names: what to call A and B; by default what they are called already.
+        names: names of A and B; by default their own.
 
     Raises:
         DataError: a side is none of these, or has several models.
@@ -133,13 +133,13 @@ def compare(a: Side, b: Side, *, names: tuple[str, str] | None = None) -> Compar
 
 @dataclass(frozen=True, slots=True)
 class _Archives:
-    """Archives, each unpacked once into a store of its own below ``folder``."""
+    """Archives, each unpacked once into its own store below ``folder``."""
 
     folder: Path
     _unpacked: dict[Path, ArchivedStudy] = field(default_factory=dict)
 
     def unpack(self, file: Path) -> ArchivedStudy:
-        """Return what ``file`` holds.
+        """Unpack ``file`` and return its study.
 
         Raises:
             ContextCliffError: it cannot be read.
@@ -154,7 +154,7 @@ class _Archives:
 
 
 def _source(side: Side, archives: _Archives) -> tuple[Source, Store]:
-    """What ``side`` names, and the store that it is in.
+    """Return the measurement that ``side`` names, and its store.
 
     Raises:
         ContextCliffError: it names nothing that can be compared.
@@ -186,7 +186,7 @@ def _source(side: Side, archives: _Archives) -> tuple[Source, Store]:
 
 
 def _of_archive(file: Path, model: str | None, archives: _Archives) -> tuple[Ref, Store]:
-    """The model of an archive, in the store that it was unpacked into.
+    """Return the model of an archive, and the store that it was unpacked into.
 
     Raises:
         DataError: it holds several models and none is named.
@@ -207,7 +207,7 @@ def _of_archive(file: Path, model: str | None, archives: _Archives) -> tuple[Ref
 
 
 def _of_result_file(file: Path) -> str | None:
-    """STUDY:MODEL@CAMPAIGN of a ``cliffs.json``; None for any other file.
+    """Return STUDY:MODEL@CAMPAIGN of a ``cliffs.json``; None for any other file.
 
     Raises:
         DataError: its answers are in no store, so there is nothing to compare.
@@ -230,7 +230,7 @@ def _of_result_file(file: Path) -> str | None:
 
 
 def _names(refs: Sequence[Source]) -> tuple[str, str]:
-    """What the sides are called already; told apart where that is one name."""
+    """Return the sides' own names; equal names get (A) and (B)."""
     files = [ref for ref in refs if not isinstance(ref, Result)]
     first, second = (ref.name if isinstance(ref, Result) else ref.name(files) for ref in refs)
     return (first, second) if first != second else (f"{first} (A)", f"{second} (B)")

@@ -27,10 +27,10 @@ class StudyResults(Results):
     """The results of one campaign of a study, by the model's name.
 
     Attributes:
-        study: as it was measured.
+        study: the study as measured.
         campaign: the dated measurement.
-        files: where the report lies: ``files.html``, ``files.md``, ``files.json``, ``files.png``.
-        calls: what was sent this time, by model; empty where everything was measured already.
+        files: paths of the report: ``files.html``, ``files.md``, ``files.json``, ``files.png``.
+        calls: the calls sent this time, by model; empty if everything was measured already.
     """
 
     def __init__(self, profiled: Profiled, store: Store, results: Mapping[str, Result]) -> None:
@@ -42,7 +42,7 @@ class StudyResults(Results):
         self._store = store
 
     def answers(self, bins: Sequence[str] | None = None) -> pd.DataFrame:
-        """What was asked, accepted and answered, with its score: one row an answer.
+        """Return questions, accepted answers, answers and scores: one row per answer.
 
         Args:
             bins: only these length bins, such as ``["b09"]``; all when None.
@@ -77,9 +77,9 @@ def profile(
     trust: bool = False,
     on_progress: Callable[[str, Progress], None] | None = None,
 ) -> StudyResults:
-    """Measure what is still missing of a study, and analyse it: ``contextcliff profile``.
+    """Measure the missing part of a study, and analyse it: ``contextcliff profile``.
 
-    Finished calls are kept in the same store as the command line's and are never made twice.
+    Finished calls are kept in the command line's store and are never made twice.
 
     Args:
         study: a `Study`, the name of one, its YAML file, or your own data: a file of questions, a
@@ -88,14 +88,14 @@ def profile(
         questions: with documents: their table of questions, or ``recall``.
         task: only questions of these tasks.
         samples_per_bin, questions_per_document, seed: instead of the study's own.
-        replicates: ask each question that many times, in other words.
+        replicates: how often to ask each question, each time in other words.
         prompt: a file with the prompt's template.
         score: ``em``, ``f1``, ``contained``, or a scorer's name.
         tolerance: drop from the baseline that still counts as safe, .05 to .5.
         campaign: the current one when None.
         budget_usd: most to spend, USD; the study's own when None.
-        yes: go ahead where the estimate is above what the study asks first about, or unknown.
-        trust: read what a study file from elsewhere names outside of its folder.
+        yes: go ahead if the estimate is unknown, or above the study's limit for asking first.
+        trust: let a study file from elsewhere read files outside of its folder.
         on_progress: called with the model's name while its calls run; None shows a progress bar.
 
     Raises:
@@ -170,7 +170,7 @@ def profile(
 
 
 def study_results(done: Profiled, store: Store, models: Sequence[str]) -> StudyResults:
-    """The results of ``models`` of a measured study that are in ``store``.
+    """Read the results of ``models`` of a measured study from ``store``.
 
     Raises:
         StoreError: they cannot be read.
@@ -201,13 +201,13 @@ _OF_FILES = {
 
 
 def _options(study: Study | str | Path, **given: Any) -> StudyOptions:
-    """What the command line would be asked for.
+    """Return the options that the command line would take.
 
     Raises:
-        DataError: ``study`` is neither a study's name nor anything that is there.
+        DataError: ``study`` is neither a study's name nor an existing path.
     """
     from contextcliff_dagster.cli.options import StudyOptions
-    from contextcliff_dagster.corpora.readers.download import is_url
+    from contextcliff_dagster.corpora.readers.rows import is_url
     from contextcliff_dagster.studies import Study, read_studies
 
     if isinstance(study, Study):
@@ -251,7 +251,7 @@ def _texts(name: str, value: Names | None) -> tuple[str, ...]:
 
 def _refuse_unasked_cost(prepared: Prepared, limit: float | None, *, yes: bool) -> None:
     """Raises:
-    BudgetError: the cost is above what the study asks first about, or unknown, without ``yes``.
+    BudgetError: without ``yes``, the cost is unknown or above the study's limit for asking first.
     """
     from contextcliff_dagster.cli.display.output import money
 

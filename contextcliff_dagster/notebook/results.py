@@ -14,13 +14,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from contextcliff_dagster.contracts import DataError, Verdict
-from contextcliff_dagster.reporting.wording.number_format import level, tokens
-from contextcliff_dagster.reporting.wording.sentences import (
+from contextcliff_dagster.reporting.wording import (
     amount,
     deciding_cap,
     drop_clause,
     labels,
+    level,
     sentence,
+    tokens,
 )
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ _COLOURS = 64
 
 
 def plot_results(results: Sequence[Result], ax: Axes | None) -> tuple[Figure, Axes]:
-    """Draw the results into ``ax``, or into a figure of pyplot's that a notebook shows."""
+    """Draw the results into ``ax``, or into a new pyplot figure that a notebook shows."""
     import matplotlib
 
     from contextcliff_dagster.reporting.figures.house import styled
@@ -73,7 +74,7 @@ def results_png(results: Sequence[Result]) -> bytes:
 def plot_comparison(
     comparison: Comparison, cliffs: Sequence[Cliffs | None], axes: tuple[Axes, Axes] | None
 ) -> tuple[Figure, tuple[Axes, Axes]]:
-    """Draw a comparison into two ``axes``, or into a figure of pyplot's that a notebook shows."""
+    """Draw a comparison into two ``axes``, or into a new pyplot figure that a notebook shows."""
     import matplotlib
 
     from contextcliff_dagster.reporting.figures.house import styled
@@ -115,7 +116,7 @@ def _draw_comparison(
 
 
 def records_of_all(results: Sequence[Result]) -> pd.DataFrame | None:
-    """Lengths and scores of all results, by model; None without any."""
+    """Return lengths and scores of all results, by model; None without results."""
     import pandas as pd
 
     frames = [
@@ -126,7 +127,7 @@ def records_of_all(results: Sequence[Result]) -> pd.DataFrame | None:
 
 
 def _page(inches: tuple[float, float]) -> Figure:
-    """A white figure with a canvas of its own, by which texts are measured."""
+    """Return a white figure with its own canvas, which measures texts."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -136,21 +137,21 @@ def _page(inches: tuple[float, float]) -> Figure:
 
 
 def _figure_of(ax: Axes) -> Figure:
-    """The figure that holds ``ax``, through subfigures."""
+    """Return the top figure that holds ``ax``, through subfigures."""
     figure = ax.get_figure(root=True)
     assert figure is not None
     return figure
 
 
 _MOST_SHOWN = 12
-"""Models with a paragraph of their own; of more, a table says as much."""
+"""Most models with their own paragraph; for more, a table gives the same facts."""
 _CARD = "max-width:56rem;font-family:system-ui,sans-serif;line-height:1.45;overflow-wrap:anywhere"
 _BIG = "font-size:1.25em;font-weight:600;margin:.2em 0"
 _IMAGE = "width:100%;height:auto;background:#fff;border-radius:6px;margin:.4em 0"
 
 
 def results_html(results: Sequence[Result]) -> str:
-    """The caps, the verdicts, the picture, and the notes of the analysis."""
+    """Return the caps, the verdicts, the picture, and the notes of the analysis."""
 
     if not results:
         return "<p>No results.</p>"
@@ -163,7 +164,7 @@ def results_html(results: Sequence[Result]) -> str:
 
 
 def comparison_html(comparison: Comparison, cliffs: Sequence[Cliffs | None]) -> str:
-    """The comparison in one sentence, the picture, and the notes of the analysis."""
+    """Return the comparison in one sentence, the picture, and the notes of the analysis."""
 
     names = f"{comparison.b.name} vs. {comparison.a.name}"
     how = "paired by example" if comparison.paired else "unpaired: different documents"
@@ -228,7 +229,7 @@ def _block(content: str) -> str:
 
 
 class Shown:
-    """What one result and several have in common: showing, drawing and writing themselves."""
+    """Common base of one result and several: display, drawing and writing."""
 
     def _each(self) -> list[Result]:
         raise NotImplementedError
@@ -241,13 +242,13 @@ class Shown:
         """Draw scores over length, with caps, curves and intervals.
 
         Args:
-            ax: where to draw; None makes a figure of its own.
+            ax: where to draw; None makes a new figure.
         """
 
         return plot_results(self._each(), ax)
 
     def report(self) -> str:
-        """The report that the command line prints; of several models, with a line that compares."""
+        """Return the command line's report; for several models, with a line that compares them."""
         from contextcliff_dagster.reporting.terminal import comparison_line, risk_report
 
         cliffs = [result.cliffs for result in self._each()]
@@ -268,12 +269,12 @@ class Result(Shown):
     """One model's verdict and safe context cap.
 
     Attributes:
-        cliffs: verdict, cap and what they rest on; what ``cliffs.json`` holds.
-        metrics: means, failures and times by bin; what ``metrics.json`` holds.
+        cliffs: verdict, cap and the evidence for them; the content of ``cliffs.json``.
+        metrics: means, failures and times by bin; the content of ``metrics.json``.
         records: the answers, one row each, with at least ``length_tokens`` (of the document) and
             ``score`` (0..1).
         settings: tolerance, confidence and the other choices of the analysis.
-        bins: of the study's frozen sample; empty where deciles of the lengths were taken.
+        bins: bins of the study's frozen sample; empty if deciles of the lengths were used.
     """
 
     cliffs: Cliffs
@@ -297,18 +298,18 @@ class Result(Shown):
 
     @property
     def safe_cap_tokens(self) -> int | None:
-        """The longest document that is safe, in tokens; None where no length is."""
-        from contextcliff_dagster.reporting.wording.sentences import deciding_cap
+        """The longest document that is safe, in tokens; None if no length is."""
+        from contextcliff_dagster.reporting.wording import deciding_cap
 
         return deciding_cap(self.cliffs)
 
     def __repr__(self) -> str:
-        from contextcliff_dagster.reporting.wording.sentences import one_line
+        from contextcliff_dagster.reporting.wording import one_line
 
         return one_line(self.cliffs)
 
     def to_frame(self) -> pd.DataFrame:
-        """The length bins, one row each, indexed by ``bin``; the fields of ``cliffs.bins``.
+        """Return the length bins, one row each, indexed by ``bin``; the fields of ``cliffs.bins``.
 
         Counts by failure tag and times have a column each, such as ``failures.refusal``.
         """
@@ -319,7 +320,7 @@ class Result(Shown):
         return pd.json_normalize(to_json(self.cliffs.bins)).set_index("bin")
 
     def to_dict(self) -> dict[str, Any]:
-        """The result as plain values: ``cliffs.json``, whose schema is ``cliffs.schema.json``."""
+        """Return the result as plain values: ``cliffs.json`` (schema: ``cliffs.schema.json``)."""
         from contextcliff_dagster.contracts.results import to_json
 
         content: dict[str, Any] = to_json(self.cliffs)
@@ -348,7 +349,7 @@ class Results(Shown, Mapping[str, Result]):
         return "\n".join(f"{name}: {result}" for name, result in self.items()) or "no results"
 
     def to_frame(self) -> pd.DataFrame:
-        """The length bins of all models, indexed by ``model`` and ``bin``."""
+        """Return the length bins of all models, indexed by ``model`` and ``bin``."""
         import pandas as pd
 
         if not self:
@@ -357,12 +358,12 @@ class Results(Shown, Mapping[str, Result]):
         return pd.concat(frames, names=["model", "bin"])
 
     def to_dict(self) -> dict[str, dict[str, Any]]:
-        """`Result.to_dict` of each model."""
+        """Return `Result.to_dict` of each model."""
         return {name: result.to_dict() for name, result in self.items()}
 
 
 def only(results: Results) -> Result:
-    """The one result.
+    """Return the only result.
 
     Raises:
         DataError: there are several, or none.

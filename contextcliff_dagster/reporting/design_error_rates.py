@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from contextcliff_dagster.reporting.wording.number_format import count, level, number, score
+from contextcliff_dagster.reporting.wording import count, level, number, score
 
 _COARSE = 0.1
 """Limits that lie so far above the nominal error rate say too little."""

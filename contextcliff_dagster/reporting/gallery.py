@@ -10,18 +10,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from contextcliff_dagster.reporting import caps_site
 from contextcliff_dagster.reporting.sections import Bullets, Code, Fold, Section, Text
-from contextcliff_dagster.reporting.wording.number_format import (
+from contextcliff_dagster.reporting.wording import (
+    VERDICT_PHRASE,
     count,
     estimate,
+    false_alarms,
     level,
     located,
-    tokens,
-)
-from contextcliff_dagster.reporting.wording.sentences import (
-    VERDICT_PHRASE,
-    false_alarms,
     score_name,
     sentence,
+    tokens,
 )
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from contextcliff_dagster.reporting.sections import (
     Section,
     Text,
 )
-from contextcliff_dagster.reporting.wording.number_format import level, ratio_words, score, tokens
+from contextcliff_dagster.reporting.wording import level, ratio_words, score, tokens
 from contextcliff_dagster.store import slug
 
 if TYPE_CHECKING:

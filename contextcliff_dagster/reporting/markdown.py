@@ -30,7 +30,7 @@ from contextcliff_dagster.reporting.sections import (
     is_number,
     spans,
 )
-from contextcliff_dagster.reporting.wording.number_format import (
+from contextcliff_dagster.reporting.wording import (
     columns_of,
     isolated,
     isolated_whole,

@@ -24,16 +24,18 @@ from contextcliff_dagster.reporting.sections import (
     Paragraph,
     Section,
 )
-from contextcliff_dagster.reporting.wording.number_format import level, located, tokens
-from contextcliff_dagster.reporting.wording.sentences import (
+from contextcliff_dagster.reporting.wording import (
     VERDICT_PHRASE,
     amount,
     baseline_phrase,
     copies_sentence,
     deciding_cap,
+    level,
+    located,
     measured_range,
     score_name,
     sentence,
+    tokens,
 )
 
 if TYPE_CHECKING:

@@ -41,7 +41,7 @@ from contextcliff_dagster.reporting.sections import (
     map_texts,
     pictures_of,
 )
-from contextcliff_dagster.reporting.wording.sentences import comparison, labels
+from contextcliff_dagster.reporting.wording import comparison, labels
 from contextcliff_dagster.store import slug, write_atomic
 
 if TYPE_CHECKING:

@@ -6,15 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from contextcliff_dagster.contracts import Verdict
-from contextcliff_dagster.reporting.wording.number_format import (
+from contextcliff_dagster.reporting.wording import (
     NOT_MEASURED,
-    isolated,
-    level,
-    percent,
-    score,
-    tokens,
-)
-from contextcliff_dagster.reporting.wording.sentences import (
     VERDICT_PHRASE,
     amount,
     assumption_sentence,
@@ -22,14 +15,19 @@ from contextcliff_dagster.reporting.wording.sentences import (
     comparison,
     copies_sentence,
     half_drop_sentence,
+    isolated,
     labels,
     last_octave_phrase,
     latency_limit_sentence,
+    level,
     looks_sentence,
     measured_range,
+    percent,
     rope_sentence,
+    score,
     score_name,
     sentence,
+    tokens,
     window_share,
 )
 

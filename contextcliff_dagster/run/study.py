@@ -102,10 +102,10 @@ class LocalRuns:
             asset_key,
             documents_job_name,
             job_name,
+            refusals_raised,
             run_config,
             run_tags,
         )
-        from contextcliff_dagster.defs.assets.refusals import refusals_raised
         from contextcliff_dagster.defs.dagster_internals import (
             DagsterAssetCheckFailedError,
             output_to_terminal,

@@ -268,7 +268,7 @@ def draw_manifest(
     theirs is; without it they have no position.
 
     Raises:
-        CorpusError: see :func:`sampling.draw_manifest.draw_sample`.
+        CorpusError: see :func:`draw_sample`.
         StoreError: the corpus is missing, damaged, or not the one of the length map.
     """
     return_freed_memory()

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 from contextcliff_dagster.contracts import LENGTH_MAP, CorpusError, StoreError
 from contextcliff_dagster.freed_memory import lean_arrow
-from contextcliff_dagster.sampling.tokenizers.cross_checked_counter import CheckedCounter
-from contextcliff_dagster.sampling.tokenizers.tokenizers import Tokenizer
+from contextcliff_dagster.sampling.tokenizers.tokenizers import CheckedCounter, Tokenizer
 from contextcliff_dagster.step_progress import report_step
 from contextcliff_dagster.store import atomic_path, read_table
 

@@ -24,11 +24,11 @@ EXPERIMENTS = {
     "controls": "contextcliff_dagster.experiments.controls:CONTROLS_EXPERIMENT",
     "attention_entropy": "contextcliff_dagster.experiments.attention:ATTENTION",
 }
-"""Name -> address, in the order in which they are asked. The name is the key in a study file."""
+"""Name -> address, in the order in which they run. The name is the key in a study file."""
 
 
 def experiment_names() -> tuple[str, ...]:
-    """Names of all experiments: the core's first, then those of extensions."""
+    """Return the names of all experiments: the core's first, then the extensions'."""
     return (*EXPERIMENTS, *(name for name in extensions() if name not in EXPERIMENTS))
 
 
@@ -36,7 +36,7 @@ def load_experiment(name: str) -> Any:
     """Return the experiment called ``name`` (`experiments.common.experiment.Experiment`).
 
     Raises:
-        StudyError: there is none, or the package that brings it cannot be loaded.
+        StudyError: it is unknown, or its package cannot be loaded.
     """
     if name in EXPERIMENTS:
         return load_address(EXPERIMENTS[name])
@@ -46,7 +46,7 @@ def load_experiment(name: str) -> Any:
         )
     try:
         return load_address(extensions()[name].experiment)
-    except Exception as error:  # of another's package
+    except Exception as error:  # a third-party package may raise anything
         raise StudyError(
             f"Experiment {name!r} cannot be loaded ({type(error).__name__}: {error}); reinstall or "
             "remove the package that brings it."
@@ -62,11 +62,11 @@ def check_sections(
 ) -> Checked:
     """Validate a study whose keys beyond ``own`` are sections of experiments.
 
-    All errors are reported at once, as pydantic does. A section that asks for nothing (empty) is
-    dropped: a study that names it is the same as one that does not.
+    All errors are reported at once, like pydantic's. An empty section is dropped: naming it makes
+    no difference to the study.
 
     Args:
-        needs: keys that a study must have unless each of its experiments makes its own documents.
+        needs: keys that a study must have unless all its experiments make their own documents.
 
     Raises:
         ValidationError: a key is unknown or malformed, or one of ``needs`` is missing.

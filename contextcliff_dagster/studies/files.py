@@ -34,10 +34,10 @@ from contextcliff_dagster.user_files import open_file, read_file
 
 
 def load_study(path: Path) -> Study:
-    """One study from its YAML file.
+    """Load one study from its YAML file.
 
     Raises:
-        StudyError: naming the file, the line and the key.
+        StudyError: it is malformed; the message names the file, the line and the key.
     """
     from contextcliff_dagster.yaml_config import load_validated
 
@@ -45,23 +45,23 @@ def load_study(path: Path) -> Study:
     folder, kept = path.absolute().parent.resolve(), kept_in(store_root())
     if folder == kept.resolve():
         return study.with_leave(recorded_leave(study, kept / path.name))
-    # A link there is the user's own, too.
+    # A link in one of the study folders counts as the user's own, too.
     searched = folder in [known.resolve() for known in study_folders()]
     return study if searched else study.with_leave(Leave(home_of(path)))
 
 
 def in_folder(study: Study, folder: Path) -> Study:
-    """``study`` with its paths going from ``folder``."""
+    """Return ``study`` with its paths relative to ``folder``."""
     copy = study.model_copy()
     copy._folder = folder
     return copy
 
 
 def study_folders() -> list[Path]:
-    """Folders that are searched, a later one winning: the shipped, the store's, the user's own.
+    """Return the folders to search, later ones winning: the shipped, the store's, the user's own.
 
-    The store keeps the studies that were made on the command line or imported (:func:`kept_in`);
-    the user's folder is ``CONTEXTCLIFF_STUDIES``.
+    The store keeps studies that were made on the command line or imported (:func:`kept_in`); the
+    user's folder is ``CONTEXTCLIFF_STUDIES``.
 
     Raises:
         StudyError: ``CONTEXTCLIFF_STUDIES`` names no folder.
@@ -76,15 +76,15 @@ def study_folders() -> list[Path]:
 
 
 def kept_in(root: Path) -> Path:
-    """Where the store at ``root`` keeps definitions; no study can have this name."""
+    """Return the store's folder of study definitions; no study can have its name."""
     return root / "_studies"
 
 
 @dataclass(frozen=True, slots=True)
 class BrokenStudy:
-    """A file that gives no study: its name as far as it can be read, and a sentence that says why.
+    """A malformed study file: the study's name as far as it is readable, and the error.
 
-    Raised as StudyError where this very study is wanted; all others go on.
+    The error is raised as StudyError when this study is wanted; all other studies still work.
     """
 
     name: str
@@ -93,9 +93,9 @@ class BrokenStudy:
 
 
 def load_studies() -> dict[str, Study]:
-    """All studies by name, sorted; a user's study replaces the shipped one of the same name.
+    """Load all studies by name, sorted; a user's study replaces the shipped one of the same name.
 
-    Those of malformed files are missing: :func:`read_studies` names them.
+    Studies of malformed files are missing: :func:`read_studies` returns them, too.
 
     Raises:
         StudyError: ``CONTEXTCLIFF_STUDIES`` names no folder.
@@ -117,9 +117,9 @@ def known_study(name: str) -> Study | None:
 def read_studies(
     shipped: Callable[[str], bool] | None = None, named: str | None = None
 ) -> tuple[dict[str, Study], list[BrokenStudy]]:
-    """All studies by name, and the files that give none; raises like :func:`load_studies`.
+    """Load all studies by name, and the malformed files; raises like :func:`load_studies`.
 
-    ``shipped``: which of the shipped ones are loaded, by name; None for all. ``named``: the only
+    ``shipped``: names of the shipped studies to load; None for all. ``named``: the only
     one wanted; others may come along.
     """
     studies: dict[str, Study] = {}
@@ -127,7 +127,7 @@ def read_studies(
     of_ours = shipped_folders()
     for folder in study_folders():
         sound, unusable = _studies_in(folder, shipped if folder in of_ours else None, named)
-        for name in unusable:  # it would replace the other, were it sound
+        for name in unusable:  # a sound file would replace the earlier study
             studies.pop(name, None)
         for name, (_, study) in sound.items():
             studies[name] = study
@@ -150,7 +150,7 @@ def _studies_in(
             continue
         try:
             study = load_study(path)
-        except Exception as error:  # whatever is wrong with one file, the others go on
+        except Exception as error:  # one broken file must not hide the others
             known = isinstance(error, StudyError)
             text = str(error) if known else f"{path}: {error}"
             errors.append(BrokenStudy(written or path.stem, path, text))
@@ -162,7 +162,7 @@ def _studies_in(
             )
             twice[study.name] = BrokenStudy(study.name, path, both)
         studies[study.name] = path, study
-    # A spoiled copy of a sound file does not take its name away.
+    # A broken copy of a sound file does not claim its name.
     spoiled = [replace(e, name=e.path.name) if e.name in studies else e for e in errors]
     broken = {entry.name: entry for entry in spoiled} | twice
     return {name: entry for name, entry in studies.items() if name not in twice}, broken
@@ -179,10 +179,10 @@ def _written_name(path: Path) -> str | None:
 
 
 def own_study(name: str) -> tuple[Path, Study] | None:
-    """File and study called ``name`` in the user's own folder, which hides any other of that name.
+    """Return file and study ``name`` in the user's own folder, which hides others of that name.
 
     Raises:
-        StudyError: its file is malformed, or as :func:`load_studies`.
+        StudyError: its file is malformed, or see :func:`load_studies`.
     """
     if not os.environ.get("CONTEXTCLIFF_STUDIES"):
         return None
@@ -193,10 +193,10 @@ def own_study(name: str) -> tuple[Path, Study] | None:
 
 
 def hidden_study(name: str) -> tuple[Path, Path] | None:
-    """The user's file and the store's, where they define different studies called ``name``.
+    """Return the user's file and the store's, if they define different studies called ``name``.
 
     Raises:
-        StudyError: one of them is malformed, or as :func:`load_studies`.
+        StudyError: one of them is malformed, or see :func:`load_studies`.
     """
     own, kept = own_study(name), kept_in(store_root()) / f"{name}.yaml"
     if own is None or not kept.is_file():
@@ -206,7 +206,7 @@ def hidden_study(name: str) -> tuple[Path, Path] | None:
 
 
 def measures(study: Study, recipe_hash: str | None = None) -> dict[str, Any]:
-    """What the study measures, wherever its files lie; ``recipe_hash`` where they do not lie yet.
+    """Return what the study measures, without its paths; give ``recipe_hash`` if files are missing.
 
     Raises:
         StudyError: a prompt file is missing.
@@ -216,10 +216,10 @@ def measures(study: Study, recipe_hash: str | None = None) -> dict[str, Any]:
 
 
 def require_study_name(name: str) -> None:
-    """Refuse what no study can be called; it becomes a path.
+    """Refuse an invalid study name, because it becomes a path.
 
     Raises:
-        StudyError: it is no name of a study.
+        StudyError: it is not a valid name.
     """
     if not re.fullmatch(STUDY_NAME, name):
         raise StudyError(
@@ -229,10 +229,10 @@ def require_study_name(name: str) -> None:
 
 
 def find_study(name: str) -> Study:
-    """The study called ``name``, or the one in the YAML file ``name``.
+    """Return the study called ``name``, or the study in the YAML file ``name``.
 
     Raises:
-        StudyError: there is none, or its file is malformed; the sentence lists those there are.
+        StudyError: it is unknown, or its file is malformed; the message lists the known studies.
     """
     if name.endswith((".yaml", ".yml")):
         return self_contained(load_study(Path(name)))
@@ -249,10 +249,9 @@ def find_study(name: str) -> Study:
 
 
 def self_contained(study: Study) -> Study:
-    """The study with absolute paths, so that its definition may lie anywhere; a known one as is.
+    """Return the study with absolute paths, so that its file may lie anywhere; a known one as is.
 
-    By file, from any working folder, and by the name under which the store keeps it, it is so the
-    same study.
+    It is then the same study by its file, from any working folder, and by its name in the store.
     """
     absolute = study.with_absolute_paths()
     known = known_study(study.name)
@@ -267,10 +266,10 @@ _NOTE = "retired.json"
 
 
 def retire(store: Store, study: str) -> None:
-    """Note that ``study`` is retired; nothing else of it is touched.
+    """Mark ``study`` as retired; nothing else of it is touched.
 
     Raises:
-        StudyError: the store has nothing of it, or it is no name.
+        StudyError: the store has nothing of it, or the name is invalid.
         StoreError: the note cannot be written.
     """
     require_study_name(study)
@@ -285,7 +284,7 @@ def retire(store: Store, study: str) -> None:
 
 
 def bring_back(store: Store, study: str) -> None:
-    """Take the note away.
+    """Remove the mark of a retired study.
 
     Raises:
         StudyError: the study is not retired.
@@ -313,11 +312,11 @@ def retired_studies(store: Store) -> list[str]:
 
 
 Values = Mapping[tuple[str, ...], str]
-"""Keys, from the outermost, to the scalar under the last."""
+"""Path of keys, outermost first -> the scalar there."""
 
 
 def study_files(store: Store, name: str) -> list[Path]:
-    """The files that define the study ``name``: the user's own, the one that the store keeps.
+    """Return the files that define the study ``name``: the user's own, the store's.
 
     Raises:
         StudyError: the study comes with the package, or a file is malformed.
@@ -333,7 +332,7 @@ def study_files(store: Store, name: str) -> list[Path]:
 
 
 def is_taken(store: Store, name: str) -> Path | None:
-    """A file that a study called ``name`` would replace or be hidden by."""
+    """Return a file that a study called ``name`` would replace or be hidden by, or None."""
     for folder in (*study_folders(), kept_in(store.root)):
         for path in (folder / f"{name}.yaml", folder / f"{name}.yml"):
             if path.exists():
@@ -343,10 +342,10 @@ def is_taken(store: Store, name: str) -> Path | None:
 
 
 def renamed_text(path: Path, old: str, new: str, values: Values | None = None) -> str:
-    """The text of the study file at ``path`` with the name ``new``; of other ``values``, too.
+    """Return the text of the study file at ``path`` with the name ``new``, and other ``values``.
 
     Raises:
-        StudyError: it names its study in a way that only a person should change.
+        StudyError: it states its name in a form that only a person should change.
     """
     import yaml
 
@@ -375,13 +374,13 @@ def renamed_text(path: Path, old: str, new: str, values: Values | None = None) -
 
 
 def rename_file(path: Path, old: str, new: str) -> Path:
-    """Write the study's file again under its new name; where it is then.
+    """Rewrite the study's file under its new name, and return its path.
 
-    The file keeps its folder, and another name than the study's; killed in between, the old file or
-    both are there, and calling it again ends with the new one.
+    The file keeps its folder, and its own name if that is not the study's. If the process is killed
+    in between, the old file or both exist, and calling it again completes the renaming.
 
     Raises:
-        StudyError: as `renamed_text`.
+        StudyError: see `renamed_text`.
         StoreError: it cannot be written.
     """
     text = renamed_text(path, old, new)
@@ -396,17 +395,17 @@ def rename_file(path: Path, old: str, new: str) -> Path:
 
 
 def rename_kept(store: Store, old: str, new: str) -> Path:
-    """`rename_file` of the definition that the store keeps, with what lies next to it.
+    """Rename the store's definition like `rename_file`, with the files next to it.
 
     Raises:
-        StudyError, StoreError: as `rename_file`.
+        StudyError, StoreError: see `rename_file`.
     """
     folder = kept_in(store.root)
     path, target = folder / f"{old}.yaml", folder / f"{new}.yaml"
     study = load_study(path)
     values: dict[tuple[str, ...], str] = {}
     for key, file in prompt_files(study).items():
-        # Under the old name an import of such a study would write over it.
+        # Under the old name, importing such a study again would overwrite it.
         if Path(file) == folder / f"{old}.{key}.txt":
             values["prompt", key] = str(folder / f"{new}.{key}.txt")
             write_atomic(Path(values["prompt", key]), read_file(Path(file)))
@@ -418,7 +417,7 @@ def rename_kept(store: Store, old: str, new: str) -> Path:
         write_atomic(imported_mark(target), leave_record(renamed))
     write_atomic(target, text.encode())
     path.unlink(missing_ok=True)
-    # The mark last: without it the old definition would be the user's own.
+    # The mark goes last: without it the old definition would count as the user's own.
     for leftover in (*(folder / f"{old}.{key}.txt" for _, key in values), imported_mark(path)):
         leftover.unlink(missing_ok=True)
     return target

@@ -6,8 +6,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from contextcliff_dagster.reporting.wording.number_format import level
-from contextcliff_dagster.reporting.wording.sentences import RIGHT_OR_WRONG, lost_of
+from contextcliff_dagster.reporting.wording import RIGHT_OR_WRONG, level, lost_of
 from contextcliff_dagster.studies.study import Study
 
 OPTIONAL = (
@@ -18,11 +17,11 @@ OPTIONAL = (
     ("targeted: {pilot: 5, until: 5%}", "begin small, then go on where a drop may be"),
     ('schedule: {cron: "0 3 * * 1"}', "measure again every Monday at 3, from Dagster"),
 )
-"""Lines that a new study has commented out, and what each does."""
+"""Lines that are commented out in a new study, and the effect of each."""
 
 
 def answers_lost(tolerance: float) -> str:
-    """What a tolerance means in answers.
+    """Express a tolerance as lost answers.
 
     >>> answers_lost(0.3)
     'up to 3 of 10 right answers lost'
@@ -32,9 +31,9 @@ def answers_lost(tolerance: float) -> str:
 
 
 def study_text(study: Study, about: str) -> str:
-    """``study`` as a commented YAML file that reads back as the same study.
+    """Return ``study`` as a commented YAML file that reads back as the same study.
 
-    ``about``: what it asks, one line for the top.
+    ``about``: the study's question, one line for the top.
     """
     return "".join(f"{line}\n" for line in _lines(study, about))
 
@@ -91,7 +90,7 @@ def _lines(study: Study, about: str) -> Iterator[str]:
 
 
 def _given(study: Study, name: str) -> dict[str, Any]:
-    """What a section says beyond its defaults, and what a reader wants to see anyway."""
+    """Return a section's values that differ from its defaults, and those always worth showing."""
     shown = {
         "bins": {"count"},
         "sampling": {"samples_per_bin", "questions_per_document"},
@@ -111,7 +110,7 @@ def _section(study: Study, name: str) -> str:
 
 
 def _value(value: Any) -> str:
-    """JSON is YAML, too; words that need no quotes go without."""
+    """Format a value as JSON, which is YAML, too; plain words go without quotes."""
     if isinstance(value, str) and _plain(value):
         return value
     if isinstance(value, list):

@@ -61,7 +61,7 @@ _LENGTH_PROFILE_KEYS = ("bins", "target", "targeted", "latency", "regression", "
 
 
 PROMPT_FILES = ("template", "system", "instructions")
-"""The keys of `prompt` that name files."""
+"""Keys of `prompt` that name files."""
 
 
 _MOST_NAMED = 8
@@ -69,9 +69,9 @@ _SERVER, _TRACKER = "server ", "tracker "
 
 
 class Leave(NamedTuple):
-    """What a study may read: all below ``home`` (None: anything, it is the user's own).
+    """What a study may read: everything below ``home`` (None: anything, it is the user's own).
 
-    Beyond that, and to ask: what the user has ``allowed``, in the words of `leave_needed`.
+    Further files, and servers, must be in ``allowed``, in the form of `leave_needed`.
     """
 
     home: Path | None = None
@@ -82,17 +82,17 @@ class Leave(NamedTuple):
 
 
 def shipped_folders() -> list[Path]:
-    """The studies that come with the package and its extensions, and their prompts."""
+    """Return the folders of the package's and its extensions' studies, and their prompts."""
     installed = PACKAGE / "_studies"
     of_extensions = [path for one in extensions().values() if (path := one.own("studies"))]
     return [installed if installed.is_dir() else PACKAGE.parent / "studies", *of_extensions]
 
 
 def absolute(folder: Path, file: str) -> str:
-    """``file``, from ``folder`` where it is relative; an address stays as it is.
+    """Return ``file`` as an absolute path, relative to ``folder``; a URL is unchanged.
 
     Raises:
-        StudyError: it begins with the home of a user that there is not.
+        StudyError: it begins with the home of an unknown user.
     """
     if "://" in file:
         return file
@@ -103,7 +103,7 @@ def absolute(folder: Path, file: str) -> str:
 
 
 def absolute_options(folder: Path, kind: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options of a corpus with paths made absolute."""
+    """Return a corpus's options with paths made absolute."""
     return {
         **options,
         **{key: absolute(folder, options[key]) for key in _path_keys(kind, options)},
@@ -117,10 +117,10 @@ def _path_keys(kind: str, options: Mapping[str, Any]) -> list[str]:
 
 
 def leave_needed(study: Study, part: str = "") -> list[str]:
-    """What the study reads and asks that its user has not agreed to.
+    """Return the files and servers that the study needs without its user's leave.
 
-    As `<key> <path>`, links followed, `server <host>`, and `tracker <address>`. ``part``: under
-    this key alone (corpus, tokenizer, prompt or track).
+    They are `<key> <path>` (links followed), `server <host>`, and `tracker <address>`. ``part``:
+    only under this key (corpus, tokenizer, prompt or track).
     """
     from contextcliff_dagster.inference.models.tokenizers import unlisted_server
 
@@ -140,7 +140,7 @@ def leave_needed(study: Study, part: str = "") -> list[str]:
 
 
 def described(study: Study, needed: Sequence[str]) -> str:
-    """A clause about what `leave_needed` has found."""
+    """Return a clause about the results of `leave_needed`."""
     files = [need for need in needed if not need.startswith((_SERVER, _TRACKER))]
     more = ["and others"] if len(files) > _MOST_NAMED else []
     hosts = [need.removeprefix(_SERVER) for need in needed if need.startswith(_SERVER)]
@@ -154,7 +154,7 @@ def described(study: Study, needed: Sequence[str]) -> str:
 
 
 def refuse_without_leave(study: Study, part: str = "") -> None:
-    """Raise StudyError where `leave_needed` finds something."""
+    """Raise StudyError if the study needs leave, see `leave_needed`."""
     if needed := leave_needed(study, part):
         what = described(study, needed)
         way = "move its file into CONTEXTCLIFF_STUDIES"
@@ -173,7 +173,7 @@ def _files(study: Study, part: str) -> Iterator[tuple[str, str]]:
         for key in _path_keys(kind, options):
             file = absolute(study.folder, options[key])
             files.append((f"corpus.{key}", file))
-            if kind not in ("folder", "python-source"):  # which follow no link out of theirs
+            if kind not in ("folder", "python-source"):  # these follow no link out of their folder
                 files.extend((f"corpus.{key}", link) for link in _links_below(file))
         return dict(options)
 
@@ -192,7 +192,7 @@ def _files(study: Study, part: str) -> Iterator[tuple[str, str]]:
 
 
 def _tokenizers(study: Study) -> Iterator[tuple[str, str]]:
-    """The study's, and those that its experiments count with, under the same key."""
+    """Yield the study's tokenizer and its experiments' tokenizers, under the same key."""
     yield "tokenizer", study.tokenizer
     for section in study.sections.values():
         if name := getattr(section, "tokenizer", ""):
@@ -200,9 +200,9 @@ def _tokenizers(study: Study) -> Iterator[tuple[str, str]]:
 
 
 def _servers(study: Study) -> Iterator[tuple[str, str]]:
-    """Servers that read the study's texts, as tokenizers are named."""
+    """Yield the servers that read the study's texts, named like tokenizers."""
     yield from _tokenizers(study)
-    if study.leave.home is not None:  # of one's own, the address is in the study's file
+    if study.leave.home is not None:  # a user's own study file shows the address itself
         for name, section in study.sections.items():
             for address in getattr(section, "named_servers", ()):
                 yield f"{name}.embeddings", f"server:{address}"
@@ -215,7 +215,7 @@ def _links_below(folder: str) -> list[str]:
 
 
 def _with_target(file: str) -> str:
-    """``file``, and what it is a link to: leave for the one is none for another."""
+    """Return ``file`` with its link's target: leave for one target is not leave for another."""
     with suppress(OSError, RuntimeError, ValueError):
         if "://" not in file and (target := str(Path(file).resolve())) != os.path.normpath(file):
             return f"{file}, a link to {target}"
@@ -231,27 +231,27 @@ def _is_within(file: str, homes: tuple[Path, ...]) -> bool:
 
 
 def home_of(file: Path) -> Path:
-    """The folder whose files a study file may read: the working folder, else its own."""
+    """Return the folder whose files a study file may read: the working folder, else its own."""
     path, here = file.resolve(), Path.cwd().resolve()
-    # From the home folder everything would be within: downloads, too.
+    # The home folder would include everything, even downloads.
     wide = here in (Path.home().resolve(), Path(here.anchor))
     return here if path.is_relative_to(here) and not wide else path.parent
 
 
 def imported_mark(definition: Path) -> Path:
-    """The file next to a definition in the store that came from elsewhere: what it may read."""
+    """Return the file with an imported definition's leave, next to it in the store."""
     return definition.with_suffix(".imported")
 
 
 def leave_record(study: Study) -> bytes:
-    """What is written at `imported_mark`: leave for this very definition."""
+    """Return the content of `imported_mark`: leave for exactly this definition."""
     home, allowed = study.leave
     record = {"definition": _definition(study), "home": str(home), "allowed": sorted(allowed)}
     return json.dumps(record, indent=1).encode()
 
 
 def recorded_leave(study: Study, definition: Path) -> Leave:
-    """The leave of the study kept at ``definition``, the least where that was changed."""
+    """Return the leave of the study kept at ``definition``; the least if the file was changed."""
     mark = imported_mark(definition)
     if not mark.exists():
         return Leave()
@@ -268,18 +268,18 @@ def _definition(study: Study) -> str:
 
 
 def prompt_files(study: Study) -> dict[str, str]:
-    """The files that the study's prompt names, by their key, as they are written."""
+    """Return the files that the study's prompt names, by key, as written."""
     named = {key: getattr(study.prompt, key) for key in PROMPT_FILES}
-    # A template may also be written out in the study.
+    # The study may also contain the template's text itself.
     written = {"template"} if "{document}" in (study.prompt.template or "") else set()
     return {key: file for key, file in named.items() if file and key not in written}
 
 
 def prompt_text(study: Study, key: str, file: str) -> str:
-    """The text of a file of the study's prompt.
+    """Read a file of the study's prompt.
 
     Raises:
-        StudyError: it is missing, no text, or outside the folder of a study from elsewhere.
+        StudyError: it is missing, not text, or outside the folder of a study from elsewhere.
     """
     refuse_without_leave(study, "prompt")
     path = Path(absolute(study.folder, file))
@@ -296,24 +296,24 @@ def prompt_text(study: Study, key: str, file: str) -> str:
 
 
 class Renaming(NamedTuple):
-    """A renaming that was begun."""
+    """A renaming that was begun but not finished."""
 
     old: str
     new: str
 
     @property
     def command(self) -> str:
-        """What finishes it."""
+        """The command that finishes it."""
         return f"contextcliff studies rename {self.old} {self.new}"
 
 
 def renaming_note(store: Store) -> Path:
-    """The file that is there from the beginning of a renaming to its end."""
+    """Return the file that exists while a renaming is unfinished."""
     return store.root / "_renaming.json"
 
 
 def begun_renaming(store: Store) -> Renaming | None:
-    """The renaming that was begun in ``store`` and has not ended."""
+    """Return the unfinished renaming in ``store``, or None."""
     with suppress(OSError, ValueError, KeyError, TypeError):
         note = json.loads(renaming_note(store).read_bytes())
         return Renaming(str(note["old"]), str(note["new"]))
@@ -322,10 +322,10 @@ def begun_renaming(store: Store) -> Renaming | None:
 
 @contextmanager
 def study_used(store: Store, study: str) -> Iterator[None]:
-    """Keep ``study`` from being renamed meanwhile; the lock ends with the process, however it ends.
+    """Keep ``study`` from being renamed meanwhile; the lock ends with the process, in any case.
 
     Raises:
-        StoreError: it is being renamed, or that was interrupted.
+        StoreError: it is being renamed, or a renaming was interrupted.
     """
     with _lock(store, study, fcntl.LOCK_SH) as held:
         begun = begun_renaming(store)
@@ -343,7 +343,7 @@ def study_used(store: Store, study: str) -> Iterator[None]:
 
 @contextmanager
 def study_alone(store: Store, study: str) -> Iterator[None]:
-    """Have ``study`` alone for a while.
+    """Hold ``study`` exclusively.
 
     Raises:
         StoreError: a run is using it.
@@ -359,13 +359,13 @@ def study_alone(store: Store, study: str) -> Iterator[None]:
 
 @contextmanager
 def _lock(store: Store, study: str, mode: int) -> Iterator[bool]:
-    """Whether ``study`` is locked as ``mode`` says; so it is where nothing can be made for that.
+    """Lock ``study`` in ``mode`` and give whether that worked; True if no lock can be made there.
 
-    An empty folder for the lock alone: a new study has none yet while its first run prepares it.
+    The lock is an empty folder: a new study has no folder yet while its first run prepares it.
     """
     folder = store.root / "_locks" / study
     try:
-        if store.root.is_dir():  # only reading makes no store
+        if store.root.is_dir():  # reading alone must not create a store
             make_folder(folder)
         handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError:
@@ -385,7 +385,7 @@ def _lock(store: Store, study: str, mode: int) -> Iterator[bool]:
 
 
 NO_CORPUS = CorpusSection(kind="none")
-"""Of a study whose experiments all make their own documents."""
+"""Corpus of a study whose experiments all make their own documents."""
 
 
 class Study(Section):
@@ -428,7 +428,7 @@ class Study(Section):
     assets: AssetsSection = AssetsSection()
     track: TrackSection | None = None
 
-    _folder: Path = PrivateAttr(default_factory=Path.cwd)  # of its file, from which its paths go
+    _folder: Path = PrivateAttr(default_factory=Path.cwd)  # its file's folder, for relative paths
     _leave: Leave = PrivateAttr(default=Leave())
 
     @model_validator(mode="wrap")
@@ -442,7 +442,7 @@ class Study(Section):
     def _models_are_distinct(cls, models: tuple[str, ...]) -> tuple[str, ...]:
         if len({slug(name) for name in models}) < len(models):
             raise ValueError("a model is listed twice")
-        # Their folders would be one where the file system ignores case, as that of macOS.
+        # On a file system that ignores case (macOS), their folders would be the same.
         seen: dict[str, str] = {}
         for name in models:
             other = seen.setdefault(slug(name).casefold(), name)
@@ -452,12 +452,12 @@ class Study(Section):
 
     @property
     def sections(self) -> Mapping[str, Any]:
-        """What the file says to experiments, by their name; checked against their declaration."""
+        """The file's sections for experiments, by name; checked against their declarations."""
         return self.model_extra or {}
 
     @property
     def has_corpus(self) -> bool:
-        """Whether documents are read from a corpus: else no length profile is measured."""
+        """Whether documents are read from a corpus; without one, no length profile is measured."""
         return self.corpus != NO_CORPUS
 
     @property
@@ -469,7 +469,7 @@ class Study(Section):
         return self._leave
 
     def trusted(self) -> Study:
-        """The same study with leave to read what it names and to ask the servers it names."""
+        """Return the same study with leave to read all files and use all servers that it names."""
         return self.with_leave(self._leave.also(leave_needed(self)))
 
     def with_leave(self, leave: Leave) -> Study:
@@ -479,7 +479,7 @@ class Study(Section):
 
     @property
     def task(self) -> str | None:
-        """The one task this study asks for, where its corpus names one."""
+        """The study's task, if its corpus names exactly one."""
         return None if (task := self.corpus.options.get("task")) is None else str(task)
 
     @property
@@ -499,7 +499,7 @@ class Study(Section):
         return f"file:{absolute(self._folder, name[5:])}" if name.startswith("file:") else name
 
     def with_absolute_paths(self) -> Study:
-        """The same study with its files by absolute paths (relative: to the study file)."""
+        """Return the same study with absolute paths (relative ones start at the study file)."""
         named = prompt_files(self).items()
         files = {key: absolute(self._folder, file) for key, file in named}
         return self.changed(
@@ -520,7 +520,7 @@ class Study(Section):
         return SampleSpec(s.samples_per_bin, s.seed, s.questions_per_document, s.min_tokens)
 
     def recipe(self) -> Recipe:
-        """What is asked, with the texts of the prompt's files read in.
+        """Return the request recipe, with the texts of the prompt's files read in.
 
         Raises:
             StudyError: a file is missing, not text, or has too few instruction wordings.
@@ -558,7 +558,7 @@ class Study(Section):
         return AnalysisSettings(**dict(self.analysis), ttft_limit_ms=limit)
 
     def target_of_rounds(self) -> Target:
-        """Pilot, half-width and size of a round; the defaults where the study names none.
+        """Return pilot, half-width and size of a round; the defaults if the study names none.
 
         Raises:
             StudyError: ``until`` is outside its range.
@@ -570,8 +570,8 @@ class Study(Section):
         return Target(asked.pilot, float(asked.until.removesuffix("%")) / 100.0, asked.round)
 
     def manifest_spec_hash(self) -> str:
-        """SHA-256 (hex) of what the manifest depends on, apart from the corpus bytes and the sample
-        size: samples are nested, a manifest drawn for 20 a bin serves 5.
+        """Return the SHA-256 (hex) of all that the manifest depends on except corpus bytes and
+        sample size: samples are nested, so that a manifest drawn for 20 per bin serves 5.
         """
         drawn_by = {"seed", "questions_per_document", "min_tokens"}
         spec = {
@@ -585,7 +585,7 @@ class Study(Section):
         return hashlib.sha256(json.dumps(spec, sort_keys=True, default=str).encode()).hexdigest()
 
     def with_models(self, models: Sequence[str]) -> Study:
-        """The same study over other models; one that is named twice is meant once.
+        """Return the same study with other models; repeated names count once.
 
         Raises:
             StudyError: no model, or two whose names give the same file names.
@@ -593,16 +593,16 @@ class Study(Section):
         return self.changed(models=tuple(dict.fromkeys(models)))
 
     def with_samples(self, samples_per_bin: int) -> Study:
-        """The same study with another sample size; a smaller one is a part of the larger."""
+        """Return the same study with another sample size; a smaller sample is part of a larger."""
         pilot = min(self.sampling.pilot_per_bin, samples_per_bin)
         size = {"samples_per_bin": samples_per_bin, "pilot_per_bin": pilot}
         return self.changed(sampling={**dict(self.sampling), **size})
 
     def with_seed(self, seed: int) -> Study:
-        """The same study over another sample, as ``<name>-seed-<seed>``: it overwrites nothing.
+        """Return the study with another sample, as ``<name>-seed-<seed>``: it overwrites nothing.
 
-        A generated corpus is generated afresh too, so that two seeds share no document, and one
-        that takes some of many files takes others.
+        A generated corpus is generated anew, so that two seeds share no document, and a corpus that
+        takes some of many files takes others.
 
         Raises:
             StudyError: the seed is negative.
@@ -614,7 +614,7 @@ class Study(Section):
             if kind not in ("reference", "python-source", "folder"):
                 return dict(options)
             own_seed = options.get("seed", 0)
-            # What is no whole number is refused where the corpus is opened.
+            # Opening the corpus refuses a seed that is not a whole number.
             moved = own_seed + seed - self.sampling.seed if type(own_seed) is int else own_seed
             return {**options, "seed": moved}
 
@@ -626,10 +626,10 @@ class Study(Section):
         )
 
     def changed(self, **values: Any) -> Study:
-        """A copy with other values under some keys, checked as a study file is.
+        """Return a copy with other values under some keys, checked like a study file.
 
         Raises:
-            StudyError: a value is not what its key takes.
+            StudyError: a value is invalid for its key.
         """
         try:
             copy = Study.model_validate({**dict(self), **values})

@@ -13,8 +13,7 @@ import yaml
 from contextcliff_dagster.archive.rename import rename_study
 from contextcliff_dagster.contracts import Column, Table
 from contextcliff_dagster.contracts.extensions import extensions
-from contextcliff_dagster.defs.asset_specs import documents_job_name, job_name
-from contextcliff_dagster.defs.assets.refusals import RETRY_TAG
+from contextcliff_dagster.defs.asset_specs import RETRY_TAG, documents_job_name, job_name
 from contextcliff_dagster.defs.database import view_sql
 from contextcliff_dagster.defs.studies import study_assets, study_parts
 from contextcliff_dagster.defs.ui.results import DIMENSION, with_token_ranges

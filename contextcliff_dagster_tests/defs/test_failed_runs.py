@@ -14,9 +14,10 @@ from dagster._core.remote_origin import (
 )
 
 from contextcliff_dagster.contracts import BudgetError
-from contextcliff_dagster.defs.alerts.channels import COMMAND, WEBHOOK
-from contextcliff_dagster.defs.alerts.failed_runs import (
+from contextcliff_dagster.defs.alerts import (
     ALERTED_TAG,
+    COMMAND,
+    WEBHOOK,
     failed_runs_sensor,
     failure_of,
 )

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pytest
 
-from contextcliff_dagster.archive.prune import prune_store
+from contextcliff_dagster.archive.rename import prune_store
 from contextcliff_dagster.contracts import ANSWERS, EVAL_RECORDS, PREDICTIONS, StoreError
 from contextcliff_dagster.experiments.common.answers import (
     answered_cells,

@@ -10,7 +10,7 @@ import yaml
 from dagster import DagsterInstance
 from dagster._core.scheduler.scheduler import DagsterDaemonScheduler
 
-from contextcliff_dagster.defs.campaign_runs.requests import PLACE_TAG
+from contextcliff_dagster.defs.campaign_runs import PLACE_TAG
 from contextcliff_dagster_tests.support.paths import CHECKOUT as ROOT
 
 

@@ -13,8 +13,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from contextcliff_dagster.inference.engines.base import Decoding
-from contextcliff_dagster.inference.engines.session import open_engine
+from contextcliff_dagster.inference.engines.base import Decoding, open_engine
 from contextcliff_dagster.inference.execution.single_request import ask
 from contextcliff_dagster.inference.models.models_file import SHIPPED_MODELS, get_model, load_models
 from contextcliff_dagster.inference.requests.recipe import Recipe
@@ -32,8 +31,7 @@ from contextcliff_dagster.reference.warehouse_documents import (
 )
 from contextcliff_dagster.scoring.parse import parse_answer
 from contextcliff_dagster.scoring.scorers import open_scorer
-from tools.reference_models.curve import length_at_loss, plateau, wilson_interval
-from tools.reference_models.measure import record_grid
+from tools.reference_models.measure import length_at_loss, plateau, record_grid, wilson_interval
 
 
 @pytest.mark.parametrize("name", REFERENCE_MODELS)

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from contextcliff_dagster.reference.card import CardPoint
-from tools.reference_models.curve import (
+from tools.reference_models.measure import (
     length_at_loss,
     plateau,
     wilson_interval,

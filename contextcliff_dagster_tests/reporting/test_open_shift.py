@@ -12,7 +12,7 @@ from contextcliff_dagster.contracts.results import Comparison
 from contextcliff_dagster.contracts.results.comparison import LossShift
 from contextcliff_dagster.reporting.comparison import comparison_markdown
 from contextcliff_dagster.reporting.figures.comparison import draw_shift
-from contextcliff_dagster.reporting.wording.number_format import ratio_words
+from contextcliff_dagster.reporting.wording import ratio_words
 from contextcliff_dagster_tests.support.records.planted_curves import bins_of, plant, ramp
 
 

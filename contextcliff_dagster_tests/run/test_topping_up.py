@@ -14,7 +14,7 @@ from contextcliff_dagster.contracts import (
     EngineError,
     StudyError,
 )
-from contextcliff_dagster.defs.alerts.failed_runs import failure_of
+from contextcliff_dagster.defs.alerts import failure_of
 from contextcliff_dagster.defs.partitions import experiment_partitions
 from contextcliff_dagster.defs.resources import StoreResource, Watch
 from contextcliff_dagster.defs.studies import study_assets, study_jobs

@@ -9,7 +9,7 @@ import pytest
 
 from contextcliff_dagster.cli.commands.report import spent_lines
 from contextcliff_dagster.contracts import EVAL_RECORDS, EngineError
-from contextcliff_dagster.defs.assets.refusals import RETRY_TAG
+from contextcliff_dagster.defs.asset_specs import RETRY_TAG
 from contextcliff_dagster.run.study import profile_study, rebuild_report
 from contextcliff_dagster.store import Store, read_table
 from contextcliff_dagster.studies import Study

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contextcliff_dagster.scoring.answer_place import answer_positions
-from contextcliff_dagster.scoring.containment import contained
+from contextcliff_dagster.scoring.containment import answer_positions, contained
 
 WORDS = "Ada", "Berg", "ada-berg", "the", "12", "1,200", "U.S.", "us", "937915kg", "\u6771\u4eac"
 SIGNS = "caf\u00e9", "cafe\u0301", "\u201cAda\u201d", "a\u20ac", ".", ",", "-", "\u200b"

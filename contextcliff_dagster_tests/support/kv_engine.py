@@ -8,9 +8,8 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any, TypeVar
 
-from contextcliff_dagster.inference.engines.base import Decoding
+from contextcliff_dagster.inference.engines.base import Decoding, EngineSession
 from contextcliff_dagster.inference.engines.kvpress.worker_process import kv_python
-from contextcliff_dagster.inference.engines.session import EngineSession
 from contextcliff_dagster.inference.execution.single_request import Answer, ask
 from contextcliff_dagster.inference.models.entry import KvOptions
 from contextcliff_dagster.inference.models.models_file import ModelEntry

@@ -9,8 +9,7 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from contextcliff_dagster.defs.asset_specs import group
-from contextcliff_dagster.defs.assets.refusals import refusals_raised
+from contextcliff_dagster.defs.asset_specs import group, refusals_raised
 from contextcliff_dagster.defs.resources import StoreResource, Watch
 from contextcliff_dagster.defs.studies import study_assets
 from contextcliff_dagster.inference.requests.recipe import Prompt

@@ -13,8 +13,12 @@ from dataclasses import replace
 
 from contextcliff_dagster.contracts import ContextCliffError
 from contextcliff_dagster.inference.ledger.ledger import Ledger, Scope
-from contextcliff_dagster.inference.requests.call_plan import PlannedCall, plan_calls
-from contextcliff_dagster.inference.requests.outcome import Outcome, utc_now
+from contextcliff_dagster.inference.requests.call_plan import (
+    Outcome,
+    PlannedCall,
+    plan_calls,
+    utc_now,
+)
 from contextcliff_dagster.inference.spending import Budget, Spend
 from contextcliff_dagster.store import DatabaseUrl
 from contextcliff_dagster_tests.support.records.calls import RECIPE, LedgerSample

@@ -16,12 +16,11 @@ from typing import Any
 import click
 
 from contextcliff_dagster.cli.answer_selection import ChosenAnswers, Wanted, answered_campaign
-from contextcliff_dagster.cli.display.answer_table import AnswerTable, Survey, visible
-from contextcliff_dagster.cli.display.output import print_json
+from contextcliff_dagster.cli.display.output import AnswerTable, Survey, print_json, visible
 from contextcliff_dagster.cli.options import StudyOptions, common_options, gathered_as, together
 from contextcliff_dagster.cli.study_selection import choose_study
 from contextcliff_dagster.contracts import ANSWERS, FailureTag, StudyError
-from contextcliff_dagster.reporting.wording.number_format import count
+from contextcliff_dagster.reporting.wording import count
 from contextcliff_dagster.sampling.draw_manifest import CONTROLS
 
 _FORMATS = ("table", "jsonl", "csv")

@@ -14,7 +14,7 @@ from contextcliff_dagster.cli.display.output import print_either
 from contextcliff_dagster.cli.errors import say
 from contextcliff_dagster.cli.options import common_options, kept_campaign_option
 from contextcliff_dagster.cli.study_selection import keep_definition
-from contextcliff_dagster.reporting.wording.number_format import count
+from contextcliff_dagster.reporting.wording import count
 from contextcliff_dagster.store import Store
 
 if TYPE_CHECKING:

@@ -37,7 +37,7 @@ def build(sources: Path, tables: Path | None, output: Path, as_json: bool) -> No
     from contextcliff_dagster.atlas.site import MARK, entries_of, write_site
     from contextcliff_dagster.atlas.sources import load_sources, read_table
     from contextcliff_dagster.reporting.caps_site import check_folder
-    from contextcliff_dagster.reporting.wording.number_format import count
+    from contextcliff_dagster.reporting.wording import count
 
     check_folder(output, MARK, "atlas")
     known = load_sources(sources)
@@ -80,8 +80,7 @@ def show(model: str, as_json: bool) -> None:
     from contextcliff_dagster.atlas.results import known_of
     from contextcliff_dagster.atlas.series import unit_words
     from contextcliff_dagster.contracts import Verdict
-    from contextcliff_dagster.reporting.wording.number_format import estimate, located, tokens
-    from contextcliff_dagster.reporting.wording.sentences import VERDICT_PHRASE
+    from contextcliff_dagster.reporting.wording import VERDICT_PHRASE, estimate, located, tokens
 
     known = known_of(model)
     if as_json:

@@ -234,9 +234,9 @@ async def _reach(name: str) -> Finding:
 
     One that answers, and does not have the model or anything at the base URL, is a fault.
     """
+    from contextcliff_dagster.inference.engines.base import open_engine
     from contextcliff_dagster.inference.engines.openai.engine import OpenAIEngine
     from contextcliff_dagster.inference.engines.openai.local_servers import address_error
-    from contextcliff_dagster.inference.engines.session import open_engine
     from contextcliff_dagster.inference.execution.cost_estimate import unknown_window
     from contextcliff_dagster.inference.models.models_file import (
         SHIPPED_MODELS,

@@ -14,7 +14,7 @@ from contextcliff_dagster.cli.display.output import print_either, print_json, pr
 from contextcliff_dagster.cli.errors import USER_ERROR, say
 from contextcliff_dagster.cli.options import common_options, kept_campaign_option
 from contextcliff_dagster.contracts import StoreError
-from contextcliff_dagster.reporting.wording.number_format import count, named
+from contextcliff_dagster.reporting.wording import count, named
 from contextcliff_dagster.store import Store
 
 if TYPE_CHECKING:
@@ -210,7 +210,7 @@ def prune(study: str, campaign: str | None, texts: bool, yes: bool, as_json: boo
 
     Documents that engine kvpress has read (_kv_reads in the store), of whatever study, go with it.
     """
-    from contextcliff_dagster.archive.prune import prune_store
+    from contextcliff_dagster.archive.rename import prune_store
     from contextcliff_dagster.experiments.lookup import experiment_tables
     from contextcliff_dagster.inference.ledger.prune import plan_prune
 

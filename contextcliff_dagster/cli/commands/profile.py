@@ -58,7 +58,7 @@ from contextcliff_dagster.cli.study_selection import (
 )
 from contextcliff_dagster.contracts import BudgetError, EngineError, StudyError
 from contextcliff_dagster.inference.spending import Budget, with_day_limit
-from contextcliff_dagster.reporting.wording.number_format import count
+from contextcliff_dagster.reporting.wording import count
 from contextcliff_dagster.store import Store
 
 if TYPE_CHECKING:

@@ -118,7 +118,7 @@ def print_profiled(done: Profiled, *, as_json: bool, more: Mapping[str, Any] | N
         )
         return
     from contextcliff_dagster.reporting.terminal import comparison_line, control_lines, risk_report
-    from contextcliff_dagster.reporting.wording.sentences import instability_sentence
+    from contextcliff_dagster.reporting.wording import instability_sentence
 
     for result in done.cliffs:
         click.echo(risk_report(result))
@@ -159,7 +159,7 @@ def spent_lines(
     """
     if not calls:
         return []
-    from contextcliff_dagster.reporting.wording.number_format import count
+    from contextcliff_dagster.reporting.wording import count
 
     summaries = list(calls.values())
 

@@ -11,7 +11,7 @@ from contextcliff_dagster.cli.display.output import print_either, print_json, pr
 from contextcliff_dagster.cli.errors import say
 from contextcliff_dagster.cli.options import common_options
 from contextcliff_dagster.contracts import StoreError
-from contextcliff_dagster.reporting.wording.number_format import count
+from contextcliff_dagster.reporting.wording import count
 from contextcliff_dagster.store import Store
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Output of commands: tables that survive a pipe, JSON, progress, Dagster's own log."""
+"""What commands print: tables that survive a pipe, answers, JSON, progress, Dagster's log."""
 
 from __future__ import annotations
 
@@ -8,23 +8,28 @@ import logging
 import os
 import shutil
 import sys
+import unicodedata
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
 import click
 
 from contextcliff_dagster.cli.shell import note_state, pause
-from contextcliff_dagster.reporting.wording.number_format import (
+from contextcliff_dagster.contracts import UNSCORED_TAGS
+from contextcliff_dagster.reporting.wording import (
     FIRST_STRONG_ISOLATE,
     POP_ISOLATE,
     columns_of,
+    isolated,
     isolated_whole,
     padded,
 )
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from rich.progress import Progress as Bars
     from rich.progress import TaskID
 
@@ -194,3 +199,188 @@ def duration(seconds: float) -> str:
     if whole < 6000:
         return f"{whole // 60}:{whole % 60:02d} min"
     return f"{whole // 3600}:{whole % 3600 // 60:02d} h"
+
+
+_GAP = "  "
+_TEXTS = ("QUESTION", "ACCEPTED", "GOT")
+_ROOM = 45
+"""Columns that the three texts need to be readable on the line of the numbers."""
+_OR = " | "
+_NO_SCORE = "not scored"
+_SCORED = "scored"
+
+
+def visible(text: str) -> str:
+    """``text`` with a line break, a terminal's code or a mark of direction written as its escape,
+    and each kind of space as a space."""
+    return "".join(c if c.isprintable() else _escaped(c) for c in text)
+
+
+def _escaped(character: str) -> str:
+    if unicodedata.category(character) == "Zs":
+        return " "
+    return ascii(character)[1:-1]
+
+
+def shortened(text: str, columns: int) -> str:
+    """Return ``text`` made `visible` in at most so many columns, with … for omitted parts."""
+    # A character takes up to ten columns and may take none; a text of a megabyte is not read.
+    start = text[: 4 * columns + 4]
+    line = visible(start)
+    if len(start) == len(text) and columns_of(line) <= columns:
+        return line
+    kept, used = [], 1
+    for character in line:
+        used += columns_of(character)
+        if used > columns:
+            break
+        kept.append(character)
+    return "".join(kept) + "…"
+
+
+@dataclass
+class Survey:
+    """Counts of all answers and widths of their columns, known before the first is shown."""
+
+    shown: int = 0
+    right: int = 0
+    wrong: int = 0
+    not_scored: int = 0
+    is_graded: bool = False
+    """Whether any was compared with an accepted answer: prose, say, has scores and no right."""
+    models: set[str] = field(default_factory=set)
+    replicates: int = 1
+    widths: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def answers(self) -> int:
+        return self.right + self.wrong + self.not_scored
+
+    def count(self, rows: pa.Table) -> None:
+        """Add the answers of the chosen models and bins to the counts."""
+        import pyarrow.compute as pc
+
+        right = pc.sum(is_right(rows)).as_py() or 0
+        wrong = pc.sum(is_wrong(rows)).as_py() or 0
+        self.right, self.wrong = self.right + right, self.wrong + wrong
+        self.not_scored += rows.num_rows - right - wrong
+        self.is_graded |= bool(pc.any(pc.is_valid(rows["em"])).as_py())
+
+    def measure(self, rows: pa.Table) -> None:
+        """Widen the columns for the answers that are shown."""
+        import pyarrow.compute as pc
+
+        if not rows.num_rows:
+            return
+        self.shown += rows.num_rows
+        self.models |= set(rows["model"].unique().to_pylist())
+        self.replicates = max(self.replicates, 1 + pc.max(rows["replicate"]).as_py())
+        texts = {
+            "BIN": rows["bin"],
+            "MODEL": rows["model"],
+            "RESULT": pc.if_else(is_right(rows), _SCORED, pc.coalesce(rows["failure"], _NO_SCORE)),
+            "QUESTION": rows["question"],
+            "ACCEPTED": pc.binary_join(rows["accepted"], _OR),
+            "GOT": pc.coalesce(
+                rows["parsed_answer"],
+                rows["answer"],
+                pc.binary_join_element_wise("(", rows["error"], ")", ""),
+            ),
+        }
+        longest = {name: pc.max(pc.utf8_length(column)).as_py() for name, column in texts.items()}
+        longest["TOKENS"] = len(f"{pc.max(rows['length_tokens']).as_py():,}")
+        for name, width in longest.items():
+            self.widths[name] = max(self.widths.get(name, len(name)), width or 1)
+
+
+def _result(row: Mapping[str, Any]) -> str:
+    if row["score"] is None:
+        return _NO_SCORE
+    return _SCORED if row["em"] is None else "right"
+
+
+def is_right(rows: pa.Table) -> pa.ChunkedArray:
+    """Return a mask of the `ANSWERS` that are scored and have no failure tag."""
+    import pyarrow.compute as pc
+
+    return pc.and_(pc.is_valid(rows["score"]), pc.is_null(rows["failure"]))
+
+
+def is_wrong(rows: pa.Table) -> pa.ChunkedArray:
+    """Return a mask of the `ANSWERS` that have the failure tag of an answer."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    none = pa.array([tag.value for tag in UNSCORED_TAGS])
+    return pc.and_not(pc.is_valid(rows["failure"]), pc.is_in(rows["failure"], value_set=none))
+
+
+class AnswerTable:
+    """Answers as lines of at most ``width`` columns."""
+
+    def __init__(self, survey: Survey, width: int) -> None:
+        heads = ["BIN", "TOKENS", "AT", *(["#"] if survey.replicates > 1 else []), "SCORE"]
+        heads += ["RESULT", *(["MODEL"] if len(survey.models) > 1 else [])]
+        self._heads = heads
+        self._width = {**survey.widths, "AT": 4, "SCORE": 5, "#": len(str(survey.replicates))}
+        if "MODEL" in heads:
+            self._width["MODEL"] = min(self._width["MODEL"], max(width // 4, 12))
+        numbers = sum(self._width[name] + len(_GAP) for name in heads)
+        needed = [survey.widths[name] for name in _TEXTS]
+        gaps = len(_GAP) * (len(_TEXTS) - 1)
+        room = width - numbers - gaps
+        self._one_line = room >= min(_ROOM, sum(needed))
+        rooms = shared_out(needed, room if self._one_line else width - len(_GAP) - gaps)
+        self._width |= dict(zip(_TEXTS, rooms, strict=True))
+        self._limit = width
+
+    def head(self) -> Iterator[str]:
+        """Return the line of column names."""
+        yield from self._lines({name: name for name in (*self._heads, *_TEXTS)})
+
+    def lines(self, row: Mapping[str, Any]) -> Iterator[str]:
+        """Return the lines of one answer."""
+        at, score = row["evidence_position"], row["score"]
+        got = next((row[k] for k in ("parsed_answer", "answer") if row[k] is not None), None)
+        yield from self._lines(
+            {
+                "BIN": row["bin"],
+                "TOKENS": f"{row['length_tokens']:,}",
+                "AT": "-" if at is None else f"{at:.0%}",
+                "#": str(row["replicate"]),
+                "SCORE": "-" if score is None else f"{score:.2f}",
+                "RESULT": row["failure"] or _result(row),
+                "MODEL": row["model"],
+                "QUESTION": row["question"] or "-",
+                "ACCEPTED": "-" if row["accepted"] is None else _OR.join(row["accepted"]),
+                "GOT": (f"({row['error']})" if row["error"] else "-") if got is None else got,
+            }
+        )
+
+    def _lines(self, texts: Mapping[str, str]) -> Iterator[str]:
+        cells = [self._cell(name, texts[name]) for name in self._heads]
+        long = [self._cell(name, texts[name]) for name in _TEXTS]
+        if self._one_line:
+            yield _GAP.join([*map(isolated, cells), *long]).rstrip()
+        else:
+            yield isolated(shortened(_GAP.join(cells).rstrip(), self._limit))
+            yield (_GAP + _GAP.join(long)).rstrip()
+
+    def _cell(self, name: str, text: str) -> str:
+        width = self._width[name]
+        line = shortened(text, width)
+        pad = " " * (width - columns_of(line))
+        if name in _TEXTS:
+            return isolated_whole(line) + pad
+        return pad + line if name in ("TOKENS", "AT", "SCORE", "#") else line + pad
+
+
+def shared_out(needed: Sequence[int], room: int) -> list[int]:
+    """Divide ``room`` columns among texts: none gets more than it needs, the rest is even."""
+    given = [0] * len(needed)
+    for left, index in zip(
+        range(len(needed), 0, -1), sorted(range(len(needed)), key=needed.__getitem__), strict=True
+    ):
+        given[index] = max(min(needed[index], room // left), 1)
+        room -= given[index]
+    return given

@@ -11,11 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from contextcliff_dagster.cli.display.answer_table import visible
-from contextcliff_dagster.cli.display.output import duration, money, print_json, print_table
+from contextcliff_dagster.cli.display.output import (
+    duration,
+    money,
+    print_json,
+    print_table,
+    visible,
+)
 from contextcliff_dagster.cli.options import together
 from contextcliff_dagster.contracts import StudyError
-from contextcliff_dagster.reporting.wording.number_format import count
+from contextcliff_dagster.reporting.wording import count
 from contextcliff_dagster.store import Store
 
 if TYPE_CHECKING:

@@ -81,7 +81,7 @@ def with_defaults(wishes: StudyWishes) -> StudyWishes:
 def lacks_questions(wishes: StudyWishes) -> bool:
     """Whether the data are documents without a table of questions."""
     from contextcliff_dagster.corpora.folder.questions import find_table
-    from contextcliff_dagster.corpora.readers.download import is_url
+    from contextcliff_dagster.corpora.readers.rows import is_url
     from contextcliff_dagster.corpora.recognition import recognise
 
     data = wishes.data or ""
@@ -148,7 +148,7 @@ def check_data(data: str) -> None:
     """Raises:
     StudyError: there is nothing at this path.
     """
-    from contextcliff_dagster.corpora.readers.download import is_url
+    from contextcliff_dagster.corpora.readers.rows import is_url
 
     if not is_url(data) and not Path(data).expanduser().exists():
         raise StudyError(f"There is no file or folder {data}; check the path.")

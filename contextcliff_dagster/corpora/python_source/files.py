@@ -360,7 +360,7 @@ def _bindings(nodes: Iterable[ast.AST]) -> Counter[str]:
 
 
 def _evidence_lines(body: Sequence[ast.stmt], line: int) -> Iterator[tuple[int, int]]:
-    """Yield first and last line of the headings around a line, outermost first, then its statement."""
+    """Yield first and last line of the headings around a line, then of its statement."""
     while around := [s for s in body if _first_line(s) <= line <= (s.end_lineno or s.lineno)]:
         statement = around[0]
         parts = [statement, *getattr(statement, "handlers", []), *getattr(statement, "cases", [])]

@@ -1,5 +1,7 @@
 """File formats as streams of (place, row): JSON Lines, JSON, CSV, TSV and Parquet.
 
+File formats as streams of (place, row): JSON Lines, JSON, CSV, TSV and Parquet.
+
 Every reader holds one row (or one small batch) at a time, whatever the file's size.
 """
 
@@ -7,16 +9,83 @@ from __future__ import annotations
 
 import codecs
 import csv
+import hashlib
 import json
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from functools import partial
+from http.client import HTTPException
 from json.decoder import JSONDecodeError
 from pathlib import Path
 from typing import Any, NoReturn
+from urllib.error import HTTPError
+from urllib.parse import unquote, urlsplit
 
 from contextcliff_dagster.contracts import ContextCliffError, CorpusError
+from contextcliff_dagster.store import atomic_path, slug, store_root
 from contextcliff_dagster.user_files import open_file, require_file
+
+_SECONDS = 60.0
+_DOWNLOAD_CHUNK = 1 << 20
+
+
+def is_url(path: str) -> bool:
+    """Whether ``path`` is a URL rather than a path."""
+    return path.lower().startswith(("http://", "https://"))
+
+
+def local_copy(url: str, folder: Path | None = None) -> Path:
+    """Return the local copy of ``url`` below ``folder`` (the store's ``downloads``); download it
+    only once: a measurement must not change with what a server gives tomorrow.
+
+    Raises:
+        CorpusError: it cannot be downloaded whole, or the address is that of a web page. The
+            message shows no password or token of the address.
+    """
+    from urllib.request import Request, urlopen
+
+    parts = urlsplit(url)
+    host = parts.netloc.rpartition("@")[2]
+    shown = f"{parts.scheme}://{host}{parts.path}"
+    if "@" in parts.netloc:
+        raise CorpusError(
+            f"The address of {shown} holds a user's name, which is not sent; download the file by "
+            "other means and name it."
+        )
+    last = unquote(parts.path).rpartition("/")[2]
+    stem, dot, ending = last.rpartition(".")
+    name = f"{slug(stem)}.{slug(ending)}" if dot and stem else slug(last or "file")
+    digest = hashlib.sha256(url.encode()).hexdigest()[:16]
+    target = (folder or store_root() / "downloads") / digest / name
+    if target.is_file():
+        return target
+    try:
+        request = Request(url, headers={"User-Agent": "contextcliff"})
+        with urlopen(request, timeout=_SECONDS) as answer, atomic_path(target) as temporary:
+            page = answer.headers.get_content_type() == "text/html"
+            if page and not name.lower().endswith((".html", ".htm", ".xhtml")):
+                raise CorpusError(
+                    f"{shown} is a web page, not a file; name the address of the file itself, "
+                    "which its download button has."
+                )
+            wanted = answer.headers.get("Content-Length")
+            size = 0
+            with temporary.open("wb") as file:
+                while chunk := answer.read(_DOWNLOAD_CHUNK):
+                    size += file.write(chunk)
+            if wanted is not None and int(wanted) != size:
+                raise CorpusError(
+                    f"{shown} ended after {size:,} of {int(wanted):,} bytes; try again."
+                )
+    except (OSError, HTTPException, ValueError) as error:
+        # The messages of other errors may repeat the whole address.
+        why = f"{error.code} {error.reason}" if isinstance(error, HTTPError) else ""
+        why = why or str(getattr(error, "reason", "") or type(error).__name__)
+        raise CorpusError(
+            f"{shown} cannot be downloaded ({why}); download it by other means and name the file."
+        ) from None
+    return target
+
 
 _CHUNK = 1 << 19
 _LONGEST_LINE = 1 << 28

@@ -16,18 +16,18 @@ import dagster as dg
 
 from contextcliff_dagster.contracts import ContextCliffError
 from contextcliff_dagster.defs import checks
-from contextcliff_dagster.defs.alerts.channels import alert
+from contextcliff_dagster.defs.alerts import alert
 from contextcliff_dagster.defs.asset_specs import (
     FOLLOW_RECORDS,
     asset_key,
     described,
+    forbid_retry,
     group,
     report_job_name,
     single_run,
     study_asset,
 )
 from contextcliff_dagster.defs.assets.measuring import MeasureConfig, Measuring
-from contextcliff_dagster.defs.assets.refusals import forbid_retry
 from contextcliff_dagster.defs.automation import report_freshness
 from contextcliff_dagster.defs.dagster_internals import SYSTEM_METADATA_KEY_SOURCE_ASSET_OBSERVATION
 from contextcliff_dagster.defs.executors.gpu import device_tags

@@ -1,7 +1,5 @@
 """A step that measures: which cells, what it reports meanwhile, and what a refusal leaves."""
 
-# No `from __future__ import annotations` here: Dagster reads a config's fields off its annotations.
-
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -25,6 +23,9 @@ from contextcliff_dagster.experiments.common.measurement import (
 from contextcliff_dagster.experiments.common.study_run import StudyRun
 from contextcliff_dagster.inference.execution.measure import RunControl
 from contextcliff_dagster.inference.telemetry import Progress
+
+# No `from __future__ import annotations` here: Dagster reads a config's fields off its annotations.
+
 
 CODE_VERSION_TAG = "dagster/code_version"
 

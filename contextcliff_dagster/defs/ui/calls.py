@@ -16,7 +16,7 @@ from contextcliff_dagster.defs.dagster_internals import NULL_EVENT_POINTER
 from contextcliff_dagster.defs.ui import rendering
 from contextcliff_dagster.defs.ui.rendering import MOST_CELLS, table
 from contextcliff_dagster.inference.execution.cost_estimate import CostEstimate
-from contextcliff_dagster.inference.requests.outcome import MaybePaid
+from contextcliff_dagster.inference.requests.call_plan import MaybePaid
 from contextcliff_dagster.inference.telemetry import Progress, RunSummary
 
 Observe = Callable[[str, dict[str, Any]], None]

@@ -27,12 +27,12 @@ from contextcliff_dagster.experiments.common.study_run import StudyRun
 from contextcliff_dagster.inference.execution.measure import RunControl
 from contextcliff_dagster.inference.models.models_file import get_model
 from contextcliff_dagster.inference.requests.call_plan import (
+    ORIGIN,
     CallPlan,
     Outcomes,
     PlannedCall,
     plan_calls,
 )
-from contextcliff_dagster.inference.requests.outcome import ORIGIN
 from contextcliff_dagster.inference.spending import Budget
 from contextcliff_dagster.store import slug, write_json, write_table
 

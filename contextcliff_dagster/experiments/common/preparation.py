@@ -243,7 +243,7 @@ def freeze_manifest(study: Study, store: Store) -> Manifest:
 
 
 def _locate(text: str, accepted: Sequence[Sequence[str]]) -> list[float | None]:
-    from contextcliff_dagster.scoring.answer_place import answer_positions
+    from contextcliff_dagster.scoring.containment import answer_positions
 
     return answer_positions(text, accepted)
 

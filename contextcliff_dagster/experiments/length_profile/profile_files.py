@@ -206,7 +206,7 @@ def with_prompt_overhead(study: Study, manifest: Manifest, records: pd.DataFrame
     report is made without a server, and without the file it once was.
     """
     from contextcliff_dagster.inference.models.tokenizers import open_any_tokenizer
-    from contextcliff_dagster.sampling.tokenizers.cross_checked_counter import CheckedCounter
+    from contextcliff_dagster.sampling.tokenizers.tokenizers import CheckedCounter
 
     if study.tokenizer.startswith("server:") or not records["prompt_tokens"].notna().any():
         return records

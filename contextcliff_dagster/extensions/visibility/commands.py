@@ -34,7 +34,7 @@ from contextcliff_dagster.cli.options import (
 )
 from contextcliff_dagster.contracts import EngineError, StudyError
 from contextcliff_dagster.extensions.visibility.section import AXES, VisibilitySection
-from contextcliff_dagster.reporting.wording.number_format import count
+from contextcliff_dagster.reporting.wording import count
 from contextcliff_dagster.store import Store
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from contextcliff_dagster.contracts import EngineError
 from contextcliff_dagster.inference.engines.base import Delta, Timing, Usage
-from contextcliff_dagster.inference.requests.outcome import Scalar
+from contextcliff_dagster.inference.requests.call_plan import Scalar
 from contextcliff_dagster.inference.requests.recipe import MARK, Prompt
 
 if TYPE_CHECKING:

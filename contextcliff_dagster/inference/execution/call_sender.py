@@ -28,11 +28,11 @@ from contextcliff_dagster.inference.engines.base import (
     REFUSED,
     WHO_ANSWERED,
     Decoding,
+    EngineSession,
     PromptCount,
     RejectedError,
     TransportError,
 )
-from contextcliff_dagster.inference.engines.session import EngineSession
 from contextcliff_dagster.inference.execution.checks import (
     CallSize,
     charge,
@@ -45,8 +45,7 @@ from contextcliff_dagster.inference.execution.single_request import Answer, ask,
 from contextcliff_dagster.inference.ledger.ledger import Begun, Ledger, Scope
 from contextcliff_dagster.inference.ledger.queries import LEAST_TOLD
 from contextcliff_dagster.inference.models.models_file import ModelEntry
-from contextcliff_dagster.inference.requests.call_plan import PlannedCall
-from contextcliff_dagster.inference.requests.outcome import Failure, Outcome
+from contextcliff_dagster.inference.requests.call_plan import Failure, Outcome, PlannedCall
 from contextcliff_dagster.inference.requests.recipe import Prompt
 from contextcliff_dagster.inference.spending import Budget, Spend
 from contextcliff_dagster.inference.telemetry import CallCounters, LoopLag, RequestSpan, Trace

@@ -12,15 +12,14 @@ from contextcliff_dagster.contracts import EngineError, StudyError
 from contextcliff_dagster.inference.engines.base import (
     PromptCount,
     Usage,
+    declared_identity,
 )
-from contextcliff_dagster.inference.engines.session import declared_identity
 from contextcliff_dagster.inference.ledger.campaigns import list_campaigns
 from contextcliff_dagster.inference.ledger.ledger import Ledger
 from contextcliff_dagster.inference.models.entry import Identity, differences
 from contextcliff_dagster.inference.models.kv_variants import parse_kv_variant
 from contextcliff_dagster.inference.models.models_file import ModelEntry, Price, get_model
-from contextcliff_dagster.inference.requests.call_plan import PlannedCall
-from contextcliff_dagster.inference.requests.outcome import Outcome
+from contextcliff_dagster.inference.requests.call_plan import Outcome, PlannedCall
 from contextcliff_dagster.inference.requests.recipe import Prompt
 from contextcliff_dagster.inference.spending import Spend, prompt_tokens_estimate
 

@@ -12,8 +12,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from contextcliff_dagster.contracts import EngineError
-from contextcliff_dagster.inference.engines.base import PromptCount
-from contextcliff_dagster.inference.engines.session import declared_identity
+from contextcliff_dagster.inference.engines.base import PromptCount, declared_identity
 from contextcliff_dagster.inference.execution.checks import MOST_TIMES
 from contextcliff_dagster.inference.ledger.campaigns import recorded_identity
 from contextcliff_dagster.inference.ledger.ledger import Ledger
@@ -29,7 +28,7 @@ from contextcliff_dagster.inference.spending import (
 )
 
 if TYPE_CHECKING:
-    from contextcliff_dagster.inference.engines.kvpress.memory import KvReads
+    from contextcliff_dagster.inference.engines.kvpress.engine import KvReads
 
 
 SCAFFOLD_CHARS_PER_TOKEN = 3
@@ -183,7 +182,7 @@ def estimate(
     notes: list[str] = []
     unknown: list[str] = []
     imported: dict[str, str] = {}
-    from contextcliff_dagster.inference.engines.kvpress.memory import KvReads
+    from contextcliff_dagster.inference.engines.kvpress.engine import KvReads
 
     reads = KvReads()
     for entry in map(priced, entries):

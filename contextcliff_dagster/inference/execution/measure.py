@@ -33,8 +33,7 @@ from contextcliff_dagster.contracts import (
 )
 from contextcliff_dagster.inference.devices.discovery import Gpus
 from contextcliff_dagster.inference.devices.leases import WaitStopped, leased
-from contextcliff_dagster.inference.engines.base import Engine
-from contextcliff_dagster.inference.engines.session import EngineSession, declared_identity
+from contextcliff_dagster.inference.engines.base import Engine, EngineSession, declared_identity
 from contextcliff_dagster.inference.execution.call_sender import CallEvents, CallSender
 from contextcliff_dagster.inference.execution.cost_estimate import unknown_window
 from contextcliff_dagster.inference.execution.prediction_rows import limits_of
@@ -48,8 +47,12 @@ from contextcliff_dagster.inference.ledger.ledger import Ledger, Scope
 from contextcliff_dagster.inference.models.engine_table import engine_spec
 from contextcliff_dagster.inference.models.entry import Identity
 from contextcliff_dagster.inference.models.models_file import ModelEntry
-from contextcliff_dagster.inference.requests.call_plan import CallPlan, PlannedCall, in_blocks
-from contextcliff_dagster.inference.requests.outcome import Outcome
+from contextcliff_dagster.inference.requests.call_plan import (
+    CallPlan,
+    Outcome,
+    PlannedCall,
+    in_blocks,
+)
 from contextcliff_dagster.inference.requests.recipe import stable_hash
 from contextcliff_dagster.inference.spending import Budget, priced, require_price, with_day_limit
 from contextcliff_dagster.inference.telemetry import CallCounters, Progress, RunSummary, Trace

@@ -24,8 +24,7 @@ from contextcliff_dagster.inference.ledger.campaigns import recorded_identity
 from contextcliff_dagster.inference.ledger.ledger import Ledger
 from contextcliff_dagster.inference.ledger.queries import UNRECORDED
 from contextcliff_dagster.inference.ledger.schema import ANSWERED, either, joined, to_row
-from contextcliff_dagster.inference.requests.call_plan import CallPlan
-from contextcliff_dagster.inference.requests.outcome import ORIGIN, Outcome
+from contextcliff_dagster.inference.requests.call_plan import ORIGIN, CallPlan, Outcome
 
 LEAST_REFUSED, LEAST_MUTE = 3, 5
 MUTE_SHARE = 0.95

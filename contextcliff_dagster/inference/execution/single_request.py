@@ -18,11 +18,13 @@ from contextcliff_dagster.contracts import ANSWER_IN, EngineError
 from contextcliff_dagster.inference.engines.base import (
     Decoding,
     Engine,
+    EngineSession,
     PromptCount,
     RejectedError,
     Timing,
     TransportError,
     Usage,
+    open_engine,
     token_count,
 )
 from contextcliff_dagster.inference.engines.openai.engine import OpenAIEngine
@@ -32,10 +34,6 @@ from contextcliff_dagster.inference.engines.openai.local_servers import (
     listed_ids,
     loaded_window,
 )
-from contextcliff_dagster.inference.engines.session import (
-    EngineSession,
-    open_engine,
-)
 from contextcliff_dagster.inference.execution.checks import (
     CallSize,
     believed,
@@ -44,7 +42,7 @@ from contextcliff_dagster.inference.execution.checks import (
     whole_prompt,
 )
 from contextcliff_dagster.inference.models.models_file import ModelEntry, Price, Quirks, get_model
-from contextcliff_dagster.inference.requests.outcome import (
+from contextcliff_dagster.inference.requests.call_plan import (
     NoAnswer,
     Outcome,
     Scalar,

@@ -18,7 +18,7 @@ from contextcliff_dagster.inference.ledger.ledger import Ledger
 from contextcliff_dagster.inference.ledger.schema import ANSWERED, joined
 from contextcliff_dagster.inference.ledger.statements import begin
 from contextcliff_dagster.inference.models.entry import Identity
-from contextcliff_dagster.inference.requests.outcome import utc_now
+from contextcliff_dagster.inference.requests.call_plan import utc_now
 
 SENTINEL = "sentinel-"
 """Campaigns of this prefix measure a few examples only: none is ever the current one."""

@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, TypeVar
 from contextcliff_dagster.contracts import AnswersLostError, ContextCliffError, StoreError
 from contextcliff_dagster.inference.ledger import statements
 from contextcliff_dagster.inference.ledger.backend import Backend, Database
+from contextcliff_dagster.inference.ledger.owners import Answer, Spool
 from contextcliff_dagster.inference.ledger.queries import LedgerReader
-from contextcliff_dagster.inference.ledger.spool import Answer, Spool
 from contextcliff_dagster.inference.ledger.statements import Begun, Scope
-from contextcliff_dagster.inference.requests.outcome import Failure, Outcome, utc_now
+from contextcliff_dagster.inference.requests.call_plan import Failure, Outcome, utc_now
 from contextcliff_dagster.inference.spending import Budget, Spend
 from contextcliff_dagster.store import DatabaseUrl, store_root
 

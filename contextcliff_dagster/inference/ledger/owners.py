@@ -1,20 +1,36 @@
-"""Owners of claimed calls: processes whose existence the kernel confirms.
+"""Which process has claimed a call, and the answers that the ledger would not take, in files.
+
+Owners of claimed calls: processes whose existence the kernel confirms.
 
 An owner is one open ledger of one process. It holds an exclusive `flock` on a file of its own;
 when the process ends, however it ends, the kernel frees the lock, and any other process can see
 by trying the lock that the owner is gone. No heartbeat, no timeout, no stale lock.
+
+Answers that the ledger would not take, in files next to it until it does.
+
+A file for each open ledger, ``<store>/_spool/<owner>.jsonl``, with a line for each answer. Whoever
+opens the ledger next takes them in; `statements.take_in` says what that does to its tables.
 """
 
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import uuid
 import weakref
+from collections.abc import Callable
+from concurrent.futures import Future
 from contextlib import suppress
+from dataclasses import astuple, dataclass
 from pathlib import Path
+from typing import Literal
 
-from contextcliff_dagster.private_files import make_file, make_folder
+from contextcliff_dagster.inference.ledger.schema import COLUMNS, checksum, from_row, to_row
+from contextcliff_dagster.inference.requests.call_plan import Outcome
+from contextcliff_dagster.inference.spending import Spend
+from contextcliff_dagster.private_files import folder_lock, make_file, make_folder
+from contextcliff_dagster.store import write_atomic
 
 _OPEN: weakref.WeakSet[Owner] = weakref.WeakSet()
 
@@ -93,3 +109,108 @@ def _close_in_child() -> None:
 
 
 os.register_at_fork(after_in_child=_close_in_child)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Outcome of an attempt that the ledger has noted, and its charge."""
+
+    attempt_id: int
+    call_key: str
+    outcome: Outcome
+    charge: Spend
+
+    def to_line(self) -> bytes:
+        """As a line of JSON, with the checksum that the ledger's row will have."""
+        row = to_row(self.outcome)
+        line = {
+            "attempt_id": self.attempt_id,
+            "call_key": self.call_key,
+            "charge": astuple(self.charge),
+            "checksum": checksum(self.call_key, row),
+            "result": row,
+        }
+        return json.dumps(line).encode() + b"\n"
+
+
+def read_answer(line: bytes) -> Answer | None:
+    """The answer of a line of `Answer.to_line`; None where the line was altered."""
+    with suppress(ValueError, KeyError, TypeError, AttributeError):
+        read = json.loads(line)
+        row, call_key = read["result"], read["call_key"]
+        if checksum(call_key, row) == read["checksum"]:
+            outcome = from_row([row.get(name) for name in COLUMNS])
+            return Answer(read["attempt_id"], call_key, outcome, Spend(*read["charge"]))
+    return None
+
+
+class Spool:
+    """The folder of the files, where the open ledger ``owner`` has one of its own."""
+
+    def __init__(self, folder: Path, owner: str) -> None:
+        self.folder = folder
+        self.own = self.file_of(owner)
+        self._strange = 0
+
+    def file_of(self, owner: str) -> Path:
+        """Where the answers of ``owner`` wait, if any do."""
+        return self.folder / f"{owner}.jsonl"
+
+    def files(self) -> list[Path]:
+        """The files that are there, of all owners."""
+        return sorted(self.folder.glob("*.jsonl"))
+
+    def add(self, answer: Answer) -> None:
+        """Put ``answer`` on the disk. Raises OSError, StoreError: it is not there."""
+        make_folder(self.folder)
+        with folder_lock(self.folder):
+            before = self.own.read_bytes() if self.own.exists() else b""
+            write_atomic(self.own, before + answer.to_line())
+
+    def take_in(self, store: Callable[[str, Answer], Future[bool]]) -> None:
+        """Offer every answer to ``store``, with its owner, and forget the accepted ones.
+
+        The others stay: it knows no such attempt (False), or fails. Killed in the middle, this
+        leaves answers that are offered again: ``store`` has to know those that it has.
+        """
+        self._strange = 0
+        for file in self.files():
+            try:
+                data = file.read_bytes()
+            except FileNotFoundError:  # another process was faster
+                continue
+            lines = data.splitlines(keepends=True)
+            answers = [(line, read_answer(line)) for line in lines]
+            offered = [(line, store(file.stem, a) if a else None) for line, a in answers]
+            ends = [(line, _end(future)) for line, future in offered]
+            left = [line for line, end in ends if end != "taken"]
+            self._strange += sum(end == "unknown" for _, end in ends)
+            with folder_lock(self.folder):
+                # Unless its owner has added to it, or another process has taken them in, too.
+                if file.exists() and file.read_bytes() == data:
+                    write_atomic(file, b"".join(left)) if left else file.unlink()
+
+    def sentence(self, count: int = 0) -> str:
+        """Sentence on waiting answers: ``count`` of them, or all. Empty where none waits."""
+        there = sum(file.read_bytes().count(b"\n") for file in self.files())
+        strange = min(self._strange, there)
+        count = count or there - strange
+        told = []
+        if count:
+            wait, are = ("answer waits", "it is") if count == 1 else ("answers wait", "they are")
+            told.append(
+                f"{count} {wait} in {self.folder}; {are} taken in when the ledger takes writes."
+            )
+        if strange:
+            line, stay = ("line was", "it stays") if strange == 1 else ("lines were", "they stay")
+            told.append(
+                f"{strange} {line} altered in {self.folder}, or of another ledger; {stay} until "
+                "that ledger is opened or the files are deleted."
+            )
+        return " ".join(told)
+
+
+def _end(future: Future[bool] | None) -> Literal["taken", "refused", "unknown"]:
+    if future is not None and future.exception():
+        return "refused"
+    return "taken" if future is not None and future.result() else "unknown"

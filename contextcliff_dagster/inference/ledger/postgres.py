@@ -42,7 +42,7 @@ from contextcliff_dagster.inference.ledger.schema import (
     require_version,
     table_names,
 )
-from contextcliff_dagster.inference.requests.outcome import utc_now
+from contextcliff_dagster.inference.requests.call_plan import utc_now
 from contextcliff_dagster.redaction import redact
 from contextcliff_dagster.store import DatabaseUrl
 

@@ -9,7 +9,7 @@ from contextcliff_dagster.contracts import StoreError, StudyError
 from contextcliff_dagster.inference.ledger.backend import Database
 from contextcliff_dagster.inference.ledger.ledger import Ledger
 from contextcliff_dagster.inference.ledger.schema import columns, table_names
-from contextcliff_dagster.inference.requests.outcome import utc_now
+from contextcliff_dagster.inference.requests.call_plan import utc_now
 
 _TABLES = tuple(name for name in table_names() if "study" in columns(name))
 """Keys of calls do not hold the study: every answer stays found."""

@@ -19,7 +19,7 @@ from contextcliff_dagster.inference.ledger.schema import (
     from_row,
     joined,
 )
-from contextcliff_dagster.inference.requests.outcome import Failure, MaybePaid, Orphan, Outcome
+from contextcliff_dagster.inference.requests.call_plan import Failure, MaybePaid, Orphan, Outcome
 from contextcliff_dagster.inference.requests.recipe import Prompt, Recipe, Turn
 from contextcliff_dagster.inference.spending import Spend
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from contextcliff_dagster.contracts import StoreError
 from contextcliff_dagster.inference.ledger.backend import Database
-from contextcliff_dagster.inference.requests.outcome import Outcome
+from contextcliff_dagster.inference.requests.call_plan import Outcome
 from contextcliff_dagster.inference.requests.recipe import stable_hash
 
 COLUMNS = tuple(field.name for field in fields(Outcome))

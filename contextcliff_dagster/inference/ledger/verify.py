@@ -1,4 +1,4 @@
-"""Check that a ledger still returns its questions and answers, and that its sums hold."""
+"""Whether a ledger still gives back what was asked and answered, and whether its sums hold."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from typing import Any
 
 from contextcliff_dagster.inference.ledger.ledger import Ledger
 from contextcliff_dagster.inference.ledger.queries import as_sent
-from contextcliff_dagster.inference.ledger.schema import computed_checksums
+from contextcliff_dagster.inference.ledger.schema import (
+    computed_checksums,
+)
 from contextcliff_dagster.inference.requests.recipe import Recipe
 
 _SHOWN = 20

@@ -10,8 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from contextcliff_dagster.reporting.figures import house
-from contextcliff_dagster.reporting.wording.number_format import tokens
-from contextcliff_dagster.reporting.wording.sentences import labels, score_name
+from contextcliff_dagster.reporting.wording import labels, score_name, tokens
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

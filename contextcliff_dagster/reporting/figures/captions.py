@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from contextcliff_dagster.reporting.figures import house
-from contextcliff_dagster.reporting.wording.number_format import level, tokens
-from contextcliff_dagster.reporting.wording.sentences import labels, measured_range, score_name
+from contextcliff_dagster.reporting.wording import labels, level, measured_range, score_name, tokens
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from contextcliff_dagster.reporting.figures import house
-from contextcliff_dagster.reporting.wording.number_format import level, score, tokens
+from contextcliff_dagster.reporting.wording import level, score, tokens
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from contextcliff_dagster.contracts.results.metrics import CATEGORY_WORDS
 from contextcliff_dagster.reporting.figures import house
-from contextcliff_dagster.reporting.wording.number_format import tokens
-from contextcliff_dagster.reporting.wording.sentences import (
+from contextcliff_dagster.reporting.wording import (
     CONTROL_WORDS,
     labels,
     score_name,
     shown_mix,
+    tokens,
 )
 
 if TYPE_CHECKING:

@@ -12,8 +12,7 @@ from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from contextcliff_dagster.reporting.wording.number_format import tokens
-from contextcliff_dagster.reporting.wording.sentences import labels, measured_range, score_name
+from contextcliff_dagster.reporting.wording import labels, measured_range, score_name, tokens
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

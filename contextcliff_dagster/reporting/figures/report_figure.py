@@ -21,8 +21,7 @@ from contextcliff_dagster.contracts import Verdict
 from contextcliff_dagster.reporting.figures import house
 from contextcliff_dagster.reporting.figures.captions import axis_words, captions, single_axis_words
 from contextcliff_dagster.reporting.figures.house import draw_band, draw_markers, look, shifted
-from contextcliff_dagster.reporting.wording.number_format import located, score, tokens
-from contextcliff_dagster.reporting.wording.sentences import VERDICT_PHRASE, labels
+from contextcliff_dagster.reporting.wording import VERDICT_PHRASE, labels, located, score, tokens
 
 if TYPE_CHECKING:
     import pandas as pd

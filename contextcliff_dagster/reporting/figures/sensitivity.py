@@ -6,8 +6,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from contextcliff_dagster.reporting.figures import house
-from contextcliff_dagster.reporting.wording.number_format import level, tokens
-from contextcliff_dagster.reporting.wording.sentences import VERDICT_PHRASE, labels, measured_range
+from contextcliff_dagster.reporting.wording import (
+    VERDICT_PHRASE,
+    labels,
+    level,
+    measured_range,
+    tokens,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -29,14 +29,17 @@ from contextcliff_dagster.reporting.html.render import (
 from contextcliff_dagster.reporting.length_profile.questions import few_data_blocks
 from contextcliff_dagster.reporting.markdown import one_line
 from contextcliff_dagster.reporting.sections import Page, as_folds
-from contextcliff_dagster.reporting.wording.number_format import estimate, level, located, tokens
-from contextcliff_dagster.reporting.wording.sentences import (
+from contextcliff_dagster.reporting.wording import (
     SCORE_NAMES,
     VERDICT_PHRASE,
+    estimate,
     labels,
     last_octave_phrase,
+    level,
+    located,
     score_name,
     sentence,
+    tokens,
     tolerance_sentences,
 )
 

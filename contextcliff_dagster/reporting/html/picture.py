@@ -14,12 +14,14 @@ from typing import TYPE_CHECKING, NamedTuple
 from contextcliff_dagster.reporting.figures import house
 from contextcliff_dagster.reporting.figures.attention import Panel, Point, Series, attention_panels
 from contextcliff_dagster.reporting.html.render import text
-from contextcliff_dagster.reporting.wording.number_format import estimate, level, tokens
-from contextcliff_dagster.reporting.wording.sentences import (
+from contextcliff_dagster.reporting.wording import (
     attention_sentences,
     comparison,
+    estimate,
     labels,
+    level,
     score_name,
+    tokens,
 )
 
 if TYPE_CHECKING:

@@ -38,7 +38,7 @@ from contextcliff_dagster.reporting.sections import (
     is_number,
     spans,
 )
-from contextcliff_dagster.reporting.wording.number_format import isolated
+from contextcliff_dagster.reporting.wording import isolated
 
 _UNSAFE_IN_SCRIPT = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"})
 _SUSPECT = re.compile(r"[^ -~\n\t]")

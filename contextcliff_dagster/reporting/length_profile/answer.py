@@ -19,8 +19,7 @@ from contextcliff_dagster.reporting.sections import (
     Strong,
     Text,
 )
-from contextcliff_dagster.reporting.wording.number_format import level, tokens
-from contextcliff_dagster.reporting.wording.sentences import (
+from contextcliff_dagster.reporting.wording import (
     VERDICT_PHRASE,
     amount,
     assumption_sentence,
@@ -32,9 +31,11 @@ from contextcliff_dagster.reporting.wording.sentences import (
     joint_cap_sentence,
     last_octave_phrase,
     latency_limit_sentence,
+    level,
     looks_sentence,
     score_name,
     sentence,
+    tokens,
     tolerance_sentences,
 )
 

@@ -67,12 +67,12 @@ from contextcliff_dagster.reporting.sections import (
     Text,
     deeper,
 )
-from contextcliff_dagster.reporting.wording.number_format import estimate, tokens
-from contextcliff_dagster.reporting.wording.sentences import (
+from contextcliff_dagster.reporting.wording import (
     assumption_sentence,
     attention_sentences,
     certify_sentence,
     copies_sentence,
+    estimate,
     false_alarms,
     joint_cap_sentence,
     labels,
@@ -80,6 +80,7 @@ from contextcliff_dagster.reporting.wording.sentences import (
     looks_sentence,
     not_comparable,
     sentence,
+    tokens,
     tolerance_sentences,
 )
 

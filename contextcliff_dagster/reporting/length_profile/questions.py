@@ -18,21 +18,19 @@ from contextcliff_dagster.reporting.sections import (
     Section,
     Text,
 )
-from contextcliff_dagster.reporting.wording.number_format import (
+from contextcliff_dagster.reporting.wording import (
+    CONTROL_WORDS,
+    VERDICT_PHRASE,
+    attention_sentences,
     count,
     estimate,
     located,
     percent,
     score,
-    tokens,
-)
-from contextcliff_dagster.reporting.wording.sentences import (
-    CONTROL_WORDS,
-    VERDICT_PHRASE,
-    attention_sentences,
     score_name,
     sentence,
     shown_mix,
+    tokens,
 )
 
 if TYPE_CHECKING:

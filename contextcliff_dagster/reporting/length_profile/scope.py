@@ -19,17 +19,15 @@ from contextcliff_dagster.reporting.sections import (
     Span,
     Text,
 )
-from contextcliff_dagster.reporting.wording.number_format import (
+from contextcliff_dagster.reporting.wording import (
+    VERDICT_PHRASE,
     count,
     level,
+    measured_range,
     percent,
     score,
-    tokens,
-)
-from contextcliff_dagster.reporting.wording.sentences import (
-    VERDICT_PHRASE,
-    measured_range,
     sentence,
+    tokens,
 )
 
 if TYPE_CHECKING:

@@ -22,20 +22,18 @@ from contextcliff_dagster.reporting.sections import (
     Section,
     Text,
 )
-from contextcliff_dagster.reporting.wording.number_format import (
+from contextcliff_dagster.reporting.wording import (
     NOT_MEASURED,
+    VERDICT_PHRASE,
     estimate,
+    instability_sentence,
     level,
     located,
     milliseconds,
     percent,
     score,
-    tokens,
-)
-from contextcliff_dagster.reporting.wording.sentences import (
-    VERDICT_PHRASE,
-    instability_sentence,
     score_name,
+    tokens,
     window_share,
 )
 

@@ -25,7 +25,7 @@ from contextcliff_dagster.contracts.results.cliffs import (
 from contextcliff_dagster.policy import PolicyError, SafeContext
 from contextcliff_dagster.reporting.length_profile.tables import slowdown_sections
 from contextcliff_dagster.reporting.terminal import risk_report
-from contextcliff_dagster.reporting.wording.sentences import (
+from contextcliff_dagster.reporting.wording import (
     joint_cap_sentence,
     latency_limit_sentence,
 )

@@ -20,7 +20,7 @@ from contextcliff_dagster.contracts.results.cliffs import (
     SlowdownTest,
 )
 from contextcliff_dagster.reporting.terminal import risk_report
-from contextcliff_dagster.reporting.wording.sentences import joint_cap_sentence
+from contextcliff_dagster.reporting.wording import joint_cap_sentence
 from contextcliff_dagster_tests.support.records.planted_curves import (
     Floats,
     bins_of,

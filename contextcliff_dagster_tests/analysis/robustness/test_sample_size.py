@@ -16,7 +16,7 @@ from contextcliff_dagster.contracts.results import Cliffs
 from contextcliff_dagster.contracts.results.cliffs import Certify
 from contextcliff_dagster.reporting.length_profile.scope import more_data_sections
 from contextcliff_dagster.reporting.markdown import as_markdown
-from contextcliff_dagster.reporting.wording.sentences import certify_sentence
+from contextcliff_dagster.reporting.wording import certify_sentence
 from contextcliff_dagster_tests.support.records.planted_curves import (
     Curve,
     bins_of,

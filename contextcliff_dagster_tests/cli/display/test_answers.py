@@ -11,8 +11,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from contextcliff_dagster.cli.commands.answers import as_json_line, csv_lines
-from contextcliff_dagster.cli.display.answer_table import shared_out, shortened, visible
-from contextcliff_dagster.reporting.wording.number_format import columns_of
+from contextcliff_dagster.cli.display.output import shared_out, shortened, visible
+from contextcliff_dagster.reporting.wording import columns_of
 
 ANY = st.text(st.characters(exclude_categories=["Cs"]))
 BEGINNINGS = st.sampled_from(

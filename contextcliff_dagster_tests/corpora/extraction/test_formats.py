@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from contextcliff_dagster.corpora.extraction.decoding import tidied
-from contextcliff_dagster.corpora.extraction.file_type import Limits, RefusedError
+from contextcliff_dagster.corpora.extraction.file_type import Limits, RefusedError, tidied
 from contextcliff_dagster.corpora.extraction.formats import docx, epub, html, pdf
 from contextcliff_dagster_tests.support.files import document_files as made
 

@@ -8,12 +8,14 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from contextcliff_dagster.corpora.extraction.decoding import decoded, looks_binary, tidied
 from contextcliff_dagster.corpora.extraction.file_type import (
     Limits,
     RefusedError,
+    decoded,
     kind_of,
+    looks_binary,
     read_file,
+    tidied,
 )
 from contextcliff_dagster_tests.support.files.document_files import SENTENCES
 

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from contextcliff_dagster.cli.app import app
 from contextcliff_dagster.contracts import CorpusError
-from contextcliff_dagster.corpora.readers.download import is_url, local_copy
+from contextcliff_dagster.corpora.readers.rows import is_url, local_copy
 from contextcliff_dagster.corpora.registry import open_corpus
 
 ROWS = "".join(

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from contextcliff_dagster.defs.alerts import channels
-from contextcliff_dagster.defs.alerts.channels import COMMAND, WEBHOOK, alert, deliver
+from contextcliff_dagster.defs import alerts
+from contextcliff_dagster.defs.alerts import COMMAND, WEBHOOK, alert, deliver
 from contextcliff_dagster.experiments.common.outcomes import Alarm
 from contextcliff_dagster.store import Store
 from contextcliff_dagster.studies import Study
@@ -36,7 +36,7 @@ def trickling(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     thread = threading.Thread(target=answer)
     thread.start()
     monkeypatch.setenv(WEBHOOK, f"http://127.0.0.1:{listening.getsockname()[1]}/")
-    monkeypatch.setattr(channels, "WEBHOOK_WITHIN_S", 0.5)
+    monkeypatch.setattr(alerts, "WEBHOOK_WITHIN_S", 0.5)
     yield
     stop.set()
     thread.join()
@@ -56,7 +56,7 @@ def test_a_delivery_says_which_channels_have_the_alert(
     study: Study, store: Store, webhook: Webhook, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(COMMAND, "true")
-    web, command = channels.alert_channels(study)
+    web, command = alerts.alert_channels(study)
     webhook.status = 503
     failing: set[str] = set()
     said: list[str] = []

@@ -17,7 +17,7 @@ from dagster._core.remote_origin import (
     RemoteRepositoryOrigin,
 )
 
-from contextcliff_dagster.defs.alerts.failed_runs import failure_of
+from contextcliff_dagster.defs.alerts import failure_of
 from contextcliff_dagster.defs.automation import is_alive, lost_runs_sensor
 from contextcliff_dagster.defs.dagster_internals import GRPC_INFO_TAG, EngineEventData
 from contextcliff_dagster.studies import Study

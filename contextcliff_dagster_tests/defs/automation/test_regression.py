@@ -16,7 +16,7 @@ from dagster._core.storage.asset_check_execution_record import AssetCheckExecuti
 
 from contextcliff_dagster.analysis.regression import Shrink
 from contextcliff_dagster.contracts import EVAL_RECORDS, StudyError
-from contextcliff_dagster.defs.alerts.channels import COMMAND, WEBHOOK, alert
+from contextcliff_dagster.defs.alerts import COMMAND, WEBHOOK, alert
 from contextcliff_dagster.defs.automation import (
     campaign_at,
     report_freshness,

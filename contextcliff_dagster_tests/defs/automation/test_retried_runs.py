@@ -9,8 +9,7 @@ import dagster as dg
 import pytest
 
 from contextcliff_dagster.contracts import BudgetError, StoreUnreachableError
-from contextcliff_dagster.defs.asset_specs import RETRY_FAILED
-from contextcliff_dagster.defs.assets.refusals import refusing
+from contextcliff_dagster.defs.asset_specs import RETRY_FAILED, refusing
 from contextcliff_dagster_tests.support.paths import CHECKOUT
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from contextcliff_dagster.contracts import StudyError
 from contextcliff_dagster.defs import automation
-from contextcliff_dagster.defs.alerts.channels import COMMAND
+from contextcliff_dagster.defs.alerts import COMMAND
 from contextcliff_dagster.defs.automation import sentinel_job, sentinel_schedules
 from contextcliff_dagster.defs.resources import StoreResource, Watch
 from contextcliff_dagster.experiments.common.study_run import open_ledger

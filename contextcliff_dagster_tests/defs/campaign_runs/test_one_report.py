@@ -12,8 +12,7 @@ import pytest
 from dagster._core.execution.backfill import BulkActionStatus, PartitionBackfill
 
 from contextcliff_dagster.defs.automation import study_schedules
-from contextcliff_dagster.defs.campaign_runs.report_sensor import report_job, report_sensor
-from contextcliff_dagster.defs.campaign_runs.requests import PLACE_TAG
+from contextcliff_dagster.defs.campaign_runs import PLACE_TAG, report_job, report_sensor
 from contextcliff_dagster.defs.partitions import REPORTED_BY
 from contextcliff_dagster.defs.resources import StoreResource, Watch
 from contextcliff_dagster.defs.studies import study_assets, study_jobs

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from contextcliff_dagster.analysis.attention import AttentionSample
-from contextcliff_dagster.archive.prune import prune_store
+from contextcliff_dagster.archive.rename import prune_store
 from contextcliff_dagster.cli import main
 from contextcliff_dagster.contracts import (
     ATTENTION_RECORDS,

@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from contextcliff_dagster.archive.prune import prune_store
+from contextcliff_dagster.archive.rename import prune_store
 from contextcliff_dagster.contracts import EVAL_RECORDS, PREDICTIONS, conform
 from contextcliff_dagster.experiments.common import records
 from contextcliff_dagster.experiments.common.preparation import as_drawn

@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from contextcliff_dagster.contracts import DataError
-from contextcliff_dagster.extensions.continuation.comparison import (
-    CompareOptions,
-    View,
-    compare_results,
-)
 from contextcliff_dagster.extensions.continuation.figures import (
     UsualRange,
     collapse_axis,
+)
+from contextcliff_dagster.extensions.continuation.results import (
+    CompareOptions,
+    View,
+    compare_results,
 )
 from contextcliff_dagster_tests.extensions.continuation.made_runs import OLD_CSV, write_made_run
 

@@ -11,7 +11,7 @@ from contextcliff_dagster.analysis.records import AnalysisSettings
 from contextcliff_dagster.analysis.statistics.intervals import score_correlation
 from contextcliff_dagster.extensions.utilization.analysis.answers import mean_limits
 from contextcliff_dagster.extensions.utilization.analysis.model import analyse_model
-from contextcliff_dagster.reporting.wording.number_format import difference
+from contextcliff_dagster.reporting.wording import difference
 from contextcliff_dagster_tests.extensions.utilization.planted_records import planted_records
 
 LENGTHS = {"jsonl": 20_000.0, "prose": 6_000.0}

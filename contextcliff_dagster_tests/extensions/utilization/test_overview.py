@@ -15,7 +15,7 @@ import pytest
 
 from contextcliff_dagster.cli import main
 from contextcliff_dagster.cli.study_selection import keep_definition
-from contextcliff_dagster.defs.alerts.channels import alert
+from contextcliff_dagster.defs.alerts import alert
 from contextcliff_dagster.defs.studies import study_parts
 from contextcliff_dagster.experiments.common.records import check_records
 from contextcliff_dagster.experiments.common.study_run import StudyRun

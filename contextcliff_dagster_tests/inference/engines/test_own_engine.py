@@ -10,7 +10,7 @@ import pytest
 from contextcliff_dagster.cli.commands.doctor import _engines_of_others
 from contextcliff_dagster.contracts import EngineError, StudyError
 from contextcliff_dagster.experiments.common.study_run import open_ledger
-from contextcliff_dagster.inference.engines.session import open_engine
+from contextcliff_dagster.inference.engines.base import open_engine
 from contextcliff_dagster.inference.ledger.campaigns import recorded_identity
 from contextcliff_dagster.inference.models.engine_table import engine_spec
 from contextcliff_dagster.inference.models.models_file import get_model, load_models

@@ -134,7 +134,7 @@ def test_a_fault_of_the_callers_callback_ends_the_run_cleanly(ledger: Ledger) ->
 def test_calls_in_flight_are_given_up_after_the_grace_and_may_have_been_paid(
     tmp_path: Path,
 ) -> None:
-    from contextcliff_dagster.inference.engines.session import EngineSession
+    from contextcliff_dagster.inference.engines.base import EngineSession
     from contextcliff_dagster.inference.execution.measure import run_calls
     from contextcliff_dagster.inference.ledger.ledger import Scope
     from contextcliff_dagster.inference.requests.call_plan import plan_calls

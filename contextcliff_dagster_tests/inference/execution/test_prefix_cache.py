@@ -17,9 +17,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contextcliff_dagster.inference.engines.base import Decoding, Engine
+from contextcliff_dagster.inference.engines.base import Decoding, Engine, open_engine
 from contextcliff_dagster.inference.engines.openai.wire_format import request
-from contextcliff_dagster.inference.engines.session import open_engine
 from contextcliff_dagster.inference.execution.measure import measure
 from contextcliff_dagster.inference.execution.single_request import ask
 from contextcliff_dagster.inference.ledger.ledger import Ledger

@@ -9,7 +9,7 @@ import pytest
 
 from contextcliff_dagster.contracts import EngineError
 from contextcliff_dagster.inference.devices.leases import FOLDER_VARIABLE, holders
-from contextcliff_dagster.inference.engines import session as sessions
+from contextcliff_dagster.inference.engines import base as sessions
 from contextcliff_dagster.inference.execution.measure import (
     RunControl,
     engines_kept,

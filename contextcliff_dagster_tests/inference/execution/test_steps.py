@@ -12,8 +12,7 @@ from contextcliff_dagster.inference.execution.cost_estimate import estimate
 from contextcliff_dagster.inference.execution.measure import RunControl, finished, measure
 from contextcliff_dagster.inference.execution.prediction_rows import prediction_rows
 from contextcliff_dagster.inference.ledger.ledger import Ledger
-from contextcliff_dagster.inference.requests.call_plan import PlannedCall, follow_up
-from contextcliff_dagster.inference.requests.outcome import Outcome
+from contextcliff_dagster.inference.requests.call_plan import Outcome, PlannedCall, follow_up
 from contextcliff_dagster.inference.spending import Budget
 from contextcliff_dagster_tests.support.records.calls import openai_entry, plan_of
 from contextcliff_dagster_tests.support.records.measured import PRICE, SAMPLE

@@ -18,8 +18,13 @@ from hypothesis import strategies as st
 from contextcliff_dagster.contracts import BudgetError, StoreError
 from contextcliff_dagster.inference.ledger.ledger import Begun, Ledger, Scope
 from contextcliff_dagster.inference.ledger.owners import Owner, is_alive
-from contextcliff_dagster.inference.requests.call_plan import PlannedCall, plan_calls
-from contextcliff_dagster.inference.requests.outcome import Failure, Outcome, utc_now
+from contextcliff_dagster.inference.requests.call_plan import (
+    Failure,
+    Outcome,
+    PlannedCall,
+    plan_calls,
+    utc_now,
+)
 from contextcliff_dagster.inference.spending import Budget, Spend
 from contextcliff_dagster.store import DatabaseUrl
 from contextcliff_dagster_tests.support.child_processes import wait_until

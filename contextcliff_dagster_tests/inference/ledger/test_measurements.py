@@ -21,7 +21,7 @@ from contextcliff_dagster.inference.engines.base import Delta
 from contextcliff_dagster.inference.ledger.ledger import Ledger
 from contextcliff_dagster.inference.ledger.prune import prune
 from contextcliff_dagster.inference.ledger.verify import verify
-from contextcliff_dagster.inference.requests.outcome import measurements
+from contextcliff_dagster.inference.requests.call_plan import measurements
 from contextcliff_dagster.inference.requests.recipe import Prompt
 from contextcliff_dagster.scoring.evaluate import ScoringRules, score_rows
 from contextcliff_dagster_tests.support.records.calls import openai_entry

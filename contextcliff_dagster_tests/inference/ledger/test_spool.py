@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contextcliff_dagster.contracts import AnswersLostError, StoreError
-from contextcliff_dagster.inference.ledger import backend, spool, sqlite
+from contextcliff_dagster.inference.ledger import backend, owners, sqlite
 from contextcliff_dagster.inference.ledger import postgres as postgres_writer
 from contextcliff_dagster.inference.ledger.ledger import Ledger
 from contextcliff_dagster.inference.ledger.verify import verify
@@ -111,7 +111,7 @@ def test_an_answer_that_came_meanwhile_stands_and_the_late_one_was_paid_in_vain(
         assert verify(ledger).faults == ()
 
 
-def spool_of(where: Path | DatabaseUrl) -> spool.Spool:
+def spool_of(where: Path | DatabaseUrl) -> owners.Spool:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Ledger, "take_in", lambda self: None)
         with Ledger.open(where) as ledger:
@@ -237,7 +237,7 @@ def test_where_the_spool_cannot_be_written_the_calls_are_named(
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(spool, "write_atomic", full)
+    monkeypatch.setattr(owners, "write_atomic", full)
     begun = begin(sqlite_ledger, CALLS[0])
     with refusing(sqlite_ledger):
         kept = sqlite_ledger.finish(begun.attempt_id, KEYS[0], answer(), PAID)

@@ -11,7 +11,7 @@ from contextcliff_dagster.contracts import StoreError, StudyError
 from contextcliff_dagster.inference.ledger.ledger import Ledger
 from contextcliff_dagster.inference.ledger.prune import plan_prune, prune
 from contextcliff_dagster.inference.ledger.verify import verify
-from contextcliff_dagster.inference.requests.outcome import Failure
+from contextcliff_dagster.inference.requests.call_plan import Failure
 from contextcliff_dagster.inference.spending import Spend
 from contextcliff_dagster.store import DatabaseUrl
 from contextcliff_dagster_tests.inference.ledger.test_ledger import CALLS, begin

@@ -9,7 +9,7 @@ import pydantic
 import pytest
 
 from contextcliff_dagster.contracts import EngineError, StudyError
-from contextcliff_dagster.inference.engines.session import declared_identity, open_engine
+from contextcliff_dagster.inference.engines.base import declared_identity, open_engine
 from contextcliff_dagster.inference.execution.cost_estimate import estimate
 from contextcliff_dagster.inference.models import engine_table
 from contextcliff_dagster.inference.models.engine_table import EngineSpec

@@ -12,8 +12,7 @@ from contextcliff_dagster.contracts import BudgetError, StudyError
 from contextcliff_dagster.inference.execution.measure import RunControl, measure
 from contextcliff_dagster.inference.ledger import ledger as ledger_module
 from contextcliff_dagster.inference.ledger.ledger import Begun, Ledger, Scope
-from contextcliff_dagster.inference.requests.call_plan import plan_calls
-from contextcliff_dagster.inference.requests.outcome import Outcome, utc_now
+from contextcliff_dagster.inference.requests.call_plan import Outcome, plan_calls, utc_now
 from contextcliff_dagster.inference.spending import (
     DAY_VARIABLE,
     Budget,

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from contextcliff_dagster.inference.engines.session import declared_identity
+from contextcliff_dagster.inference.engines.base import declared_identity
 from contextcliff_dagster.inference.models.models_file import SHIPPED_MODELS, load_models
 from contextcliff_dagster_tests.project.deployment.files import (
     COMPOSE,

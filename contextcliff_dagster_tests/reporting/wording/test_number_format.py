@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from contextcliff_dagster.reporting.wording.number_format import count, named
+from contextcliff_dagster.reporting.wording import count, named
 
 
 def test_one_has_the_singular() -> None:

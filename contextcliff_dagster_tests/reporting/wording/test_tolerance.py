@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from contextcliff_dagster.contracts.results import Cliffs
 from contextcliff_dagster.contracts.results.cliffs import ScoreName
-from contextcliff_dagster.reporting.wording.sentences import lost_of, tolerance_sentences
+from contextcliff_dagster.reporting.wording import lost_of, tolerance_sentences
 from contextcliff_dagster_tests.support.records.reports import result_of, sample
 
 

@@ -11,13 +11,11 @@ import pytest
 
 from contextcliff_dagster.contracts import StudyError
 from contextcliff_dagster.sampling.tokenizers import tokenizers
-from contextcliff_dagster.sampling.tokenizers.cross_checked_counter import (
-    CHECK_TEXTS,
+from contextcliff_dagster.sampling.tokenizers.server import CHECK_TEXTS
+from contextcliff_dagster.sampling.tokenizers.tokenizers import (
     CheckedCounter,
     Count,
     CountMany,
-)
-from contextcliff_dagster.sampling.tokenizers.tokenizers import (
     TokenizerJson,
     open_tokenizer,
     tiktoken_encoding,

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from contextcliff_dagster.sampling.tokenizers.cross_checked_counter import CHECK_TEXTS
+from contextcliff_dagster.sampling.tokenizers.server import CHECK_TEXTS
 from contextcliff_dagster.sampling.tokenizers.tokenizers import TokenizerJson, carried_encodings
 from contextcliff_dagster_tests.support.files.vocabularies import (
     BY_FASTOKENS,

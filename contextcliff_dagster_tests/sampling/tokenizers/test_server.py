@@ -215,8 +215,7 @@ def test_a_llama_cpp_server_counts_what_it_then_reads(
 ) -> None:
     import asyncio
 
-    from contextcliff_dagster.inference.engines.base import Decoding
-    from contextcliff_dagster.inference.engines.session import open_engine
+    from contextcliff_dagster.inference.engines.base import Decoding, open_engine
     from contextcliff_dagster.inference.execution.single_request import ask
     from contextcliff_dagster.inference.models.models_file import get_model
     from contextcliff_dagster.inference.requests.recipe import Prompt

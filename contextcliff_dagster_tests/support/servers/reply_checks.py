@@ -30,8 +30,7 @@ from contextcliff_dagster.inference.execution.single_request import Answer, ask,
 from contextcliff_dagster.inference.ledger.ledger import Ledger
 from contextcliff_dagster.inference.ledger.verify import verify
 from contextcliff_dagster.inference.models.models_file import Price
-from contextcliff_dagster.inference.requests.call_plan import PlannedCall
-from contextcliff_dagster.inference.requests.outcome import Outcome
+from contextcliff_dagster.inference.requests.call_plan import Outcome, PlannedCall
 from contextcliff_dagster.inference.spending import Budget
 from contextcliff_dagster_tests.support.records.calls import LedgerSample, openai_entry, plan_of
 from contextcliff_dagster_tests.support.servers import faulty_server as wire

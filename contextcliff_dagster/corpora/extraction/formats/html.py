@@ -16,8 +16,12 @@ from io import BytesIO
 from typing import Any
 from xml.parsers import expat
 
-from contextcliff_dagster.corpora.extraction.decoding import SURROGATE, decoded
-from contextcliff_dagster.corpora.extraction.file_type import Limits, RefusedError
+from contextcliff_dagster.corpora.extraction.file_type import (
+    SURROGATE,
+    Limits,
+    RefusedError,
+    decoded,
+)
 
 _SEPARATOR = " "
 _LONGEST_ENTITY = 100

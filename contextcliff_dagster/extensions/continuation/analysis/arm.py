@@ -14,6 +14,7 @@ from contextcliff_dagster.analysis.contrast import difference_interval
 from contextcliff_dagster.analysis.statistics.falling_curve import draw_curves, falling_posterior
 from contextcliff_dagster.analysis.statistics.intervals import (
     band_quantile,
+    crossing_of,
     design_effect,
     newcombe_limits,
     resample_weights,
@@ -22,7 +23,6 @@ from contextcliff_dagster.analysis.statistics.intervals import (
 )
 from contextcliff_dagster.analysis.statistics.rank_tests import holm, sign_flip_p_value
 from contextcliff_dagster.contracts.results.json_form import nulls
-from contextcliff_dagster.experiments.common.crossing import crossing_of
 from contextcliff_dagster.extensions.continuation.analysis.outcomes import mean_known
 from contextcliff_dagster.extensions.continuation.analysis.wording import (
     declines,

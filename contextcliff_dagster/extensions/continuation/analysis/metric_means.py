@@ -24,7 +24,7 @@ from contextcliff_dagster.extensions.continuation.results import (
     RecitedSize,
 )
 from contextcliff_dagster.extensions.continuation.tables import COHERENCE, METRICS
-from contextcliff_dagster.reporting.wording.number_format import count, percent, tokens
+from contextcliff_dagster.reporting.wording import count, percent, tokens
 
 if TYPE_CHECKING:
     import pandas as pd

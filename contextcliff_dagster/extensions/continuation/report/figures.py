@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from contextcliff_dagster.extensions.continuation.results import EndpointName
 from contextcliff_dagster.reporting.figures import house
-from contextcliff_dagster.reporting.wording.number_format import level, tokens, two_digits
+from contextcliff_dagster.reporting.wording import level, tokens, two_digits
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

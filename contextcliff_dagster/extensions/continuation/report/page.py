@@ -31,7 +31,7 @@ from contextcliff_dagster.reporting.sections import (
     of_each,
     picture,
 )
-from contextcliff_dagster.reporting.wording.number_format import (
+from contextcliff_dagster.reporting.wording import (
     count,
     difference,
     estimate,

@@ -37,7 +37,7 @@ from contextcliff_dagster.reporting.sections import (
     Section,
     map_texts,
 )
-from contextcliff_dagster.reporting.wording.number_format import count, level, tokens
+from contextcliff_dagster.reporting.wording import count, level, tokens
 from contextcliff_dagster.store import write_atomic
 
 if TYPE_CHECKING:

@@ -13,7 +13,9 @@ import numpy as np
 from contextcliff_dagster.analysis.contrast import difference_interval
 from contextcliff_dagster.analysis.statistics.falling_curve import draw_curves, falling_posterior
 from contextcliff_dagster.analysis.statistics.intervals import (
+    Crossing,
     band_quantile,
+    crossing_of,
     design_effect,
     newcombe_limits,
     score_correlation,
@@ -21,7 +23,6 @@ from contextcliff_dagster.analysis.statistics.intervals import (
 )
 from contextcliff_dagster.analysis.statistics.rank_tests import holm, sign_flip_p_value
 from contextcliff_dagster.contracts.results.json_form import nulls
-from contextcliff_dagster.experiments.common.crossing import Crossing, crossing_of
 from contextcliff_dagster.extensions.utilization.analysis.wording import (
     divergence_sentence,
     format_name,

@@ -20,28 +20,25 @@ from dataclasses import replace
 from typing import Literal
 
 from contextcliff_dagster.extensions.utilization.benchmarks.asking import Made, RetryError
-from contextcliff_dagster.extensions.utilization.benchmarks.constraints import (
-    change_constraints,
-)
+from contextcliff_dagster.extensions.utilization.benchmarks.constraints import change_constraints
 from contextcliff_dagster.extensions.utilization.benchmarks.data import (
     Benchmark,
     BenchmarkName,
     Draws,
 )
-from contextcliff_dagster.extensions.utilization.benchmarks.network_answers import (
-    change_network,
-)
-from contextcliff_dagster.extensions.utilization.benchmarks.warehouse import (
-    change_warehouse,
-)
+from contextcliff_dagster.extensions.utilization.benchmarks.network_answers import change_network
+from contextcliff_dagster.extensions.utilization.benchmarks.warehouse import change_warehouse
 
 Corrupted = Literal["distractors", "recomputed"]
+
 
 _CHANGES: Mapping[BenchmarkName, Callable[[Draws, Benchmark, int, bool], Made]] = {
     "warehouse": change_warehouse,
     "constraints": change_constraints,
     "network": change_network,
 }
+
+
 _MOST_ATTEMPTS = 20
 
 

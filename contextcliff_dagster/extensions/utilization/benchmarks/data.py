@@ -1,4 +1,4 @@
-"""Benchmark data: seeded records of declared fields, and questions with their answers.
+"""What a benchmark holds: seeded records of declared fields, and questions with their answers.
 
 The types, fields and keys of each benchmark's records are declared once; renderings write and
 parsers read by this table. ``key`` is that of the design document; ``terse`` and ``descriptive``

@@ -13,7 +13,7 @@ from contextcliff_dagster.extensions.utilization.analysis.wording import (
 from contextcliff_dagster.extensions.utilization.report.names import scale_axis, scope_name
 from contextcliff_dagster.extensions.utilization.scales import scale_tokens
 from contextcliff_dagster.reporting.figures import house
-from contextcliff_dagster.reporting.wording.number_format import level, tokens, two_digits
+from contextcliff_dagster.reporting.wording import level, tokens, two_digits
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

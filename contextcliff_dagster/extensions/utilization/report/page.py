@@ -29,7 +29,7 @@ from contextcliff_dagster.reporting.sections import (
     of_each,
     picture,
 )
-from contextcliff_dagster.reporting.wording.number_format import level, score
+from contextcliff_dagster.reporting.wording import level, score
 from contextcliff_dagster.store import slug
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from contextcliff_dagster.extensions.utilization.analysis.wording import format_name
 from contextcliff_dagster.extensions.utilization.report.names import scale_axis, scope_name
 from contextcliff_dagster.reporting.figures import house
-from contextcliff_dagster.reporting.wording.number_format import level
+from contextcliff_dagster.reporting.wording import level
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -23,7 +23,8 @@ from contextcliff_dagster.reporting.sections import (
     Paragraph,
     Section,
 )
-from contextcliff_dagster.reporting.wording.number_format import (
+from contextcliff_dagster.reporting.wording import (
+    VERDICT_PHRASE,
     difference,
     estimate,
     level,
@@ -32,7 +33,6 @@ from contextcliff_dagster.reporting.wording.number_format import (
     tokens,
     two_digits,
 )
-from contextcliff_dagster.reporting.wording.sentences import VERDICT_PHRASE
 
 if TYPE_CHECKING:
     from contextcliff_dagster.extensions.utilization.rendering.sentences import Format

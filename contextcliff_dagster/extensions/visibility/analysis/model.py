@@ -59,7 +59,7 @@ from contextcliff_dagster.extensions.visibility.results import (
 )
 from contextcliff_dagster.extensions.visibility.section import PlannedRun, runs_of
 from contextcliff_dagster.extensions.visibility.tasks.catalogue import task_named
-from contextcliff_dagster.reporting.wording.number_format import difference, score
+from contextcliff_dagster.reporting.wording import difference, score
 
 if TYPE_CHECKING:
     import pandas as pd

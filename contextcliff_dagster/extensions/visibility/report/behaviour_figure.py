@@ -10,7 +10,7 @@ from contextcliff_dagster.extensions.visibility.report.names import (
     is_significant,
 )
 from contextcliff_dagster.reporting.figures import house
-from contextcliff_dagster.reporting.wording.number_format import difference, score
+from contextcliff_dagster.reporting.wording import difference, score
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -11,7 +11,7 @@ from contextcliff_dagster.extensions.visibility.report.names import (
     level_name,
 )
 from contextcliff_dagster.reporting.figures import house
-from contextcliff_dagster.reporting.wording.number_format import count, level
+from contextcliff_dagster.reporting.wording import count, level
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -12,7 +12,7 @@ from contextcliff_dagster.extensions.visibility.report.names import (
     is_significant,
 )
 from contextcliff_dagster.reporting.figures import house
-from contextcliff_dagster.reporting.wording.number_format import count, difference, level, limits
+from contextcliff_dagster.reporting.wording import count, difference, level, limits
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -39,7 +39,7 @@ from contextcliff_dagster.reporting.sections import (
     of_each,
     picture,
 )
-from contextcliff_dagster.reporting.wording.number_format import count, level, named
+from contextcliff_dagster.reporting.wording import count, level, named
 from contextcliff_dagster.store import slug
 
 if TYPE_CHECKING:

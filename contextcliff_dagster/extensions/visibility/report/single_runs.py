@@ -37,7 +37,7 @@ from contextcliff_dagster.extensions.visibility.tasks.task import (
     Space,
     Task,
 )
-from contextcliff_dagster.reporting.wording.number_format import count, score
+from contextcliff_dagster.reporting.wording import count, score
 
 if TYPE_CHECKING:
     import pandas as pd

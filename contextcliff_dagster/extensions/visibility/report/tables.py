@@ -24,7 +24,7 @@ from contextcliff_dagster.extensions.visibility.report.names import (
     varied_axes,
 )
 from contextcliff_dagster.reporting.sections import Bracketed, Cell, Code, DataTable
-from contextcliff_dagster.reporting.wording.number_format import (
+from contextcliff_dagster.reporting.wording import (
     count,
     difference,
     level,

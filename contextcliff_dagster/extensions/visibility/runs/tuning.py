@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from contextcliff_dagster.extensions.visibility.kept_landscapes import Ground
     from contextcliff_dagster.extensions.visibility.landscape import Landscape
     from contextcliff_dagster.extensions.visibility.tasks.task import Config, Floats, Task
-    from contextcliff_dagster.inference.requests.outcome import Outcome
+    from contextcliff_dagster.inference.requests.call_plan import Outcome
     from contextcliff_dagster.inference.requests.recipe import Recipe
     from contextcliff_dagster.store import Store
     from contextcliff_dagster.studies import Study

@@ -9,16 +9,16 @@ import pytest
 from selenium.webdriver.common.keys import Keys
 
 from contextcliff_dagster.contracts.results import to_json
-from contextcliff_dagster.extensions.continuation.comparison import (
-    CompareOptions,
-    compare_results,
-)
 from contextcliff_dagster.extensions.continuation.report.page import (
     continuation_page,
     draw_pictures,
 )
 from contextcliff_dagster.extensions.continuation.report.run_page import metric_chart
-from contextcliff_dagster.extensions.continuation.results import ContinuationResult
+from contextcliff_dagster.extensions.continuation.results import (
+    CompareOptions,
+    ContinuationResult,
+    compare_results,
+)
 from contextcliff_dagster.reporting.report_files import write_page
 from contextcliff_dagster_tests.extensions.continuation.made_runs import OLD_CSV, write_made_run
 from contextcliff_dagster_tests.extensions.continuation.measured_study import (

@@ -30,7 +30,7 @@ from contextcliff_dagster.extensions.utilization.rendering.sentences import FORM
 from contextcliff_dagster.extensions.utilization.rendering.structured import render
 from contextcliff_dagster.extensions.utilization.scoring import extract_answer
 from contextcliff_dagster.extensions.utilization.verification import verify
-from contextcliff_dagster.inference.engines.session import open_engine
+from contextcliff_dagster.inference.engines.base import open_engine
 from contextcliff_dagster.inference.models.models_file import get_model
 from contextcliff_dagster.inference.server import make_app
 from contextcliff_dagster_tests.extensions.utilization.hand_made import document

@@ -12,8 +12,7 @@ from contextcliff_dagster.extensions.utilization.benchmarks.sizes import generat
 from contextcliff_dagster.extensions.utilization.prompts import TEMPLATES, asked
 from contextcliff_dagster.extensions.utilization.rendering.sentences import FORMATS
 from contextcliff_dagster.extensions.utilization.rendering.structured import render
-from contextcliff_dagster.inference.engines.base import Decoding
-from contextcliff_dagster.inference.engines.session import open_engine
+from contextcliff_dagster.inference.engines.base import Decoding, open_engine
 from contextcliff_dagster.inference.models.models_file import get_model
 from contextcliff_dagster.inference.requests.recipe import Recipe, SharedText
 

@@ -33,8 +33,13 @@ from contextcliff_dagster.extensions.utilization.rendering.sentences import (
     Verbosity,
 )
 from contextcliff_dagster.extensions.utilization.rendering.structured import render
-from contextcliff_dagster.inference.engines.base import Decoding, Engine, RejectedError
-from contextcliff_dagster.inference.engines.session import declared_identity, open_engine
+from contextcliff_dagster.inference.engines.base import (
+    Decoding,
+    Engine,
+    RejectedError,
+    declared_identity,
+    open_engine,
+)
 from contextcliff_dagster.inference.models.models_file import ModelEntry, get_model
 from contextcliff_dagster.inference.requests.recipe import Recipe, SharedText
 from contextcliff_dagster_tests.extensions.utilization.hand_made import document

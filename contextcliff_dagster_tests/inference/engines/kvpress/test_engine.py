@@ -18,7 +18,12 @@ from hypothesis import strategies as st
 
 from contextcliff_dagster.contracts import EngineError
 from contextcliff_dagster.inference.engines.attention import CacheShape
-from contextcliff_dagster.inference.engines.base import Decoding, RejectedError, TransportError
+from contextcliff_dagster.inference.engines.base import (
+    Decoding,
+    EngineSession,
+    RejectedError,
+    TransportError,
+)
 from contextcliff_dagster.inference.engines.kvpress.engine import (
     KvpressEngine,
     kvpress_identity,
@@ -27,7 +32,6 @@ from contextcliff_dagster.inference.engines.kvpress.worker_process import (
     PYTHON_VARIABLE,
     kv_versions,
 )
-from contextcliff_dagster.inference.engines.session import EngineSession
 from contextcliff_dagster.inference.execution.single_request import ask
 from contextcliff_dagster.inference.requests.recipe import Recipe, SharedText
 from contextcliff_dagster.inference.weights import LOCAL_MODEL_FILE

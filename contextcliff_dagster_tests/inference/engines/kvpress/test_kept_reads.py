@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from contextcliff_dagster.contracts import EngineError
+from contextcliff_dagster.inference.engines.base import EngineSession
 from contextcliff_dagster.inference.engines.kvpress.engine import (
     DISK_VARIABLE,
     KvpressEngine,
     disk_bytes,
 )
-from contextcliff_dagster.inference.engines.session import EngineSession
 from contextcliff_dagster_tests.support.kv_engine import (
     answers,
     entry,

@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from contextcliff_dagster.contracts import EngineError
-from contextcliff_dagster.inference.engines.kvpress.engine import DISK_VARIABLE
-from contextcliff_dagster.inference.engines.kvpress.memory import KvReads, kv_memory
-from contextcliff_dagster.inference.engines.session import EngineSession
+from contextcliff_dagster.inference.engines.base import EngineSession
+from contextcliff_dagster.inference.engines.kvpress.engine import DISK_VARIABLE, KvReads, kv_memory
 from contextcliff_dagster.inference.execution.cost_estimate import estimate
 from contextcliff_dagster.inference.models.models_file import get_model
 from contextcliff_dagster.reference.card import weights_path

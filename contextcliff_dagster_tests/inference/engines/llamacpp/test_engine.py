@@ -242,7 +242,7 @@ _MEASURE_AND_INTERRUPT = """
 import asyncio, os, signal, threading, time
 from contextcliff_dagster.inference.execution.single_request import ask
 from contextcliff_dagster.inference.engines.base import Decoding
-from contextcliff_dagster.inference.engines.session import EngineSession
+from contextcliff_dagster.inference.engines.base import EngineSession
 from contextcliff_dagster.inference.requests.recipe import Recipe
 from contextcliff_dagster_tests.inference.engines.llamacpp.test_engine import entry
 signal.signal(signal.SIGINT, signal.default_int_handler)

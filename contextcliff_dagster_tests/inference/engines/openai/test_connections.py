@@ -13,7 +13,7 @@ import pytest
 
 from contextcliff_dagster import retry
 from contextcliff_dagster.contracts import EngineError
-from contextcliff_dagster.inference.engines.session import declared_identity
+from contextcliff_dagster.inference.engines.base import declared_identity
 from contextcliff_dagster.inference.execution.measure import measure
 from contextcliff_dagster.inference.ledger.ledger import Ledger
 from contextcliff_dagster.inference.models.models_file import load_models

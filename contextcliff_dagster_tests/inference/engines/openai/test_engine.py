@@ -12,7 +12,7 @@ import pytest
 
 from contextcliff_dagster.cli.commands.report import spent_lines
 from contextcliff_dagster.contracts import EngineError
-from contextcliff_dagster.inference.engines.session import declared_identity
+from contextcliff_dagster.inference.engines.base import declared_identity
 from contextcliff_dagster.inference.execution.measure import measure
 from contextcliff_dagster.inference.execution.prediction_rows import prediction_rows
 from contextcliff_dagster.inference.ledger.ledger import Ledger

@@ -189,7 +189,7 @@ def test_only_processes_that_call_import_the_package() -> None:
     code = (
         "import sys; from contextcliff_dagster.inference.engines.openai import engine;"
         "from contextcliff_dagster.inference.models.models_file import get_model;"
-        "from contextcliff_dagster.inference.engines.session import open_engine;"
+        "from contextcliff_dagster.inference.engines.base import open_engine;"
         "model = get_model('reference-short'); open_engine(model).identity();"
         "print([name for name in ('openai', 'httpx2') if name in sys.modules])"
     )

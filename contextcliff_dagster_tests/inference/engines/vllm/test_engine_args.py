@@ -14,8 +14,7 @@ from typing import Any
 import pytest
 
 from contextcliff_dagster.contracts import EngineError, StudyError
-from contextcliff_dagster.inference.engines.base import PromptCount
-from contextcliff_dagster.inference.engines.session import declared_identity, open_engine
+from contextcliff_dagster.inference.engines.base import PromptCount, declared_identity, open_engine
 from contextcliff_dagster.inference.engines.vllm import engine_args, managed_server
 from contextcliff_dagster.inference.engines.vllm.managed_server import VllmProcess
 from contextcliff_dagster.inference.models.models_file import ModelEntry, load_models

@@ -1,0 +1,272 @@
+"""The runs that one campaign takes: those that measure, and the one that reports."""
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from itertools import groupby
+from typing import Any
+from urllib.parse import urlsplit
+
+import dagster as dg
+
+from contextcliff_dagster.contracts import ContextCliffError
+from contextcliff_dagster.defs.alerts import is_elsewhere
+from contextcliff_dagster.defs.asset_specs import (
+    RETRY_FAILED,
+    asset_key,
+    group,
+    job_name,
+    pilot_job_name,
+    report_job_name,
+    run_config,
+    run_tags,
+)
+from contextcliff_dagster.defs.dagster_internals import (
+    BACKFILL_ID_TAG,
+    BULK_ACTION_TERMINAL_STATUSES,
+)
+from contextcliff_dagster.defs.executors.gpu import EXECUTOR_VARIABLE
+from contextcliff_dagster.defs.partitions import REPORTED_BY, is_retried, partition_key, range_tags
+from contextcliff_dagster.experiments.common.experiment import Experiment
+from contextcliff_dagster.experiments.lookup import (
+    judged_assets,
+    measuring_assets,
+    ops_of,
+    partitioned,
+)
+from contextcliff_dagster.inference.devices.discovery import machine_devices
+from contextcliff_dagster.inference.models.models_file import get_model
+from contextcliff_dagster.store import Store, slug
+from contextcliff_dagster.studies import Study
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Models of a run (neighbours in the study's order), and the cells of each.
+
+    ``config``: of the predictions; ``tags``: further tags of the run.
+    """
+
+    models: Sequence[str]
+    cells: Sequence[str]
+    config: Mapping[str, Any] | None = None
+    tags: Mapping[str, str] | None = None
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """One experiment of a study in one campaign, and its trigger (schedule, sensor)."""
+
+    study: Study
+    experiment: Experiment
+    campaign: str
+    cause: str
+
+    def everything(
+        self, store: Store, key: str, config: Mapping[str, Any] | None = None
+    ) -> dict[str, Asked]:
+        """Return every model and cell under ``key``, in parts for the groups of `model_groups`.
+
+        All in one where the sample is still to be drawn: each run would draw it.
+        """
+        cells = self.experiment.cells(self.study)
+        groups = model_groups(self.study)
+        if len(groups) == 1 or not self._is_prepared(store):
+            return {key: Asked(self.study.models, cells, config)}
+        return {f"{key}/{slug(models[0])}": Asked(models, cells, config) for models in groups}
+
+    def requests(self, parts: Mapping[str, Asked]) -> list[dg.RunRequest]:
+        """Return a request for each of ``parts``, a mapping of run keys.
+
+        One part alone takes the whole chain. Of several, each measures, and the report follows
+        (`report_sensor`).
+        """
+        return [self._request(key, part, alone=len(parts) == 1) for key, part in parts.items()]
+
+    def _request(self, key: str, part: Asked, *, alone: bool) -> dg.RunRequest:
+        study, experiment = self.study, self.experiment
+        asking = measuring_assets(study, experiment)
+        names = [*asking, *judged_assets(experiment), "report"] if alone else asking
+        config = {asking[0]: part.config} if part.config else {}
+        ends = ((part.models[0], part.cells[0]), (part.models[-1], part.cells[-1]))
+        tags = {
+            **range_tags(study, experiment, [partition_key(experiment, *end) for end in ends]),
+            **run_tags(study.with_models(part.models), self.campaign, self.cause),
+            **(part.tags or {}),
+        }
+        if len(places := {place_of(model) for model in part.models}) == 1:
+            tags[PLACE_TAG] = places.pop()
+        if not alone:
+            tags[REPORTED_BY] = report_job_name(study)
+        return dg.RunRequest(
+            run_key=key,
+            run_config=dated_config(study, experiment, self.campaign, names, config),
+            tags=tags,
+            asset_selection=None if alone else [asset_key(study, name) for name in names],
+        )
+
+    def _is_prepared(self, store: Store) -> bool:
+        """Whether what the calls are made of is there."""
+        from contextcliff_dagster.experiments.common.preparation import find_frozen
+
+        kept = self.experiment.documents
+        with suppress(ContextCliffError):  # the run will say so itself
+            sampled = not self.study.has_corpus or find_frozen(self.study, store) is not None
+            return sampled and (kept is None or kept.frozen(self.study, store) is not None)
+        return False
+
+
+def dated_config(
+    study: Study,
+    experiment: Experiment,
+    campaign: str,
+    assets: Iterable[str],
+    more: Mapping[str, Mapping[str, Any]] | None = None,
+) -> dict[str, Any]:
+    """Return the run config for these assets of the experiment's job in ``campaign``."""
+    return run_config(study, campaign, ops_of(experiment, list(assets)), more or {})
+
+
+PLACE_TAG = "contextcliff/place"
+"""The tag of a run that measures models of one place; it limits the queue of runs."""
+
+_THIS_MACHINE = "this machine"
+_WITH_OTHER_DEVICES = ("celery", "k8s", "ray")
+
+
+def model_groups(study: Study) -> list[list[str]]:
+    """Return the study's models in groups of neighbours that share a place.
+
+    Neighbours only: a run takes one range of partitions, which are in the order of the models.
+    """
+    return [list(models) for _, models in groupby(study.models, key=place_of)]
+
+
+def place_of(model: str) -> str:
+    """Return host and port of the model's endpoint, or the devices that it occupies here.
+
+    A model that is leased GPUs is a place of its own where there are more than one: the leases
+    decide which models run at once. One that cannot be looked up, too: its own run says why.
+    """
+    try:
+        entry = get_model(model)
+        url = entry.resolved_base_url() if entry.spec.remote else None
+    except ContextCliffError:
+        return model
+    if url is not None:
+        address = urlsplit(url)
+        return f"{address.hostname}:{address.port}" if address.port else f"{address.hostname}"
+    elsewhere = os.environ.get(EXECUTOR_VARIABLE) in _WITH_OTHER_DEVICES
+    if entry.gpus_wanted and (elsewhere or len(machine_devices()) > 1):
+        return model
+    return _THIS_MACHINE
+
+
+# No `from __future__ import annotations` here: Dagster does not resolve strings.
+
+
+_FIRST_LOOK = timedelta(days=1)
+_OVERLAP = timedelta(minutes=2)
+"""Runs are not recorded in the order of their time stamps."""
+
+
+def report_job(study: Study) -> "dg.UnresolvedAssetJobDefinition":
+    """`report_<study>`: records, results and report of what is measured; makes no call."""
+    names = [*(name for e in partitioned(study) for name in judged_assets(e)), "report"]
+    return dg.define_asset_job(
+        report_job_name(study),
+        dg.AssetSelection.assets(*(asset_key(study, name) for name in names)),
+        tags={"contextcliff/study": study.name, **RETRY_FAILED},
+        description=f"Scores, results and report of what is measured of `{study.name}`; no call.",
+    )
+
+
+def report_sensor(
+    studies: Sequence[Study],
+    jobs: Sequence["dg.UnresolvedAssetJobDefinition"],
+    *,
+    alone: bool = False,
+) -> dg.SensorDefinition:
+    """`report_when_measured`: one report for all runs that measure a campaign side by side.
+
+    Those of a schedule or a round of several groups, and those of a backfill of a job. Failed ones
+    are waited for while Dagster tries them again; what they did not measure the report names.
+    ``jobs``: those of `report_job`. ``alone``: its name is that of the one study. The cursor is the
+    time up to which every campaign is done with.
+    """
+    by_job = {report_job_name(study): study for study in studies}
+
+    @dg.sensor(
+        name=f"report_when_measured_{group(studies[0])}" if alone else "report_when_measured",
+        jobs=jobs,
+        minimum_interval_seconds=30,
+        default_status=dg.DefaultSensorStatus.RUNNING,
+        description="Scores and reports a campaign once the runs that measure it are over.",
+    )
+    def report_when_measured(context: dg.SensorEvaluationContext) -> Any:
+        instance, now = context.instance, datetime.now(UTC)
+        since = datetime.fromisoformat(context.cursor) if context.cursor else now - _FIRST_LOOK
+        of = dg.RunsFilter(tags={REPORTED_BY: list(by_job)}, updated_after=since - _OVERLAP)
+        changed: dict[tuple[str, str], datetime] = {}
+        for record in instance.get_run_records(of):
+            tags = record.dagster_run.tags
+            if not is_elsewhere(context, record.dagster_run):
+                key = tags[REPORTED_BY], tags["contextcliff/campaign"]
+                changed[key] = min(record.update_timestamp, changed.get(key, now))
+        cursor, requests = now, []
+        for (job, campaign), at in changed.items():
+            runs = _runs_of(instance, job, campaign)
+            if not all(_is_over(instance, run, runs) for run in runs):
+                cursor = min(cursor, at)
+            elif any(run.is_success for run in runs):
+                requests.append(_request(by_job[job], campaign, runs))
+        context.update_cursor(cursor.isoformat())
+        return requests or dg.SkipReason("No campaign has been measured since the last look.")
+
+    return report_when_measured
+
+
+def _runs_of(instance: dg.DagsterInstance, job: str, campaign: str) -> list[dg.DagsterRun]:
+    """The runs that measure the campaign, newest first, with all of their backfills."""
+    of = {REPORTED_BY: job, "contextcliff/campaign": campaign}
+    runs = {run.run_id: run for run in instance.get_runs(dg.RunsFilter(tags=of))}
+    backfills = {run.tags[BACKFILL_ID_TAG] for run in runs.values() if BACKFILL_ID_TAG in run.tags}
+    if backfills:
+        # One that has not begun does not say its campaign yet.
+        queued = dg.RunsFilter(tags={BACKFILL_ID_TAG: list(backfills)})
+        runs |= {run.run_id: run for run in instance.get_runs(queued)}
+    return list(runs.values())
+
+
+def _is_over(
+    instance: dg.DagsterInstance, run: dg.DagsterRun, runs: Sequence[dg.DagsterRun]
+) -> bool:
+    """Whether nothing more comes of the run itself, nor of its backfill."""
+    if not run.is_finished:
+        return False
+    if run.status is dg.DagsterRunStatus.FAILURE and is_retried(instance, run):
+        return any(other.parent_run_id == run.run_id for other in runs)
+    backfill = instance.get_backfill(run.tags.get(BACKFILL_ID_TAG, ""))
+    return backfill is None or backfill.status in BULK_ACTION_TERMINAL_STATUSES
+
+
+def _request(study: Study, campaign: str, runs: Sequence[dg.DagsterRun]) -> dg.RunRequest:
+    """The run that reports; the same runs are reported once."""
+    ran = {run.job_name for run in runs}
+
+    def was_measured(experiment: Experiment) -> bool:
+        pilot = experiment.name == "length_profile" and pilot_job_name(study) in ran
+        return pilot or job_name(study, experiment) in ran
+
+    measured = [experiment for experiment in partitioned(study) if was_measured(experiment)]
+    names = [*(name for experiment in measured for name in judged_assets(experiment)), "report"]
+    ops = [op for experiment in measured for op in ops_of(experiment, judged_assets(experiment))]
+    return dg.RunRequest(
+        run_key=f"{campaign}/{runs[0].run_id}",
+        job_name=report_job_name(study),
+        run_config=run_config(study, campaign, [*ops, "report"], {}),
+        tags=run_tags(study, campaign, "sensor"),
+        asset_selection=[asset_key(study, name) for name in names],
+    )
