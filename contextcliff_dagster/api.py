@@ -91,10 +91,9 @@ if TYPE_CHECKING:
     from contextcliff_dagster.studies import load_study as load_study
 
 _NAMES = {
-    "analysis.profile.context": "ModelProfile ProfileContext",
-    "analysis.profile.model_profile": "profile_model",
-    "analysis.profile.table_profile": "profile_table",
-    "analysis.records.settings": "AnalysisSettings",
+    "analysis.bin_statistics": "ModelProfile ProfileContext",
+    "analysis.profile": "profile_model profile_table",
+    "analysis.records": "AnalysisSettings",
     "contracts": "BudgetError ContextCliffError CorpusError DataError Document EngineError Example"
     " StoreError StudyError Table",
     "contracts.results": "Cliffs Comparison Metrics to_json",
@@ -102,11 +101,11 @@ _NAMES = {
     "corpora.extraction": "Extracted Limits Unusable extract_all",
     "run.study": "prepare_study profile_study rebuild_report",
     "experiments.common.experiment": "Alarm Analysis CheckOutcome CheckSpec Experiment Source",
-    "experiments.common.generated": "GeneratedSamples Made",
+    "experiments.common.documents": "GeneratedSamples Made",
     "experiments.common.study_run": "StudyRun",
     "inference.engines.base": "Delta NoEmbeddings PromptCount RejectedError TransportError Usage",
     "inference.models.engine_table": "EngineSpec",
-    "inference.models.identity": "Identity",
+    "inference.models.entry": "Identity",
     "inference.requests.call_plan": "follow_up",
     "notebook.compare": "ComparisonResult",
     "notebook.profile": "StudyResults",

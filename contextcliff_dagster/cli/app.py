@@ -51,6 +51,7 @@ _MODULES = {
     "card": ".commands.gallery",
     "models": ".commands.listings",
     "tokenizers": ".commands.listings",
+    "serve": ".commands.ui",
     "campaign": ".commands.listings",
     "export": ".commands.archive",
     "import": ".commands.archive",

@@ -8,7 +8,7 @@ from pathlib import Path
 from contextcliff_dagster.contracts.extensions import Extension
 from contextcliff_dagster.inference.models.engine_table import MADE_UP, EngineSpec
 
-_WRITERS = f"{__package__}.writers.engine"
+_WRITERS = f"{__package__}.writers"
 _WRITER = EngineSpec(
     "continuation-human",
     load=f"{_WRITERS}:HumanWriter",
@@ -23,7 +23,7 @@ EXTENSION = Extension(
     commands={
         "continuation": (
             "Measure how a model's writing changes as its context grows.",
-            f"{__package__}.commands.commands:continuation",
+            f"{__package__}.commands:continuation",
         )
     },
     engines=(

@@ -8,7 +8,7 @@ from pathlib import Path
 from contextcliff_dagster.contracts.extensions import Extension
 from contextcliff_dagster.inference.models.engine_table import MADE_UP, EngineSpec
 
-_READERS = f"{__package__}.readers.engine"
+_READERS = f"{__package__}.readers"
 _READER = EngineSpec(
     "utilization-perfect",
     load=f"{_READERS}:PerfectReader",

@@ -122,8 +122,8 @@ BUILT_IN: Mapping[str, EngineSpec] = {
         ),
         EngineSpec(
             "llamacpp",
-            load=f"{_ENGINES}.llamacpp.engine:LlamaCppEngine",
-            declared_identity=f"{_ENGINES}.llamacpp.engine:llamacpp_identity",
+            load=f"{_ENGINES}.llamacpp:LlamaCppEngine",
+            declared_identity=f"{_ENGINES}.llamacpp:llamacpp_identity",
             package="xllamacpp",
             extra="local",
             use="runs GGUF models in process",
