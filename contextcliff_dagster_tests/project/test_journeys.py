@@ -116,7 +116,7 @@ QUICK = " ".join(("profile quick", *FEW))
 """Found in the store that the journeys begin with."""
 BEFORE: Mapping[str, tuple[str, ...]] = {
     "README.md": (QUICK,),
-    "docs/cli.md": (
+    "docs/study.md": (
         "campaign new my-study --name 2026-11-01",
         "profile my-study",
         "campaign new my-study --name 2026-11-21",
