@@ -128,7 +128,7 @@ BEFORE: Mapping[str, tuple[str, ...]] = {
     "docs/method.md": (QUICK,),
     "docs/policy.md": ("profile my-study",),
     "docs/python.md": (QUICK,),
-    "docs/regression.md": (QUICK,),
+    "docs/regression.md": (QUICK, "profile my-study", "baseline set my-study"),
     "docs/reports.md": (QUICK,),
 }
 """Page -> what its reader has done before."""
