@@ -117,6 +117,7 @@ QUICK = " ".join(("profile quick", *FEW))
 BEFORE: Mapping[str, tuple[str, ...]] = {
     "README.md": (QUICK,),
     "docs/study.md": (
+        "profile quick --samples-per-bin 2",
         "campaign new my-study --name 2026-11-01",
         "profile my-study",
         "campaign new my-study --name 2026-11-21",
