@@ -1,16 +1,22 @@
-"""Write docs/studies.md and docs/models.md from the declarations: `make docs`."""
+"""Write docs/studies.md and docs/models.md from the declarations: `make docs`.
+
+The commands of docs/cli.md are written from their help; the text around them is kept.
+"""
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin
 
+import click
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from contextcliff_dagster.cli.app import app
 from contextcliff_dagster.corpora.benchmarks.benchmark_table import BENCHMARKS
 from contextcliff_dagster.inference.models.entry import ModelEntry
 from contextcliff_dagster.inference.models.models_file import PRESETS, Preset, as_yaml
@@ -234,7 +240,62 @@ def _preset(preset: Preset) -> str:
     return _row(f"`{preset.name}`", f"`{preset.base_url}`", key, quirks, window, tried)
 
 
-PAGES = {"studies.md": studies_page, "models.md": models_page}
+_COMMANDS = re.compile(r"(?<=\n## Commands\n\n).*", re.S)
+_RANGE = re.compile(r"(; )?[\d.]*<?=?x[<>]=?[\d.]+(?=\])")
+
+
+def cli_page() -> str:
+    """docs/cli.md: what is written above "Commands", and every command below it."""
+    page = (DOCS / "cli.md").read_text(encoding="utf-8")
+    made = command_sections()
+    return _COMMANDS.sub(lambda _: made, page)
+
+
+def command_sections() -> str:
+    """A section for each command: its arguments, help and options."""
+    commands = list(_commands(app, ""))
+    counted = Counter(option for _, command in commands for option in _cli_options(command))
+    common = [option for option, times in counted.items() if 2 * times > len(commands)]
+    parts = [_MADE, "Options of nearly every command:", "\n".join(sorted(common))]
+    for name, command in commands:
+        pieces = command.collect_usage_pieces(click.Context(command))
+        arguments = " ".join(piece for piece in pieces if piece != "[OPTIONS]")
+        parts.append(f"{'###' + '#' * name.count(' ')} `{name}`")
+        if arguments and not isinstance(command, click.Group):
+            parts.append(f"Arguments: `{arguments}`")
+        parts += _paragraphs(command.help or "")
+        own = [option for option in _cli_options(command) if option not in common]
+        parts.append("\n".join(own))
+    return "\n\n".join(filter(None, parts)) + "\n"
+
+
+def _commands(group: click.Group, within: str) -> Iterator[tuple[str, click.Command]]:
+    """Every command by its words, a group before its own commands."""
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
+        yield f"{within}{name}", command
+        if isinstance(command, click.Group):
+            yield from _commands(command, f"{within}{name} ")
+
+
+def _paragraphs(text: str) -> list[str]:
+    """The paragraphs of a command's help; those set as they are, its examples, are left out."""
+    whole = (" ".join(part.split()) for part in text.split("\n\n") if "\b" not in part)
+    return [part.replace("<", r"\<") for part in whole if part]
+
+
+def _cli_options(command: click.Command) -> list[str]:
+    """An item for each option: its names, and its help without the range of a number."""
+    context = click.Context(command)
+    options = (option for option in command.params if isinstance(option, click.Option))
+    records = (option.get_help_record(context) for option in options)
+    rows = [(record[0], _RANGE.sub("", record[1])) for record in records if record]
+    return [f"- `{names}`: {' '.join(text.replace('[]', '').split())}" for names, text in rows]
+
+
+PAGES = {"studies.md": studies_page, "models.md": models_page, "cli.md": cli_page}
 
 
 def main() -> None:

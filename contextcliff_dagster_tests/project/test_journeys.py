@@ -116,7 +116,8 @@ QUICK = " ".join(("profile quick", *FEW))
 """Found in the store that the journeys begin with."""
 BEFORE: Mapping[str, tuple[str, ...]] = {
     "README.md": (QUICK,),
-    "docs/cli.md": (
+    "docs/study.md": (
+        "profile quick --samples-per-bin 2",
         "campaign new my-study --name 2026-11-01",
         "profile my-study",
         "campaign new my-study --name 2026-11-21",
@@ -128,7 +129,7 @@ BEFORE: Mapping[str, tuple[str, ...]] = {
     "docs/method.md": (QUICK,),
     "docs/policy.md": ("profile my-study",),
     "docs/python.md": (QUICK,),
-    "docs/regression.md": (QUICK,),
+    "docs/regression.md": (QUICK, "profile my-study", "baseline set my-study"),
     "docs/reports.md": (QUICK,),
 }
 """Page -> what its reader has done before."""

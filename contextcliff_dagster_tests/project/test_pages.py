@@ -39,7 +39,7 @@ SMALL_FILES = {
     "web_guard",
 }
 """Layers that the README leaves to the tour."""
-TO_COME = re.compile(r"[<*]|NAME")
+TO_COME = re.compile(r"[<*]|NAME|DIR")
 """In a path: parts that the reader fills in."""
 
 
@@ -102,13 +102,25 @@ def test_every_link_leads_somewhere(page: Path) -> None:
 def test_the_index_has_every_page_once() -> None:
     linked = [
         (DOCS / target.partition("#")[0]).resolve()
-        for target in re.findall(r"^- \[.*?\]\(([^)]+)\): ", INDEX.read_text("utf-8"), re.M)
+        for target in re.findall(
+            r"^(?:-|\d\.) \[.*?\]\(([^)]+)\): ", INDEX.read_text("utf-8"), re.M
+        )
     ]
     assert len(linked) == len(set(linked))
     written = {page for page in PAGES if page.is_relative_to(DOCS) and page.name not in GENERATED}
     pages = written - {INDEX}
-    assert set(linked) == {*pages, ROOT / "studies" / "README.md", ROOT / "docker" / "README.md"}
+    outside = {ROOT / "README.md", *(ROOT / name / "README.md" for name in ("studies", "docker"))}
+    assert set(linked) == {*pages, *outside}
     assert "(docs/README.md)" in (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_the_path_for_readers_is_seven_short_pages() -> None:
+    path = re.findall(r"^\d\. \[.*?\]\(([^)]+)\): ", INDEX.read_text("utf-8"), re.M)
+    words = [len((DOCS / page).read_text("utf-8").split()) for page in path]
+    assert len(path) == 7
+    assert sum(words) <= 12_000, dict(zip(path, words, strict=True))
+    opening = (DOCS / "method.md").read_text("utf-8").partition("\n# ")[0]
+    assert len(opening.split()) <= 900
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)

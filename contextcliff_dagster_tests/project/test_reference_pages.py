@@ -1,4 +1,7 @@
-"""docs/studies.md and docs/models.md are what the code declares, and their examples work."""
+"""docs/studies.md, docs/models.md and the commands of docs/cli.md are what the code declares.
+
+The examples of keys work.
+"""
 
 from __future__ import annotations
 

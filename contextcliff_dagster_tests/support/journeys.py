@@ -113,7 +113,7 @@ def answering() -> Iterator[str]:
 
 def write_world(folder: Path, url: str, store: Path) -> Mapping[str, str]:
     """Put what the pages take for granted into ``folder``; the variables that a reader has set."""
-    models = shown_models(DOCS / "cli.md")
+    models = shown_models(DOCS / "your-model.md")
     for name in ("my-server", "my-model"):
         models[name] = {"engine": "openai", "model_id": "m", "base_url": url}
     text = yaml.safe_dump({"models": models}).replace("http://127.0.0.1:8000/v1", url)
