@@ -303,19 +303,7 @@ def profile_model(
         variance_sentence(scatter),
     ]
     window = context.window_tokens
-    cliff = critical = None
-    if (loss := finding.cliff) is not None:
-        location, low, high = loss.tokens
-        critical = CriticalThreshold(location, location / window if window else None)
-        cliff = Cliff(
-            location_tokens=location,
-            ci_low=low,
-            ci_high=high,
-            drop=loss.drop.value,
-            drop_ci_low=loss.drop.low,
-            drop_ci_high=loss.drop.high,
-            p_value=loss.p_value,
-        )
+    cliff, critical = _cliff(finding, window)
     missing_allow = None if unanswered is None else unanswered.cap_tokens or 0
     # These take most of the time, and NumPy's loops let two threads use two cores.
     with ThreadPoolExecutor(1) as pool:
@@ -407,6 +395,23 @@ def profile_model(
         warnings=[*sample.warnings, *context.warnings, *slow_warnings],
     )
     return ModelProfile(metrics, cliffs)
+
+
+def _cliff(finding: Finding, window: int | None) -> tuple[Cliff | None, CriticalThreshold | None]:
+    """The drop and its midpoint; None of both without a drop."""
+    if (loss := finding.cliff) is None:
+        return None, None
+    location, low, high = loss.tokens
+    cliff = Cliff(
+        location_tokens=location,
+        ci_low=low,
+        ci_high=high,
+        drop=loss.drop.value,
+        drop_ci_low=loss.drop.low,
+        drop_ci_high=loss.drop.high,
+        p_value=loss.p_value,
+    )
+    return cliff, CriticalThreshold(location, location / window if window else None)
 
 
 def _head(sample: Sample, settings: AnalysisSettings, context: ProfileContext) -> dict[str, Any]:

@@ -137,21 +137,10 @@ def profile(
     in_rounds = (pilot, until, batch) != (None, None, None)
     if pairs:
         options = replace(options, models=measured_models(pairs, whole=not (sentinel or in_rounds)))
-    if sentinel and in_rounds:
-        raise StudyError(
-            "--sentinel measures at the cap alone, so --pilot, --until and --round do not apply; "
-            "leave them out."
-        )
-    judged_otherwise = (options.ttft_limit, options.tolerance, options.score) != (None, None, ())
-    if sentinel and (dry_run or campaign is not None or judged_otherwise):
-        raise StudyError(
-            "--sentinel measures the study's score at its cap, at once and in a campaign of its "
-            "own, so --dry-run, --campaign, --ttft-limit, --tolerance and --score do not apply; "
-            "leave them out."
-        )
     if sentinel:
         from contextcliff_dagster.cli.measuring.rounds import watch_cap
 
+        _require_plain_sentinel(options, in_rounds, apart=dry_run or campaign is not None)
         watch_cap(chosen, options, budget, deadline, as_json=as_json)
         return
     asked = with_more(chosen, controls, attention, in_rounds=in_rounds)
@@ -229,6 +218,21 @@ def profile(
                 )
                 note_finished(store, asked, done.campaign, done.calls, with_answers)
     print_with_comparisons(done, pairs, store, as_json=as_json)
+
+
+def _require_plain_sentinel(options: StudyOptions, in_rounds: bool, *, apart: bool) -> None:
+    """Refuse the options that a sentinel has no use for."""
+    if in_rounds:
+        raise StudyError(
+            "--sentinel measures at the cap alone, so --pilot, --until and --round do not apply; "
+            "leave them out."
+        )
+    if apart or (options.ttft_limit, options.tolerance, options.score) != (None, None, ()):
+        raise StudyError(
+            "--sentinel measures the study's score at its cap, at once and in a campaign of its "
+            "own, so --dry-run, --campaign, --ttft-limit, --tolerance and --score do not apply; "
+            "leave them out."
+        )
 
 
 @contextmanager

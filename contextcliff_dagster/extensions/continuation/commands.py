@@ -43,7 +43,7 @@ from contextcliff_dagster.extensions.continuation.made_study import (
 
 if TYPE_CHECKING:
     from contextcliff_dagster.extensions.continuation.compat.runs import Embedding, Written
-    from contextcliff_dagster.extensions.continuation.results import View
+    from contextcliff_dagster.extensions.continuation.report.run_page import View
     from contextcliff_dagster.inference.models.models_file import ModelEntry
 
 
@@ -135,7 +135,7 @@ def _embedding(server: ServerOptions) -> Iterator[Embedding]:
 
 
 def _print(written: Written, *, as_json: bool) -> None:
-    from contextcliff_dagster.extensions.continuation.results import run_summary
+    from contextcliff_dagster.extensions.continuation.report.run_page import run_summary
 
     summary = run_summary(written.run)
     if as_json:
@@ -300,7 +300,7 @@ def compare(
       contextcliff continuation compare results/model1 results/model2
       contextcliff continuation compare results/model1 --enhanced --dpi 600
     """
-    from contextcliff_dagster.extensions.continuation.results import (
+    from contextcliff_dagster.extensions.continuation.report.run_page import (
         CompareOptions,
         compare_results,
     )

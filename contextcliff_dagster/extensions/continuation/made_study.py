@@ -433,7 +433,7 @@ def measure_compat(
     if options.as_json:
         say(f"Result folder: {folder}")
         return
-    from contextcliff_dagster.extensions.continuation.results import run_summary
+    from contextcliff_dagster.extensions.continuation.report.run_page import run_summary
 
     print_run(run_summary(written.run))
     for path in written.files:

@@ -148,7 +148,9 @@ class ContinuationSection(Section):
         description="One value, or a list whose first value is compared with each of the others",
         examples=[[1.0, 0.7]],
     )
-    top_k: int = _key(default=100, ge=0, description="Tokens that may be drawn; 0: all")
+    top_k: int = _key(
+        default=100, ge=0, le=1_000_000, description="Tokens that may be drawn; 0: all"
+    )
     top_p: float = _key(default=1.0, gt=0, le=1, description="Their share of the probability")
     seed: int = _key(default=0, ge=0, le=2**31 - 2001, description="Seed of the first round")
     margin: float = _key(default=0.1, gt=0, le=0.5, description="Decline of the score that matters")

@@ -16,7 +16,7 @@ from contextcliff_dagster.extensions.continuation.figures import (
     UsualRange,
     collapse_axis,
 )
-from contextcliff_dagster.extensions.continuation.results import (
+from contextcliff_dagster.extensions.continuation.report.run_page import (
     CompareOptions,
     View,
     compare_results,

@@ -13,12 +13,12 @@ from contextcliff_dagster.extensions.continuation.report.page import (
     continuation_page,
     draw_pictures,
 )
-from contextcliff_dagster.extensions.continuation.report.run_page import metric_chart
-from contextcliff_dagster.extensions.continuation.results import (
+from contextcliff_dagster.extensions.continuation.report.run_page import (
     CompareOptions,
-    ContinuationResult,
     compare_results,
+    metric_chart,
 )
+from contextcliff_dagster.extensions.continuation.results import ContinuationResult
 from contextcliff_dagster.reporting.report_files import write_page
 from contextcliff_dagster_tests.extensions.continuation.made_runs import OLD_CSV, write_made_run
 from contextcliff_dagster_tests.extensions.continuation.measured_study import (
