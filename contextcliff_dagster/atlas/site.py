@@ -225,14 +225,23 @@ def write_site(
         [*map(_shown, entries)],
         [fold for fold in folds if fold.sections],
         {
-            "series": [*map(machine_entry, entries)],
-            "pairs": [*map(machine_pair, pairs)],
+            "series": _rounded([*map(machine_entry, entries)]),
+            "pairs": _rounded([*map(machine_pair, pairs)]),
             "too_few": [series.key for series in few],
         },
         sparse=True,
         below=_pictures(entries),
         suffix="html",
     ).write(folder)
+
+
+def _rounded(value: Any) -> Any:
+    """``value`` without the digits of its numbers in which processors differ."""
+    if isinstance(value, dict):
+        return {key: _rounded(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_rounded(item) for item in value]
+    return round(value, 12) if isinstance(value, float) else value
 
 
 def _shown(entry: Entry) -> caps_site.Entry:
