@@ -171,7 +171,7 @@ def test_an_unknown_model_is_named() -> None:
 def test_the_room_loads_no_heavy_library() -> None:
     code = (
         "import sys; from contextcliff_dagster.reference import card, tokenizer, "
-        "warehouse_documents; from tools.reference_models import curve, measure, train; "
+        "warehouse_documents; from tools.reference_models import measure, train; "
         "print({'torch', 'transformers', 'tokenizers', 'scipy'} & set(sys.modules))"
     )
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
