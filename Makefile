@@ -127,7 +127,7 @@ reference-models: $(BIN)/.reference  ## train the reference models again and mea
 schemas: $(BIN)/.base  ## write the JSON Schemas of the result files from their declarations
 	$(BIN)/python -m tools.write_result_schemas
 
-docs: $(BIN)/.base  ## write docs/studies.md and docs/models.md from the declarations
+docs: $(BIN)/.base  ## write docs/studies.md, models.md and the commands of cli.md from the code
 	$(BIN)/python -m tools.write_reference_pages
 
 install: $(BIN)/.base  ## only make .venv

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from contextcliff_dagster.contracts import ContextCliffError, FailureTag
+from contextcliff_dagster.reporting.wording import count
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -293,10 +294,8 @@ def _too_few(scored: pd.DataFrame, natural: bool) -> str:
     answers = examples if natural else documents
     lengths = scored["length_tokens"].nunique()
     if natural and (answers < LEAST_ANSWERS or documents < LEAST_DOCUMENTS):
-        return (
-            f"{answers:,} answers on {documents:,} documents; it takes {LEAST_ANSWERS} on "
-            f"{LEAST_DOCUMENTS}."
-        )
+        there = f"{count(answers, 'answer')} on {count(documents, 'document')}"
+        return f"{there}; it takes {LEAST_ANSWERS} on {LEAST_DOCUMENTS}."
     if not natural and (answers < LEAST_ANSWERS or lengths < LEAST_LENGTHS):
         return (
             f"{answers:,} prompts at {lengths:,} lengths; it takes {LEAST_ANSWERS} at "

@@ -108,8 +108,11 @@ def pair_sections(pairs: Sequence[Pair], sources: Mapping[str, Source]) -> list[
     return sections
 
 
-def pair_page(pair: Pair, source: Source) -> str:
-    """Return a pair's page: the sentence, both sides, the difference over length, and each bin."""
+def pair_page(pair: Pair, source: Source, models: Sequence[str]) -> str:
+    """Return a pair's page: the sentence, both sides, the difference over length, and each bin.
+
+    ``models``: of the whole atlas, to leave out the traps of others.
+    """
     a, unit = pair.a, unit_words(pair.a.unit)
     (first, *others), folds = comparison_page(pair.comparison)
     blocks = [block for block in first.blocks if not isinstance(block, Figure)]
@@ -121,7 +124,7 @@ def pair_page(pair: Pair, source: Source) -> str:
     about = [
         *([family] if pair.of > 1 else []),
         *dict.fromkeys([*a.notes, *pair.b.notes]),
-        *source.traps,
+        *own_traps(source, a.model, models),
         f"{source.citation}. Licence: {source.licence or 'none found'}.",
     ]
     known = Section("What to know about these answers", [Bullets(about)])
@@ -207,7 +210,8 @@ def write_site(
         StoreError: the folder cannot be written.
     """
     pages = {f"{entry.page}.html": _page(entry) for entry in entries}
-    pages |= {pair_file(pair): pair_page(pair, sources[pair.a.source]) for pair in pairs}
+    models = entries[0].models if entries else ()
+    pages |= {pair_file(pair): pair_page(pair, sources[pair.a.source], models) for pair in pairs}
     for old in (*folder.glob("series/*.html"), *folder.glob("pairs/*.html")):
         if f"{old.parent.name}/{old.name}" not in pages:
             old.unlink(missing_ok=True)

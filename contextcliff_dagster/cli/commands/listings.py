@@ -50,7 +50,7 @@ def _list_models(as_json: bool) -> None:
         ("MODEL", "ENGINE", "WINDOW", "PRICE IN/OUT PER MTOK", "ADDRESS OR DESCRIPTION"), rows
     )
     click.echo(f"\nFrom {', '.join(str(path) for path in model_files())}.")
-    click.echo("Each has variants of its KV cache, as MODEL+snapkv@0.2 (docs/inference.md).")
+    click.echo("Each has variants of its KV cache, as MODEL+snapkv@0.2 (docs/kv.md).")
 
 
 @models.command("add", short_help="Add a model to models.yaml.")
