@@ -88,7 +88,7 @@ class AttemptBudget:
         return f"asked to wait {self._slow_downs} of at most {self._backoff.slow_downs} times"
 
     def wait_after(self, error: TransientError, took_s: float, rng: random.Random) -> float | None:
-        """Return the seconds to wait after a request of ``took_s`` that failed; None to give up."""
+        """Return the seconds to wait after a request that failed in ``took_s``; None to give up."""
         if error.loading and self._loading_s < LOADING_SECONDS:
             self._loading_s += took_s + LOADING_WAIT_S
             return LOADING_WAIT_S

@@ -701,7 +701,7 @@ def missing_by_length(sample: Sample, settings: AnalysisSettings) -> MissingByLe
 
 
 def limited_cap(cap: Cap, missing: MissingByLength | None, settings: AnalysisSettings) -> Cap:
-    """``cap``, no longer than missing answers allow, and why."""
+    """Return ``cap``, lowered if missing answers require it, and the reason."""
     if missing is None:
         return cap
     if cap.tokens is None:

@@ -95,7 +95,7 @@ class Window(NamedTuple):
 
 @dataclass(frozen=True)
 class Windows:
-    """Counts in windows [start, end) of the examples (W); ``barred``: they do not count."""
+    """Counts of examples per window [start, end) (W); ``barred`` windows do not count."""
 
     start: Ints
     end: Ints

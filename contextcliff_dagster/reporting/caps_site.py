@@ -40,7 +40,7 @@ class Entry(NamedTuple):
 
 @dataclass(frozen=True)
 class CapsSite:
-    """An index of caps. ``mark``: its file for machines; a folder with it may be written again."""
+    """An index of caps. ``mark``: its machine-readable file; its folder may be overwritten."""
 
     title: str
     mark: str

@@ -307,7 +307,7 @@ class Experiment(ABC):
         return False
 
     def write_report(self, run: StudyRun, others: Sequence[Section]) -> ReportFiles:
-        """Write the study's report, with the sections of ``others``; needs `has_page`."""
+        """Write the study's report, with the sections of ``others``; requires `has_page`."""
         raise NotImplementedError
 
     def depends_on(self, study: Study, step: Step) -> Mapping[str, Any]:

@@ -205,7 +205,7 @@ class ScaleSolver:
 
 
 def most_off(tokens: int) -> float:
-    """Return the tokens by which a document may miss its scale: 2%; below 1,000, half a record."""
+    """Return how many tokens a document may be off its scale: 2%; below 1,000, half a record."""
     return _HALF_A_RECORD if tokens < _SHORTEST else TOLERANCE * tokens
 
 

@@ -50,7 +50,7 @@ class Ground:
 
 
 def grounds_of(study: Study, store: Store) -> dict[str, Ground]:
-    """Return what the runs of a study rest on, by benchmark; made where it is missing.
+    """Return the landscapes and data of a study's runs, by benchmark; make missing ones.
 
     A study that has begun keeps what it began with: no data are read.
 

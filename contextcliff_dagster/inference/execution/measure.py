@@ -633,7 +633,7 @@ def _run_steps(
 
 
 def finished(plan: CallPlan, model: str, ledger: Ledger) -> tuple[Identity, int] | None:
-    """Return the identity and number of a plan's calls; None where one has no outcome yet.
+    """Return a plan's identity and its number of calls; None if a call has no outcome yet.
 
     Raises:
         StoreError: the ledger cannot be read.

@@ -16,7 +16,7 @@ _TABLES = tuple(name for name in table_names() if "study" in columns(name))
 
 
 def rename_in_ledger(ledger: Ledger, old: str, new: str) -> None:
-    """Note the campaigns, calls, attempts and sums of ``old`` under ``new``, all or none.
+    """Move the campaigns, calls, attempts and sums of ``old`` to ``new`` in one transaction.
 
     Do nothing where the ledger has no rows of ``old``.
 

@@ -265,7 +265,7 @@ def fail(db: Database, attempt_id: int, call_key: str, failure: Failure) -> None
 
 
 def take_in(db: Database, owner: str, answer: Answer) -> bool:
-    """Keep an answer that had to wait, where its attempt stands open; False: it is unknown here.
+    """Store a spooled answer if its attempt is still open; False if the attempt is unknown.
 
     A result that is there already stays: the answer is noted as paid in vain.
     """

@@ -92,7 +92,7 @@ class MetricChart:
 
 
 def metric_chart_html(chart: MetricChart) -> str:
-    """The section of ``chart``, which its scripts fill; hidden without them, and on paper."""
+    """Return the section of ``chart``; its scripts fill it, and print and no-script hide it."""
     words = " ".join(filter(None, [chart.bars, chart.band]))
     return (
         f'<section id="picture" hidden><h2>{text(chart.title)}</h2>\n'

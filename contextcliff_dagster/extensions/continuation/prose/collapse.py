@@ -121,7 +121,7 @@ class Rule:
     lower: bool = False
 
     def limit_at(self, words: float) -> float:
-        """The limit for a text of so many words."""
+        """Return the limit for a text of ``words`` words."""
         return self.limit + self.a_word * (min(max(words, 200.0), 1000.0) - 200.0)
 
     def is_passed(self, signs: Signs) -> bool:

@@ -75,7 +75,7 @@ def local_embedder() -> StaticEmbedder | None:
 
 
 def local_files() -> Path | None:
-    """The folder of `StaticEmbedder`'s files; None without the extra ``embeddings``."""
+    """Return the folder of `StaticEmbedder`'s files; None without the ``embeddings`` extra."""
     spec = importlib.util.find_spec("wordllama")
     if spec is None or spec.origin is None:
         return None

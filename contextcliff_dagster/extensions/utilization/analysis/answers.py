@@ -428,7 +428,7 @@ def _profile(rows: pd.DataFrame, axis: Axis, settings: AnalysisSettings) -> Axis
 
 
 def mean_limits(score: Floats, n: Ints, correlation: float, z: float) -> tuple[float, float]:
-    """Limits of a mean score: Wilson's (1927), of the effective number of questions.
+    """Return Wilson limits (1927) of a mean score, by the effective number of questions.
 
     Args:
         score: of each question (N), at least one.

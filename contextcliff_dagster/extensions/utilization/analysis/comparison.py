@@ -319,7 +319,7 @@ def mcnemar_test(matched: Matched) -> McNemar | None:
 
 
 def binomial_p_value(one: int, other: int) -> float:
-    """Twice the smaller tail of ``one`` and ``other`` at even chances, at most 1.
+    """Return the two-sided p-value of two counts at even chances: twice the smaller tail.
 
     >>> binomial_p_value(0, 5)
     0.0625

@@ -45,7 +45,7 @@ class Draws:
         return drawn
 
     def spread(self, count: int, start: int, stop: int, taken: MutableSet[int]) -> list[int]:
-        """Take ``count`` free places, ascending, one in each of as many equal parts.
+        """Pick ``count`` free places in ascending order, one in each of ``count`` equal parts.
 
         Places are ``start`` to ``stop`` - 1 without those in ``taken``, to which they are added.
         Where a part has none left, the nearest free place is taken instead.

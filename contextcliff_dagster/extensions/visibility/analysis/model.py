@@ -381,7 +381,7 @@ def change_in_words(effect: AxisEffect) -> str:
 
 
 def effect_sentence(effect: AxisEffect, margin: float) -> str:
-    """The effect on regret or area with its verdict; of behaviour only what is significant."""
+    """Describe an effect on regret or area with its verdict; on behaviour only if significant."""
     subject, name = change_in_words(effect), _OUTCOMES[effect.outcome]
     if effect.difference is None:
         return f"{subject}: no two runs could be compared."

@@ -338,7 +338,7 @@ def _written(value: Shown) -> str:
 
 
 def shown(value: object) -> Shown:
-    """Return ``value`` as JSON can hold it: numbers and short texts as they are, the rest in words.
+    """Return ``value`` as JSON can hold it: numbers and short texts unchanged, the rest as words.
 
     >>> shown(float("nan")), shown(10**5000), shown([1, 2])
     ('nan', 'an integer of 16610 bits', 'a list')
