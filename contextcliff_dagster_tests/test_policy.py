@@ -179,8 +179,7 @@ def test_a_gateway_pays_for_the_standard_library_only() -> None:
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert out.stdout.strip() == (
-        "[] ['contextcliff_dagster.contracts', 'contextcliff_dagster.contracts.values', "
-        "'contextcliff_dagster.contracts.errors', 'contextcliff_dagster.contracts.tables', "
+        "[] ['contextcliff_dagster.contracts', 'contextcliff_dagster.contracts.errors', "
         "'contextcliff_dagster.contracts.tables', 'contextcliff_dagster.contracts.values', "
         "'contextcliff_dagster.policy', 'contextcliff_dagster.user_files']"
     )

@@ -22,6 +22,7 @@ from contextcliff_dagster.extensions.utilization.benchmarks.data import (
     BenchmarkName,
     Question,
 )
+from contextcliff_dagster.extensions.utilization.extraction import extract_answer
 from contextcliff_dagster.extensions.utilization.prompts import QUESTION, asked
 from contextcliff_dagster.extensions.utilization.rendering.sentences import (
     FORMAT_ALIASES,
@@ -30,7 +31,6 @@ from contextcliff_dagster.extensions.utilization.rendering.sentences import (
 )
 from contextcliff_dagster.extensions.utilization.rendering.structured import render
 from contextcliff_dagster.extensions.utilization.scales import ScaleSolver, Wish, scale_tokens
-from contextcliff_dagster.extensions.utilization.scoring import extract_answer
 from contextcliff_dagster.scoring.parse import parse_answer
 
 if TYPE_CHECKING:

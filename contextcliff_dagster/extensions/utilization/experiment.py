@@ -21,6 +21,7 @@ from contextcliff_dagster.extensions.utilization.documents import (
     listed,
     section_of,
 )
+from contextcliff_dagster.extensions.utilization.extraction import EXTRACTION_VERSION
 from contextcliff_dagster.extensions.utilization.prompts import Cell, cells_of, recipe_of
 from contextcliff_dagster.extensions.utilization.results import (
     PLATEAU,
@@ -28,7 +29,6 @@ from contextcliff_dagster.extensions.utilization.results import (
     difference_alarm,
     overview,
 )
-from contextcliff_dagster.extensions.utilization.scoring import EXTRACTION_VERSION
 from contextcliff_dagster.extensions.utilization.section import UtilizationSection
 from contextcliff_dagster.extensions.utilization.tables import (
     UTILIZATION_PREDICTIONS,

@@ -9,13 +9,13 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from contextcliff_dagster.extensions.utilization import scoring
+from contextcliff_dagster.extensions.utilization import extraction
 from contextcliff_dagster.extensions.utilization.prompts import TEMPLATES, asked
 from contextcliff_dagster.extensions.utilization.section import OnOff, QuestionPlace
 from contextcliff_dagster.store import atomic_path
 
 _LINES = ("documents", "questions", "answers", "verdicts")
-_PROGRAMS = (Path(__file__).with_name("inspect_task.py"), Path(scoring.__file__))
+_PROGRAMS = (Path(__file__).with_name("inspect_task.py"), Path(extraction.__file__))
 _OF_DOCUMENT = ("document_id", "benchmark", "scale", "seed", "format", "length_tokens", "records")
 
 

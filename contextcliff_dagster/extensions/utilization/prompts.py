@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Literal
 
 from contextcliff_dagster.contracts import StudyError
 from contextcliff_dagster.extensions.utilization.benchmarks.data import BenchmarkName, Evidence
+from contextcliff_dagster.extensions.utilization.extraction import MARKER
 from contextcliff_dagster.extensions.utilization.rendering.sentences import Format, Order, Verbosity
 from contextcliff_dagster.extensions.utilization.scales import scale_tokens
-from contextcliff_dagster.extensions.utilization.scoring import MARKER
 from contextcliff_dagster.extensions.utilization.section import (
     Corruption,
     OnOff,

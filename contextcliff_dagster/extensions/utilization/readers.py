@@ -15,9 +15,9 @@ from contextcliff_dagster.contracts import EngineError
 from contextcliff_dagster.experiments.common.documents import DEFAULT_TOKENIZER
 from contextcliff_dagster.extensions.utilization.benchmarks.asking import PATTERNS
 from contextcliff_dagster.extensions.utilization.benchmarks.data import ASKS, DOMAINS, BenchmarkName
+from contextcliff_dagster.extensions.utilization.extraction import MARKER
 from contextcliff_dagster.extensions.utilization.rendering.sentences import FORMAT_ALIASES, Format
 from contextcliff_dagster.extensions.utilization.rendering.structured import detect, parse
-from contextcliff_dagster.extensions.utilization.scoring import MARKER
 from contextcliff_dagster.extensions.utilization.verification import Solver, solver_for
 from contextcliff_dagster.inference.engines.base import Decoding, RejectedError
 from contextcliff_dagster.inference.engines.scripted import UNLIMITED, ScriptedEngine

@@ -156,7 +156,7 @@ def test_without_a_stderr_the_command_goes_on() -> None:
 
 BEFORE_IMPORTS = """
 import runpy, sys, threading
-from contextcliff_dagster.cli.shell import sign_of_life as life
+from contextcliff_dagster.cli import shell as life
 assert life._FIRST_S <= 1
 life._FIRST_S, shown, write = 0.0, threading.Event(), life._SignOfLife._write
 life._SignOfLife._write = lambda *line: (write(*line), shown.set())

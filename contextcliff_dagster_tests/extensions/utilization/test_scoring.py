@@ -9,12 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contextcliff_dagster.contracts import Example, conform
-from contextcliff_dagster.extensions.utilization.scoring import (
-    OF_DOCUMENT,
-    extract_answer,
-    identifiers_in,
-    score_rows,
-)
+from contextcliff_dagster.extensions.utilization.extraction import extract_answer, identifiers_in
+from contextcliff_dagster.extensions.utilization.scoring import OF_DOCUMENT, score_rows
 from contextcliff_dagster.extensions.utilization.tables import UTILIZATION_RECORDS
 
 COLORS = ("red", "blue", "green")

@@ -168,7 +168,7 @@ def test_without_opentelemetry_the_switch_says_what_to_install(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("CONTEXTCLIFF_OTEL", "1")
-    monkeypatch.setitem(sys.modules, "contextcliff_dagster.inference.telemetry", None)
+    monkeypatch.setitem(sys.modules, "contextcliff_dagster.inference.otel_spans", None)
     with pytest.raises(ContextCliffError, match=r"pip install 'contextcliff-dagster\[otel\]'"):
         open_trace(SCOPE, 3)
 

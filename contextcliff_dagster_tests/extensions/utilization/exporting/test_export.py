@@ -26,9 +26,9 @@ from contextcliff_dagster.extensions.utilization.benchmarks.data import (
     BenchmarkName,
 )
 from contextcliff_dagster.extensions.utilization.export import export
+from contextcliff_dagster.extensions.utilization.extraction import extract_answer
 from contextcliff_dagster.extensions.utilization.rendering.sentences import FORMATS, Format
 from contextcliff_dagster.extensions.utilization.rendering.structured import render
-from contextcliff_dagster.extensions.utilization.scoring import extract_answer
 from contextcliff_dagster.extensions.utilization.verification import verify
 from contextcliff_dagster.inference.engines.base import open_engine
 from contextcliff_dagster.inference.models.models_file import get_model
