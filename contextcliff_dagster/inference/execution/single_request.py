@@ -29,11 +29,6 @@ from contextcliff_dagster.inference.engines.base import (
 )
 from contextcliff_dagster.inference.engines.openai.engine import OpenAIEngine
 from contextcliff_dagster.inference.engines.openai.error_mapping import RefusedParameterError
-from contextcliff_dagster.inference.engines.openai.local_servers import (
-    address_error,
-    listed_ids,
-    loaded_window,
-)
 from contextcliff_dagster.inference.execution.checks import (
     CallSize,
     believed,
@@ -361,6 +356,8 @@ async def ask_server(entry: ModelEntry, within_s: float) -> Served:
     Raises:
         EngineError: as `try_model`.
     """
+    from contextcliff_dagster.inference.engines.openai.local_servers import listed_ids
+
     async with _started(entry, within_s) as engine:
         if not isinstance(engine, OpenAIEngine):
             return Served((), engine.window_tokens, False)
@@ -370,6 +367,8 @@ async def ask_server(entry: ModelEntry, within_s: float) -> Served:
 
 
 async def _tried(entry: ModelEntry, within_s: float) -> Trial:
+    from contextcliff_dagster.inference.engines.openai.local_servers import address_error
+
     async with _started(entry, within_s) as engine:
         remote = engine if isinstance(engine, OpenAIEngine) else None
         if remote and (wrong := await address_error(entry, remote)):
@@ -388,6 +387,8 @@ async def _tried(entry: ModelEntry, within_s: float) -> Trial:
 
 async def _window_to_write(engine: OpenAIEngine, entry: ModelEntry) -> int | None:
     """A window that the server reports now and not at the start of a run."""
+    from contextcliff_dagster.inference.engines.openai.local_servers import loaded_window
+
     if engine.window_tokens is not None:
         return None
     for item in engine.listed:

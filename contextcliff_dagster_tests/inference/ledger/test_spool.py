@@ -209,7 +209,7 @@ def test_a_process_that_is_killed_while_it_takes_in_leaves_nothing_twice(
     leave_waiting(ledger_at, 0, 1, 2, 3)
     code = (
         "import os; from contextcliff_dagster_tests.inference.ledger.test_ledger import *\n"
-        "from contextcliff_dagster.inference.ledger import backend, spool\n"
+        "from contextcliff_dagster.inference.ledger import backend, owners as spool\n"
         "backend._BATCH, took, unlink = 1, spool._end, Path.unlink\n"
         "done = []\n"
         "def die(*arguments):\n"
