@@ -1,7 +1,5 @@
 """The noise floor: how far passages of one author are from each other.
 
-The noise floor: how far passages of one author are from each other.
-
 A continuation is judged by its distance to what its author wrote at the same place. What counts as
 far is not a threshold but what humans do: the score is the share of distances between two passages
 of one text, of the same length, that are at least as large. For a human continuation it is uniform

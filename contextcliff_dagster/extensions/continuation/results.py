@@ -1,6 +1,4 @@
-"""The result of a continuation experiment, and finished runs compared.
-
-The result of a continuation experiment: one model, each arm, each arm against the first.
+"""The result of a continuation experiment: one model, each arm, each arm against the first.
 
 Sizes are context sizes in tokens; the smallest that has outcomes is what the others are compared
 with. A decline is the mean at the smallest size less that at another: above 0 the model has lost.

@@ -1,8 +1,6 @@
 """Searches without a language model, on the same budget as one with it.
 
-A search: a start, then as many proposals as the budget allows, each from what came before.
-
-And what a run reached by each of its steps.
+A search has a start, then as many proposals as the budget allows, each from what came before.
 """
 
 from __future__ import annotations

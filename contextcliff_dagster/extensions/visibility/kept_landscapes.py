@@ -1,4 +1,9 @@
-"""The landscapes of a study in the store, and what else its runs rest on."""
+"""The landscapes and the data that a study's runs rest on, kept in the store.
+
+Starts and regret rest on landscapes. They are tabulated before anything is asked, lie in the store
+for all studies, each under the hash of what it was made of, and travel with a study from store to
+store; the list of a study's own is ``visibility_documents/manifest.json``.
+"""
 
 from __future__ import annotations
 

@@ -1,13 +1,6 @@
-"""Scores over a task's whole space: many configurations on many splits, kept in the store.
+"""Scores over a task's whole space: many configurations on many splits, measured once.
 
-What the runs of a study rest on: the landscapes and the data that it began with.
-
-Starts and regret rest on landscapes. They lie in the store for all studies, each under the hash of
-what it was made of; the list of a study's own is ``visibility_documents/manifest.json``.
-
-The landscapes of a study in the store: files under the hash of what they were made of, assets.
-
-They are tabulated before anything is asked, and travel with a study from store to store.
+Starts of known quality are drawn from them. Where they are kept: `kept_landscapes`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
 """Single runs in words, step by step, and which runs a report describes.
 
-One step of a run in words: what the reply set, what became of it, what it scored.
-
-The records of one run as its start and steps.
+Of each step: what the reply set, what became of it, what it scored.
 """
 
 from __future__ import annotations

@@ -1,13 +1,9 @@
 """Tasks on the files of five Kaggle competitions, which everybody downloads with an account.
 
-The table in what a user has downloaded: train.csv, zipped, or zipped within a zip.
-
-The columns of each competition's training file.
-
-A competition's file made into arrays that load at once, and what they were made of.
-
-``data.npz`` has ``features`` and ``targets``; texts are UTF-8 bytes one after another with the
-``ends`` of each, so that loading executes nothing. ``metadata.json`` has the SHA-256 of both files.
+The table is read from what a user has downloaded (train.csv, zipped, or zipped within a zip) and
+made into arrays that load at once. ``data.npz`` has ``features`` and ``targets``; texts are UTF-8
+bytes one after another with the ``ends`` of each, so that loading executes nothing.
+``metadata.json`` has the SHA-256 of both files.
 """
 
 from __future__ import annotations

@@ -1,15 +1,12 @@
 """A task, its space of parameters, and one configuration of it made to fit, trained and scored.
 
-Parameters of a task, and the space that they span.
-
 A position is a value's place between its bounds, 0 to 1, on the parameter's own scale: the middle
 of .01 to 100 on a log scale is 1.
 
-A proposal made to fit a task's space, with an event for everything that was changed in it.
-
-Nothing in a proposal raises. Against context-eval: NaN changes nothing instead of becoming the
-upper bound, infinity and integers of any size meet the bound, and what cannot be read, was read as
-another type, rounded or not known is an event instead of silence.
+A proposal is made to fit the space, with an event for everything that was changed in it. Nothing in
+a proposal raises. Against context-eval: NaN changes nothing instead of becoming the upper bound,
+infinity and integers of any size meet the bound, and what cannot be read, was read as another type,
+rounded or not known is an event instead of silence.
 """
 
 from __future__ import annotations
