@@ -44,10 +44,9 @@ for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
 import numpy as np
 from numpy.typing import NDArray
 
-from contextcliff_dagster.analysis.contrast import student
+from contextcliff_dagster.analysis.contrast import sign_flip_p_value, student
 from contextcliff_dagster.analysis.records import AnalysisSettings
 from contextcliff_dagster.analysis.statistics.intervals import band_quantile
-from contextcliff_dagster.analysis.statistics.rank_tests import sign_flip_p_value
 from contextcliff_dagster.extensions.utilization.analysis.answers import (
     Matched,
     Question,
@@ -55,7 +54,6 @@ from contextcliff_dagster.extensions.utilization.analysis.answers import (
     Side,
 )
 from contextcliff_dagster.extensions.utilization.analysis.comparison import (
-    bootstrap_weights,
     difference_limits,
     likeness_of,
     locate_divergence,
@@ -65,6 +63,7 @@ from contextcliff_dagster.extensions.utilization.analysis.wording import beyond_
 from contextcliff_dagster.extensions.utilization.results import Divergence
 
 Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
 Law = Callable[[Floats], Floats]
 QUESTIONS, MARGIN, SEEDS = 4, 0.1, 10
 SCALES = [Scale(f"{2**i}k", 1_000 * 2**i) for i in range(8)]
@@ -157,6 +156,21 @@ def alone(matched: Matched) -> tuple[float, float]:
         if not refused or first == last:
             break
     return (X[first - 1] if first else 0.0), (X[last] if last < len(X) else np.inf)
+
+
+def bootstrap_weights(strata: Ints, resamples: int, rng: np.random.Generator) -> Floats:
+    """How often each document is in each resample; first the sample itself (D, 1 + resamples).
+
+    Each stratum draws one document less than it has, weighted up to as many (Rao and Wu 1988, JASA
+    83, 231-241).
+    """
+    weights = np.ones((len(strata), 1 + resamples))
+    for group in np.unique(strata):
+        inside = np.flatnonzero(strata == group)
+        count = len(inside)
+        drawn = rng.multinomial(count - 1, np.full(count, 1.0 / count), size=resamples).T
+        weights[inside, 1:] = drawn * (count / (count - 1))
+    return weights
 
 
 def sup_t(matched: Matched, rng: np.random.Generator) -> tuple[Floats, Floats]:

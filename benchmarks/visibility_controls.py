@@ -20,12 +20,11 @@ from typing import Any, Literal
 
 import numpy as np
 
+from contextcliff_dagster.analysis.contrast import sign_flip_p_value, studentized_flips
 from contextcliff_dagster.analysis.records import AnalysisSettings
-from contextcliff_dagster.analysis.statistics.rank_tests import sign_flip_p_value
 from contextcliff_dagster.extensions.visibility.analysis.effects import (
     comparisons_of,
     effects_of,
-    studentized_flips,
 )
 from contextcliff_dagster.extensions.visibility.analysis.model import runs_of_records
 from contextcliff_dagster.extensions.visibility.controls import (

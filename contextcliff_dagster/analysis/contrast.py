@@ -1,4 +1,4 @@
-"""Examples that two measurements share, and tests of the difference between them.
+"""Paired differences: which examples two measurements share, intervals, and tests.
 
 Tests and intervals take documents as units. Paired: under the hypothesis that nothing changed, a
 document's difference is as likely to have the other sign, so signs are flipped per document (Fisher
@@ -6,10 +6,15 @@ document's difference is as likely to have the other sign, so signs are flipped 
 statistics (overall and per bin) see the same flips, and a p-value is the share of flips whose
 largest statistic reaches the observed one: so all of them together are wrong with at most the
 stated probability (single-step max-T, Westfall and Young 1993, Resampling-Based Multiple Testing).
+
+Experiments take clusters of pairs as units, in strata: `ClusterMeans` gives the mean with an
+interval and a limit, `sign_flip_p_value` and `studentized_flips` test it, `units_needed` plans it.
 """
 
 from __future__ import annotations
 
+import math
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -22,7 +27,7 @@ from contextcliff_dagster.contracts import LengthBin
 if TYPE_CHECKING:
     import pandas as pd
 
-    from contextcliff_dagster.contracts.arrays import Floats, Ints
+    from contextcliff_dagster.contracts.arrays import Bools, Floats, Ints
 
 
 @dataclass(frozen=True)
@@ -202,18 +207,8 @@ def _exchanges(pairs: Pairs, permutations: int, rng: np.random.Generator) -> tup
         if not one.any() or not other.any():
             sums[:, 1 + place] = np.nan
             continue
-        n = np.concatenate([pairs.a.n[one], pairs.b.n[other]])
-        s = np.concatenate([pairs.a.s[one], pairs.b.s[other]])
-        residual = s - n * (s.sum() / n.sum())
-        in_b = np.arange(len(n)) >= int(one.sum())
-        exchanged = np.empty(permutations + 1)
-        exchanged[0] = residual[in_b].sum()
-        chosen = int(in_b.sum())
-        step = max(1, _AT_ONCE // len(n))
-        for start in range(0, permutations, step):
-            rows = min(step, permutations - start)
-            order = np.argsort(rng.random((rows, len(n))), axis=1)[:, :chosen]
-            exchanged[1 + start : 1 + start + rows] = residual[order].sum(axis=1)
+        sides = (pairs.a.n[one], pairs.a.s[one]), (pairs.b.n[other], pairs.b.s[other])
+        exchanged = exchanged_sums(*sides, permutations, rng)
         spread = float(exchanged[1:].var())
         sums[:, 1 + place] = exchanged
         sums[:, 0] += exchanged
@@ -221,6 +216,32 @@ def _exchanges(pairs: Pairs, permutations: int, rng: np.random.Generator) -> tup
         variance[0] += spread
     scale = np.sqrt(np.where(variance > 0, variance, 1.0))
     return sums[0] / scale, sums[1:] / scale
+
+
+def exchanged_sums(
+    one: tuple[Floats, Floats],
+    other: tuple[Floats, Floats],
+    permutations: int,
+    rng: np.random.Generator,
+) -> Floats:
+    """What the documents of ``other`` score above the common mean, summed (1 + permutations).
+
+    First as it is, then with the documents' sides drawn anew.
+
+    Args:
+        one, other: examples and summed scores of each document of a side.
+    """
+    n, s = (np.concatenate(both) for both in zip(one, other, strict=True))
+    residual = s - n * (s.sum() / n.sum())
+    exchanged = np.empty(permutations + 1)
+    exchanged[0] = residual[len(one[0]) :].sum()
+    chosen = len(other[0])
+    step = max(1, _AT_ONCE // len(n))
+    for start in range(0, permutations, step):
+        rows = min(step, permutations - start)
+        order = np.argsort(rng.random((rows, len(n))), axis=1)[:, :chosen]
+        exchanged[1 + start : 1 + start + rows] = residual[order].sum(axis=1)
+    return exchanged
 
 
 def at_same_lengths(
@@ -336,3 +357,263 @@ def student(quantile: float, documents: Floats) -> Floats:
 
 
 _HALF_SPAN = 0.15
+
+
+AGREE = 1e-9
+"""A smaller standard error is none: rounding alone."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class ClusterMeans:
+    """Means of clusters, the stratum of each (C) and how much each counts; at least one cluster.
+
+    >>> means = ClusterMeans(np.array([0.1, 0.3, 0.5, 0.7]), np.array([0, 0, 1, 1]))
+    >>> round(means.mean, 3), round(means.standard_error, 3), round(means.degrees, 3)
+    (0.4, 0.071, 2.0)
+    """
+
+    values: Floats
+    stratum: Ints
+    weight: Floats | float = 1.0
+
+    @classmethod
+    def of(cls, values: Floats, cluster: Ints) -> ClusterMeans | None:
+        """Means of pairs' values (P, NaN: none) by ``cluster`` (P), by their number of pairs.
+
+        All clusters are of one stratum. None where no pair has a value.
+        """
+        known = ~np.isnan(values)
+        if not known.any():
+            return None
+        _, place, n = np.unique(cluster[known], return_inverse=True, return_counts=True)
+        means = np.bincount(place, weights=values[known]) / n
+        return cls(means, np.zeros(len(n), np.int64), n.astype(np.float64))
+
+    @property
+    def mean(self) -> float:
+        """Weighted mean over clusters."""
+        return float(np.average(self.values, weights=self._weights))
+
+    @property
+    def standard_error(self) -> float:
+        """Standard error of the mean, a ratio of sums over clusters; nan with a single cluster."""
+        return math.sqrt(self._parts.sum()) / float(self._weights.sum())
+
+    @property
+    def degrees(self) -> float:
+        """Degrees of freedom by Welch and Satterthwaite (1946, Biometrics Bulletin 2, 110-114)."""
+        parts = self._parts
+        sizes = np.array([mask.sum() for mask in _strata(self.stratum)])
+        if parts.sum() < AGREE**2:
+            return float(len(self.values) - len(sizes))
+        return float(parts.sum() ** 2 / (parts**2 / (sizes - 1)).sum())
+
+    def interval(
+        self, confidence: float, within: tuple[float, float] = (-1.0, 1.0)
+    ) -> tuple[float, float] | tuple[None, None]:
+        """Two-sided interval of the mean, cut to ``within``; nulls with a single cluster.
+
+        Clusters that agree do not prove that all would: their interval is that of a share of which
+        none was seen, +-(1 - tail^(1/C)) (Clopper and Pearson 1934, Biometrika 26, 404-413).
+        """
+        if len(self.values) < 2:
+            return None, None
+        tail = 0.5 * (1.0 - confidence)
+        if self.standard_error < AGREE:
+            half = float(1.0 - tail ** (1.0 / len(self.values)))
+        else:
+            half = self._quantile(1.0 - tail) * self.standard_error
+        return max(self.mean - half, within[0]), min(self.mean + half, within[1])
+
+    def upper(self, probability: float, whole: float) -> float | None:
+        """Upper limit, 1 at most, with the variance of half a cluster more of ``whole``.
+
+        So clusters that agree are not certain, and a rare difference as large as ``whole`` is not
+        ruled out by its absence alone. None with a single cluster.
+
+        Args:
+            probability: that the limit is not exceeded: .95 one-sided, .975 of a 95% interval.
+        """
+        if len(self.values) < 2:
+            return None
+        variance = self.standard_error**2 + 0.5 * whole**2 / len(self.values) ** 2
+        return min(self.mean + self._quantile(probability) * math.sqrt(variance), 1.0)
+
+    @property
+    def _weights(self) -> Floats:
+        return np.broadcast_to(np.asarray(self.weight, np.float64), self.values.shape)
+
+    @property
+    def _parts(self) -> Floats:
+        """Each stratum's part of the variance of the weighted sum."""
+        apart = self._weights * (self.values - self.mean)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return np.array(
+                [mask.sum() * np.var(apart[mask], ddof=1) for mask in _strata(self.stratum)]
+            )
+
+    def _quantile(self, probability: float) -> float:
+        from scipy.special import stdtrit
+
+        return float(stdtrit(self.degrees, probability))
+
+
+def _strata(stratum: Ints) -> list[np.ndarray]:
+    """Which clusters each stratum has (S x C); one of all where a stratum has a single cluster."""
+    names, sizes = np.unique(stratum, return_counts=True)
+    if (sizes < 2).any():
+        return [np.ones(len(stratum), bool)]
+    return [stratum == name for name in names]
+
+
+MOST_EXACT = 20
+"""Units that differ up to which all signs are gone through."""
+_MOST_WHOLE = 100_000
+
+
+def sign_flip_p_value(
+    change: Floats, permutations: int, rng: np.random.Generator, *, one_sided: bool = False
+) -> tuple[float, bool]:
+    """P-value of a sum of differences, one a unit (D), and whether it is exact.
+
+    Where conditions are alike, a unit's difference is as likely to have the other sign (Fisher
+    1935, The Design of Experiments). Exact for whole numbers, by the distribution of their sum,
+    and for up to `MOST_EXACT` units that differ, over all signs; else by ``permutations`` drawn
+    ones, (1 + reached) / (1 + drawn), of which the observed one is never missing.
+
+    Args:
+        one_sided: count only sums at least as large as the observed one, not sums as small.
+
+    >>> change = np.array([0.1, 0.2, 0.3])
+    >>> sign_flip_p_value(change, 99, np.random.default_rng(0))
+    (0.25, True)
+    >>> sign_flip_p_value(change, 99, np.random.default_rng(0), one_sided=True)
+    (0.125, True)
+    """
+    size, observed = np.sort(np.abs(change[change != 0.0])), float(change.sum())
+
+    def reached(sums: Floats) -> Bools:
+        if one_sided:
+            return sums >= observed - 1e-9
+        return np.abs(sums) >= abs(observed) - 1e-9
+
+    if (size == np.round(size)).all() and size.sum() <= _MOST_WHOLE:
+        whole = size.astype(np.int64)
+        total = int(whole.sum())
+        chance = np.zeros(2 * total + 1)
+        chance[total] = 1.0
+        for step in whole:
+            chance = 0.5 * (np.roll(chance, step) + np.roll(chance, -step))
+        return min(float(chance[reached(np.arange(-total, total + 1.0))].sum()), 1.0), True
+    if len(size) <= MOST_EXACT:
+        sums = np.zeros(1)
+        for step in size:
+            sums = np.concatenate([sums - step, sums + step])
+        return float(reached(sums).mean()), True
+    reached_by = 0
+    at_once = max(1, _AT_ONCE // len(size))
+    for first in range(0, permutations, at_once):
+        rows = min(at_once, permutations - first)
+        drawn = (2.0 * rng.integers(0, 2, size=(rows, len(size))) - 1.0) @ size
+        reached_by += int(reached(drawn).sum())
+    return (1.0 + reached_by) / (1.0 + permutations), False
+
+
+MOST_STUDENTISED = 14
+"""Pairs that differ up to which all flips are gone through."""
+
+
+def studentized_flips(
+    change: Floats, cluster: Ints, stratum: Ints, draws: int, rng: np.random.Generator
+) -> tuple[float, bool]:
+    """Two-sided p-value of no mean difference, and whether it is over all flips.
+
+    Else it is over ``draws`` drawn ones, (1 + reached) / (1 + drawn). Pairs without a difference
+    count in the mean and are not flipped; without any other p is 1.
+
+    Args:
+        change: difference of each pair (P), each cluster counting alike.
+        cluster: of each pair, 0 to C - 1, none empty; two or more.
+        stratum: of each cluster (C), as in `cluster_means`.
+
+    >>> change, cluster = np.array([0.1, 0.2, 0.3, 0.1]), np.array([0, 0, 1, 1])
+    >>> studentized_flips(change, cluster, np.zeros(2, int), 99, np.random.default_rng(0))
+    (0.125, True)
+    """
+    moved = change != 0.0
+    if not moved.any():
+        return 1.0, True
+    clusters = int(cluster.max()) + 1
+    weights = np.zeros((int(moved.sum()), clusters))
+    weights[np.arange(len(weights)), cluster[moved]] = 1.0
+    weights *= change[moved][:, None] / np.bincount(cluster, minlength=clusters)[None, :]
+    weights /= np.abs(change).max()
+    masks = _strata(stratum)
+    observed = _studentised(weights.sum(axis=0)[None, :], masks)[0]
+    exact = len(weights) <= MOST_STUDENTISED
+    total = 2 ** len(weights) if exact else draws
+    reached = 0
+    at_once = max(1, _AT_ONCE // len(weights))
+    for first in range(0, total, at_once):
+        rows = min(at_once, total - first)
+        if exact:
+            number = np.arange(first, first + rows)[:, None]
+            up = (number >> np.arange(len(weights))[None, :]) & 1
+        else:
+            up = rng.integers(0, 2, size=(rows, len(weights)), dtype=np.int8)
+        drawn = _studentised((2.0 * up - 1.0) @ weights, masks)
+        reached += int((drawn >= observed * (1.0 - 1e-6)).sum())
+    return (reached / total, True) if exact else ((1.0 + reached) / (1.0 + total), False)
+
+
+def _studentised(means: Floats, masks: list[np.ndarray]) -> Floats:
+    """|mean| over its standard error, of the means of clusters (B, C)."""
+    clusters = means.shape[1]
+    variance = np.zeros(len(means))
+    for mask in masks:
+        variance += mask.sum() * np.var(means[:, mask], axis=1, ddof=1)
+    # Clusters that agree have no spread: the larger mean is the more extreme one.
+    error = np.sqrt(variance) / clusters + AGREE
+    mean = np.abs(means.mean(axis=1))
+    mean[mean < AGREE] = 0.0  # the sum of fractions that cancel is rarely 0
+    return np.asarray(mean / error)
+
+
+def units_needed(
+    effect: float,
+    variance: float,
+    level: float,
+    power: float,
+    *,
+    strata: int = 1,
+    pairs: float = 1.0,
+    two_sided: bool = True,
+    most: int = 10_000,
+) -> int | None:
+    """Units a stratum that show a mean difference of ``effect`` with ``power``.
+
+    By the noncentral t distribution with strata x (units - 1) degrees of freedom, to which the
+    power of sign flips is close; and at least as many as can give so small a p-value at all. None
+    where more than ``most`` are needed.
+
+    Args:
+        variance: of one unit's difference, within its stratum.
+        level: of significance, of the test as it is counted: one- or two-sided.
+        pairs: of one unit, whose signs are flipped one by one.
+    """
+    from scipy.special import nctdtr, stdtrit
+
+    tail = 0.5 * level if two_sided else level
+
+    def enough(units: int) -> bool:
+        degrees = float(strata * (units - 1))
+        critical = stdtrit(degrees, 1.0 - tail)
+        # Beyond a shift of 35 the distribution function is not always computed, and the power is 1.
+        shift = min(effect * math.sqrt(strata * units / max(variance, 1e-12)), 37.0)
+        missed = float(nctdtr(degrees, shift, critical))
+        powerful = math.isnan(missed) or 1.0 - missed >= power
+        return powerful and 0.5 ** (strata * units * pairs) <= tail
+
+    if not enough(most):
+        return None
+    return 2 + bisect_left(range(2, most), True, key=enough)

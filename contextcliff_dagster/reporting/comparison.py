@@ -29,6 +29,7 @@ from contextcliff_dagster.reporting.wording import (
     ratio_words,
     score,
     tokens,
+    with_limits,
 )
 from contextcliff_dagster.store import write_atomic, write_result
 
@@ -180,9 +181,7 @@ def comparison_page(comparison: Comparison) -> Page:
 
 def difference_words(row: Differing | DifferingBin) -> str:
     """The difference with its interval."""
-    if row.difference is None:
-        return "not measured"
-    return f"{row.difference:+.2f} [{row.ci_low:+.2f}, {row.ci_high:+.2f}]"
+    return with_limits(row.difference, row.ci_low, row.ci_high)
 
 
 def _loss_shift(comparison: Comparison) -> list[Cell]:

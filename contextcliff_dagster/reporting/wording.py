@@ -109,6 +109,18 @@ def limits(low: float | None, high: float | None) -> str:
     return f"[{difference(low)}, {difference(high)}]"
 
 
+def with_limits(value: float | None, low: float | None, high: float | None) -> str:
+    """A difference with its interval: ``+0.31 [-0.05, +0.41]``."""
+    return NOT_MEASURED if value is None else f"{difference(value)} {limits(low, high)}"
+
+
+def p_value(value: float | None) -> str | None:
+    """A p-value to three digits, ``< 0.001`` below; None without one."""
+    if value is None:
+        return None
+    return "< 0.001" if value < 0.001 else f"{value:.3f}"
+
+
 def percent(value: Any, missing: str = NOT_MEASURED) -> str:
     """A measured share 0..1: ``43.2%``."""
     finite = number(value)

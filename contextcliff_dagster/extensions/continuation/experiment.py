@@ -57,6 +57,7 @@ class Continuation(Experiment):
     against the author's own."""
 
     name = "continuation"
+    version = "2"  # of the shared contrast
     section = ContinuationSection
     example: ClassVar[Any] = {"texts": ["novel.txt"]}
     makes_documents = True

@@ -45,8 +45,8 @@ class Decline:
 
     n_passages: Annotated[Count, "passages with outcomes at both sizes"]
     decline: Annotated[Difference | None, "mean over these passages"]
-    ci_low: Annotated[Limit, "bootstrap of the clusters, widened where they are few"]
-    ci_high: Annotated[Limit, "bootstrap of the clusters, widened where they are few"]
+    ci_low: Annotated[Limit, "Student's, over clusters"]
+    ci_high: Annotated[Limit, "Student's, over clusters"]
     p_value: Annotated[Probability | None, "one-sided sign flips of whole passages"]
     p_exact: Annotated[bool, "over all signs; else over drawn ones"]
     p_holm: Annotated[
@@ -64,8 +64,8 @@ class SizeOutcome:
     n: Annotated[Count, "generations with an outcome"]
     n_passages: Annotated[Count, "passages of these generations"]
     mean: Annotated[Score | None, "mean over passages"]
-    ci_low: Annotated[Score | None, "bootstrap of the clusters, widened where they are few"]
-    ci_high: Annotated[Score | None, "bootstrap of the clusters, widened where they are few"]
+    ci_low: Annotated[Score | None, "Student's, over clusters"]
+    ci_high: Annotated[Score | None, "Student's, over clusters"]
     decline: Annotated[Decline | None, "from the smallest size; null at that size itself"]
     rounds: RoundMeans = ()
 
@@ -75,8 +75,8 @@ class Trend:
     """Fall over all sizes at once: sizes are permuted within passages."""
 
     slope: Annotated[Slope, "change per doubling of the context; below 0 the model loses"]
-    ci_low: Annotated[Slope | None, "lower limit, clusters resampled"]
-    ci_high: Annotated[Slope | None, "upper limit, clusters resampled"]
+    ci_low: Annotated[Slope | None, "lower limit, Student's over clusters"]
+    ci_high: Annotated[Slope | None, "upper limit, Student's over clusters"]
     p_value: Annotated[Probability, "one-sided: a fall at least as steep"]
     p_holm: Annotated[Probability | None, "adjusted for all tests of the arm"]
 
@@ -142,7 +142,7 @@ class ArmResult:
     ] = 0.0
     n_passages: Annotated[Count, "passages with an outcome"]
     n_texts: Annotated[Count, "source texts of these passages"]
-    clusters: Annotated[Clusters, "what intervals resample"]
+    clusters: Annotated[Clusters, "units of the intervals"]
     tests: Annotated[Count, "tests that Holm's adjustment is over"]
     score: Annotated[Endpoint, "nearness to the author's prose"]
     intact: Annotated[Endpoint, "share of generations without collapse"]
@@ -162,8 +162,8 @@ class ArmDifference:
     extra_decline: Annotated[bool, "whether this is how much more the arm declines up to this size"]
     n_passages: Annotated[Count, "passages with outcomes in both"]
     difference: Annotated[Difference | None, "arm less reference; of declines likewise"]
-    ci_low: Annotated[Limit, "bootstrap of the clusters"]
-    ci_high: Annotated[Limit, "bootstrap of the clusters"]
+    ci_low: Annotated[Limit, "Student's, over clusters"]
+    ci_high: Annotated[Limit, "Student's, over clusters"]
     p_value: Annotated[Probability | None, "two-sided sign flips of whole passages"]
     p_holm: Annotated[Probability | None, "means and extra declines over all arms; sizes by arm"]
 
@@ -199,8 +199,8 @@ class MetricSize:
     n: Annotated[Count, "continuations that have the metric"]
     n_passages: Annotated[Count, "passages of these continuations"]
     mean: Annotated[Value | None, "mean over passages"]
-    ci_low: Annotated[Value | None, "bootstrap of the clusters; null where passages are equal"]
-    ci_high: Annotated[Value | None, "bootstrap of the clusters; null where passages are equal"]
+    ci_low: Annotated[Value | None, "Student's, over clusters; null where they agree"]
+    ci_high: Annotated[Value | None, "Student's, over clusters; null where they agree"]
     rounds: RoundMeans
 
 

@@ -55,6 +55,7 @@ class Utilization(Experiment):
     them."""
 
     name = "utilization"
+    version = "2"  # of the shared contrast
     section = UtilizationSection
     example: ClassVar[Any] = {"benchmarks": ["warehouse"], "scales": ["1k-8k"]}
     makes_documents = True

@@ -44,6 +44,7 @@ class Visibility(Experiment):
     """A model tunes hyper-parameters step by step, in every combination of what it is shown."""
 
     name = "visibility"
+    version = "2"  # of the shared contrast
     section = VisibilitySection
     example: ClassVar[Any] = {"benchmarks": ["toy"]}
     makes_documents = True

@@ -175,6 +175,30 @@ def draw_markers(
     axes.plot(x, y, **{"ls": "none", "marker": "o", "mfc": face, "mec": rim, **look})
 
 
+def draw_difference(
+    axes: Axes,
+    at: tuple[float, float],
+    ends: tuple[float | None, float | None],
+    colour: str,
+    *,
+    sure: bool,
+    across: bool = False,
+    **look: Any,
+) -> None:
+    """A difference as a mark with its interval, if it has one; filled where it is ``sure``.
+
+    ``at``: place and difference, up the axis; the other way round where drawn ``across``.
+    """
+    place, value = at
+    low, high = ends
+    if low is not None and high is not None:
+        bar = axes.hlines if across else axes.vlines
+        bar(place, low, high, color=colour, lw=1.6, zorder=2)
+    x, y = (value, place) if across else (place, value)
+    style = {"ms": 7.5, "mew": 1.3, "zorder": 4, **look}
+    draw_markers(axes, [x], [y], colour, hollow=not sure, **style)
+
+
 def draw_band(axes: Axes, curve: Sequence[Any], colour: str, alpha: float) -> None:
     """The interval around a fitted curve."""
     low, high = [point.ci_low for point in curve], [point.ci_high for point in curve]

@@ -11,7 +11,6 @@ from scipy import optimize, stats
 from contextcliff_dagster.analysis.statistics.intervals import newcombe_limits
 from contextcliff_dagster.extensions.utilization.analysis.comparison import (
     binomial_p_value,
-    bootstrap_weights,
     paired_t_test,
     tango_z,
 )
@@ -74,16 +73,3 @@ def test_newcombes_published_interval() -> None:
     z = stats.norm.ppf(0.975)
     low, high = newcombe_limits((56 / 70, 70), (48 / 80, 80), z)
     assert (round(low, 4), round(high, 4)) == (0.0524, 0.3339)
-
-
-def test_resampled_documents_scatter_as_they_should_in_small_strata() -> None:
-    """The variance of a stratified mean, also of strata of two documents."""
-    rng = np.random.default_rng(3)
-    strata = np.repeat(np.arange(40), 2)
-    values = rng.normal(size=80)
-    weights = bootstrap_weights(strata, 20_000, rng)
-    means = values @ weights[:, 1:] / weights[:, 1:].sum(axis=0)
-    pairs = values.reshape(40, 2)
-    expected = pairs.var(axis=1, ddof=1).sum() / 2 / 40**2
-    assert means.var() == pytest.approx(expected, rel=0.05)
-    assert (weights[:, 0] == 1.0).all()

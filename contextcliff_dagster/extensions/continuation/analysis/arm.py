@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-import math
-from bisect import bisect_left
 from dataclasses import dataclass, replace
 from statistics import NormalDist
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from contextcliff_dagster.analysis.contrast import difference_interval
+from contextcliff_dagster.analysis.contrast import ClusterMeans, sign_flip_p_value, units_needed
 from contextcliff_dagster.analysis.statistics.falling_curve import draw_curves, falling_posterior
 from contextcliff_dagster.analysis.statistics.intervals import (
     band_quantile,
     crossing_of,
     design_effect,
     newcombe_limits,
-    resample_weights,
     score_correlation,
     wilson_limits,
 )
-from contextcliff_dagster.analysis.statistics.rank_tests import holm, sign_flip_p_value
+from contextcliff_dagster.analysis.statistics.rank_tests import holm
 from contextcliff_dagster.contracts.results.json_form import nulls
 from contextcliff_dagster.extensions.continuation.analysis.outcomes import mean_known
 from contextcliff_dagster.extensions.continuation.analysis.wording import (
@@ -52,47 +49,6 @@ if TYPE_CHECKING:
     from contextcliff_dagster.extensions.continuation.analysis.outcomes import ArmOutcomes
 
 
-LEAST_CLUSTERS = 2
-
-
-class ClusterBootstrap:
-    """Resamples of clusters, the same ones for every size and endpoint.
-
-    Args:
-        clusters: of each passage (P).
-        key: names the random stream, together with the seed of ``settings``.
-    """
-
-    def __init__(self, clusters: Ints, settings: AnalysisSettings, *key: int) -> None:
-        _, self._cluster = np.unique(clusters, return_inverse=True)
-        self._confidence = settings.confidence
-        rng = np.random.default_rng((settings.seed, 19, *key))
-        self._weights = resample_weights(int(self._cluster.max()) + 1, settings.resamples, rng)
-
-    def interval(self, values: Floats) -> tuple[float, float] | tuple[None, None]:
-        """Interval of the mean of what passages have (P, NaN: nothing), within -1..1.
-
-        Percentiles, widened by Student's t where clusters are few; nulls with fewer than two.
-        """
-        n, s = self.sums(values)
-        there = n > 0
-        if there.sum() < LEAST_CLUSTERS:
-            return None, None
-        weights = self._weights[there]
-        nothing, these = np.array([n[there], 0.0 * s[there]]), np.array([n[there], s[there]])
-        low, high = difference_interval(nothing, these, (weights, weights), self._confidence)
-        mean = float(s.sum() / n.sum())
-        return min(low, mean), max(high, mean)
-
-    def sums(self, values: Floats) -> tuple[Floats, Floats]:
-        """Passages with a value, and the sum of their values, by cluster (C)."""
-        known = ~np.isnan(values)
-        count = self._weights.shape[0]
-        n = np.bincount(self._cluster[known], minlength=count).astype(np.float64)
-        s = np.bincount(self._cluster[known], weights=values[known], minlength=count)
-        return n, s.astype(np.float64)
-
-
 PERMUTATIONS = 4_999
 MOST_ROUNDS = 20
 """Rounds of which the result keeps the means, for pictures."""
@@ -107,7 +63,7 @@ class SizeTests:
 
 
 def size_outcomes(
-    arm: ArmOutcomes, endpoint: EndpointName, drawn: ClusterBootstrap, settings: AnalysisSettings
+    arm: ArmOutcomes, endpoint: EndpointName, settings: AnalysisSettings
 ) -> SizeTests:
     """Means and declines of ``endpoint``, p-values not yet adjusted.
 
@@ -121,12 +77,12 @@ def size_outcomes(
     for size, tokens in enumerate(arm.sizes):
         known = ~np.isnan(means[:, size])
         if endpoint == "score":
-            low, high = drawn.interval(means[:, size])
+            low, high = mean_interval(means[:, size], arm.clusters(), settings.confidence)
         else:
             low, high = share_limits(arm.intact[:, size], band_quantile(settings.confidence, 1))
         found: tuple[Decline, float | None] | None = None
         if base is not None and size > base:
-            found = _decline(arm, endpoint, (base, size), drawn, settings)
+            found = _decline(arm, endpoint, (base, size), settings)
         sizes.append(
             SizeOutcome(
                 context_tokens=int(tokens),
@@ -149,6 +105,14 @@ def round_means(values: Floats) -> list[float | None]:
     return [None if np.isnan(mean) else float(mean) for mean in means]
 
 
+def mean_interval(
+    values: Floats, clusters: Ints, confidence: float
+) -> tuple[float, float] | tuple[None, None]:
+    """Interval of the mean of what passages have (P, NaN: nothing); nulls with one cluster."""
+    means = ClusterMeans.of(values, clusters)
+    return means.interval(confidence) if means else (None, None)
+
+
 def baseline_size(means: Floats) -> int | None:
     """The smallest size that has outcomes (index); None without any."""
     known = np.flatnonzero((~np.isnan(means)).any(axis=0))
@@ -159,7 +123,6 @@ def _decline(
     arm: ArmOutcomes,
     endpoint: EndpointName,
     pair: tuple[int, int],
-    drawn: ClusterBootstrap,
     settings: AnalysisSettings,
 ) -> tuple[Decline, float | None]:
     base, size = pair
@@ -174,16 +137,17 @@ def _decline(
         return empty, None
     rng = np.random.default_rng((settings.seed, 20, size, int(endpoint == "intact")))
     p_value, exact = sign_flip_p_value(known, PERMUTATIONS, rng, one_sided=True)
-    low, high = drawn.interval(change)
-    n, s = drawn.sums(change)
-    if endpoint == "score":
+    clustered = ClusterMeans.of(change, arm.clusters())
+    low, high = clustered.interval(settings.confidence) if clustered else (None, None)
+    upper = None
+    if endpoint == "score" and clustered:
         at_base = float(means[~np.isnan(change), base].mean())
-        upper = score_upper(n, s, at_base, settings.confidence)
-    else:
+        upper = clustered.upper(settings.confidence, at_base)
+    elif endpoint == "intact":
         sides = arm.intact[:, base], arm.intact[:, size]
         upper = intact_upper(*sides, settings.confidence)
         if not np.ptp(known):
-            # Resampled passages that agree would have the width of single outcomes.
+            # Passages that agree would have the width of single outcomes.
             limits = intact_limits(*sides, band_quantile(settings.confidence, 1))
             low, high = limits or (low, high)
     decline = Decline(
@@ -290,39 +254,8 @@ def _likeness(arm: ArmOutcomes, places: list[int]) -> Floats:
     return np.array([design_effect(rounds[:, i], correlation) for i in range(len(places))])
 
 
-def score_upper(n: Floats, s: Floats, base: float, confidence: float) -> float | None:
-    """The mean decline that is exceeded with a chance of 1 - ``confidence`` at most.
-
-    Student's limit over clusters. The variance holds half a cluster more that lost all its score,
-    so that clusters that agree are not certain, and a rare loss of everything is not ruled out by
-    its absence alone.
-
-    Args:
-        n, s: passages and summed declines of each cluster (C).
-        base: mean score at the smallest size.
-
-    Returns:
-        None with fewer than two clusters.
-
-    >>> round(score_upper(np.ones(20), np.zeros(20), 0.5, 0.95), 3)
-    0.031
-    """
-    from scipy.special import stdtrit
-
-    there = n > 0
-    n, s = n[there], s[there]
-    count = len(n)
-    if count < 2:
-        return None
-    mean = float(s.sum() / n.sum())
-    variance = float(((s - mean * n) ** 2).sum()) / float(n.sum()) ** 2 * count / (count - 1)
-    variance += 0.5 * base**2 / count**2
-    limit = mean + float(stdtrit(count - 1, confidence)) * math.sqrt(variance)
-    return min(limit, 1.0)
-
-
 def intact_upper(first: Floats, other: Floats, confidence: float) -> float | None:
-    """The same for the share without collapse, by `intact_limits`.
+    """Upper limit of the decline of the share without collapse, by `intact_limits`.
 
     >>> whole = np.ones((20, 5))
     >>> round(intact_upper(whole, whole, 0.95), 3)
@@ -449,14 +382,11 @@ def passages_needed(
 ) -> int | None:
     """Passages that show ``decline`` at one size with ``power``, tested one-sided at ``level``.
 
-    By the noncentral t distribution, to which the power of sign flips is close; and at least as
-    many as can give so small a p-value at all, 2^-P. A decline may be a share of generations that
+    A decline may be a share of generations that
     lose their whole score: the variance of rounds is the larger of the two cases' (a mixture of 0
     and the baseline's scores). None where more than 2,000 are needed, or ``base`` has no such
     decline.
     """
-    from scipy.special import nctdtr, stdtrit
-
     if decline > base:
         return None
     round_variance = (components.round or 0.0) ** 2
@@ -464,17 +394,7 @@ def passages_needed(
     mixed = (1.0 - hit) * round_variance + hit * (1.0 - hit) * base**2
     variance = 2.0 * components.size_within_passage**2
     variance += (round_variance + max(round_variance, mixed)) / rounds
-
-    def enough(passages: int) -> bool:
-        critical = stdtrit(passages - 1.0, 1.0 - level)
-        # Beyond a shift of 37 the distribution function is not computed, and the power is 1.
-        shift = min(decline * math.sqrt(passages / max(variance, 1e-9)), 37.0)
-        reached = 1.0 - float(nctdtr(passages - 1.0, shift, critical))
-        return reached >= power and 0.5**passages <= level
-
-    if not enough(MOST_PASSAGES):
-        return None
-    return 2 + bisect_left(range(2, MOST_PASSAGES), True, key=enough)
+    return units_needed(decline, variance, level, power, two_sided=False, most=MOST_PASSAGES)
 
 
 ROOM = 2.0
@@ -492,8 +412,7 @@ class _Tested:
 
 def analyse_arm(arm: ArmOutcomes, margin: float, settings: AnalysisSettings) -> ArmResult:
     """The result of one arm. The error rate, 1 - confidence, is over all its one-sided tests."""
-    drawn = ClusterBootstrap(arm.clusters(), settings)
-    tested = _tests(arm, drawn, settings)
+    tested = _tests(arm, settings)
     alpha = 1.0 - settings.confidence
     endpoints = [
         replace(one, location=_location(arm, one, settings))
@@ -533,7 +452,7 @@ def analyse_arm(arm: ArmOutcomes, margin: float, settings: AnalysisSettings) -> 
     return replace(result, sentences=[one for one in sentences if one])
 
 
-def _tests(arm: ArmOutcomes, drawn: ClusterBootstrap, settings: AnalysisSettings) -> _Tested:
+def _tests(arm: ArmOutcomes, settings: AnalysisSettings) -> _Tested:
     """Both endpoints with adjusted p-values.
 
     A test that cannot become significant whatever the signs (no passage differs, or too few do) is
@@ -545,9 +464,11 @@ def _tests(arm: ArmOutcomes, drawn: ClusterBootstrap, settings: AnalysisSettings
     most = 0
     raw = []
     for name in names:
-        found = size_outcomes(arm, name, drawn, settings)
+        found = size_outcomes(arm, name, settings)
         rng = np.random.default_rng((settings.seed, 24, int(name == "intact")))
-        trend = trend_over_sizes(arm.means(name), arm.sizes, drawn, rng)
+        trend = trend_over_sizes(
+            arm.means(name), arm.sizes, arm.clusters(), rng, settings.confidence
+        )
         for one, least in zip(found.sizes, found.least, strict=True):
             possible = least is not None and least <= alpha
             p_values.append(one.decline.p_value if one.decline and possible else None)
@@ -636,7 +557,7 @@ LEAST_SIZES = 3
 
 
 def trend_over_sizes(
-    means: Floats, sizes: Ints, drawn: ClusterBootstrap, rng: np.random.Generator
+    means: Floats, sizes: Ints, clusters: Ints, rng: np.random.Generator, confidence: float
 ) -> Trend | None:
     """The slope over log2 size, passages with their own level; None where it says nothing.
 
@@ -666,7 +587,7 @@ def trend_over_sizes(
             falls -= rng.permuted(np.tile(values, (PERMUTATIONS, 1)), axis=1) @ centred
     if spread == 0.0 or np.ptp(falls) < 1e-12:
         return None
-    low, high = drawn.interval(per_passage)
+    low, high = mean_interval(per_passage, clusters, confidence)
     slope = -observed / spread
     return Trend(
         slope=slope,

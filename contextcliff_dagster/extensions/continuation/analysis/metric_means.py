@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from contextcliff_dagster.extensions.continuation.analysis.arm import ClusterBootstrap, round_means
+from contextcliff_dagster.analysis.contrast import AGREE, ClusterMeans
+from contextcliff_dagster.extensions.continuation.analysis.arm import round_means
 from contextcliff_dagster.extensions.continuation.analysis.outcomes import (
     clean_outcomes,
     mean_known,
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from contextcliff_dagster.analysis.records import AnalysisSettings
-    from contextcliff_dagster.contracts.arrays import Floats
+    from contextcliff_dagster.contracts.arrays import Floats, Ints
     from contextcliff_dagster.extensions.continuation.analysis.outcomes import ArmOutcomes
     from contextcliff_dagster.extensions.continuation.noise import Authors
     from contextcliff_dagster.extensions.continuation.results import ContinuationResult
@@ -50,7 +51,6 @@ def with_metrics(
     """
     arms = clean_outcomes(rows, [arm.arm for arm in result.arms])
     own = authors.author_metrics()
-    bootstraps = [ClusterBootstrap(arm.clusters(), settings) for arm in arms]
     recitation = recitation_of(rows, result, authors.chance_overlap())
     metrics = [
         MetricResult(
@@ -60,9 +60,10 @@ def with_metrics(
             ),
             arms=[
                 ArmMetric(
-                    arm=arm.arm, sizes=_within(_sizes(_values(rows, arm, name), arm, drawn), name)
+                    arm=arm.arm,
+                    sizes=_sizes(rows, name, arm, settings.confidence),
                 )
-                for arm, drawn in zip(arms, bootstraps, strict=True)
+                for arm in arms
             ],
         )
         for name in METRICS
@@ -108,12 +109,13 @@ def _values(rows: pd.DataFrame, arm: ArmOutcomes, name: str) -> Floats:
     return found
 
 
-def _sizes(values: Floats, arm: ArmOutcomes, drawn: ClusterBootstrap) -> list[MetricSize]:
+def _sizes(rows: pd.DataFrame, name: str, arm: ArmOutcomes, confidence: float) -> list[MetricSize]:
+    values = _values(rows, arm, name)
     means = mean_known(values)
     found = []
     for size, context_tokens in enumerate(arm.sizes):
         known = means[~np.isnan(means[:, size]), size]
-        low, high = _interval(means[:, size], drawn)
+        low, high = _interval(means[:, size], arm.clusters(), name, confidence)
         found.append(
             MetricSize(
                 context_tokens=int(context_tokens),
@@ -128,31 +130,15 @@ def _sizes(values: Floats, arm: ArmOutcomes, drawn: ClusterBootstrap) -> list[Me
     return found
 
 
-def _within(sizes: list[MetricSize], name: str) -> list[MetricSize]:
-    """With intervals cut at what the metric can be at all."""
+def _interval(
+    values: Floats, clusters: Ints, name: str, confidence: float
+) -> tuple[float, float] | tuple[None, None]:
+    """Cut at what the metric can be at all; nulls where texts agree."""
+    means = ClusterMeans.of(values, clusters)
+    if means is None or means.standard_error <= AGREE * max(abs(means.mean), 1.0):
+        return None, None
     least = -1.0 if name in _SIGNED else 0.0
-    most = 1.0 if name in _SIGNED or name in _SHARES else np.inf
-    return [
-        one
-        if one.ci_low is None or one.ci_high is None
-        else replace(one, ci_low=max(one.ci_low, least), ci_high=min(one.ci_high, most))
-        for one in sizes
-    ]
-
-
-def _interval(values: Floats, drawn: ClusterBootstrap) -> tuple[float | None, float | None]:
-    """As of the score, whatever the metric's scale: the bootstrap is of values near 0."""
-    known = values[~np.isnan(values)]
-    if not len(known):
-        return None, None
-    centre = float(known.mean())
-    reach = float(np.abs(known - centre).max())
-    if reach <= 1e-12 * max(abs(centre), 1.0):
-        return None, None
-    low, high = drawn.interval((values - centre) / reach / _ROOM)
-    if low is None or high is None:
-        return None, None
-    return centre + low * reach * _ROOM, centre + high * reach * _ROOM
+    return means.interval(confidence, (least, 1.0 if name in _SIGNED | _SHARES else np.inf))
 
 
 _SIGNED = frozenset({"rhythm", *COHERENCE})
@@ -162,8 +148,6 @@ _SHARES = frozenset(
         *("long_words", "function_words", "broken_articles", "pronouns", "shared_content"),
     }
 )
-_ROOM = 100.0
-"""So far do the limits of -1..1 lie beyond all values."""
 
 
 COMMON = 0.05

@@ -16,14 +16,15 @@ from typing import TYPE_CHECKING, get_args
 import numpy as np
 
 from contextcliff_dagster.analysis.bin_statistics import ProfileContext
+from contextcliff_dagster.analysis.contrast import sign_flip_p_value
 from contextcliff_dagster.analysis.records import AnalysisSettings
-from contextcliff_dagster.analysis.statistics.rank_tests import holm, sign_flip_p_value
+from contextcliff_dagster.analysis.statistics.rank_tests import holm
 from contextcliff_dagster.contracts import ContextCliffError
 from contextcliff_dagster.extensions.continuation.analysis.arm import (
     PERMUTATIONS,
-    ClusterBootstrap,
     analyse_arm,
     intact_upper,
+    mean_interval,
 )
 from contextcliff_dagster.extensions.continuation.analysis.outcomes import (
     LEAST_TEXTS,
@@ -47,7 +48,7 @@ from contextcliff_dagster.extensions.continuation.results import (
 if TYPE_CHECKING:
     import pandas as pd
 
-    from contextcliff_dagster.contracts.arrays import Floats
+    from contextcliff_dagster.contracts.arrays import Floats, Ints
 
 
 ENDPOINTS: tuple[EndpointName, ...] = get_args(EndpointName)
@@ -82,16 +83,15 @@ def compare_arms(
 def _overall(
     arm: ArmOutcomes, reference: ArmOutcomes, place: int, settings: AnalysisSettings
 ) -> list[ArmDifference]:
-    drawn = ClusterBootstrap(reference.clusters(), settings, 1)
     rows = []
     for endpoint in ENDPOINTS:
         apart = arm.means(endpoint) - reference.means(endpoint)
-        rows.append(_difference(mean_known(apart), endpoint, drawn, settings, place))
+        rows.append(_difference(mean_known(apart), endpoint, reference.clusters(), settings, place))
         both = np.flatnonzero((~np.isnan(apart)).any(axis=0))
         if len(both) > 1:
             # Passages without an outcome at either end have no extra decline.
             extra = apart[:, both[0]] - apart[:, both[-1]]
-            row = _difference(extra, endpoint, drawn, settings, place, 1)
+            row = _difference(extra, endpoint, reference.clusters(), settings, place, 1)
             largest = int(arm.sizes[both[-1]])
             rows.append(replace(row, context_tokens=largest, extra_decline=True))
     return rows
@@ -100,13 +100,14 @@ def _overall(
 def _by_size(
     arm: ArmOutcomes, reference: ArmOutcomes, place: int, settings: AnalysisSettings
 ) -> list[ArmDifference]:
-    drawn = ClusterBootstrap(reference.clusters(), settings, 1)
     found = []
     for endpoint in ENDPOINTS:
         apart = arm.means(endpoint) - reference.means(endpoint)
         rows = [
             replace(
-                _difference(apart[:, size], endpoint, drawn, settings, place, 2 + size),
+                _difference(
+                    apart[:, size], endpoint, reference.clusters(), settings, place, 2 + size
+                ),
                 context_tokens=int(tokens),
             )
             for size, tokens in enumerate(arm.sizes)
@@ -119,7 +120,7 @@ def _by_size(
 def _difference(
     apart: Floats,
     endpoint: EndpointName,
-    drawn: ClusterBootstrap,
+    clusters: Ints,
     settings: AnalysisSettings,
     *key: int,
 ) -> ArmDifference:
@@ -129,7 +130,7 @@ def _difference(
     if len(known):
         rng = np.random.default_rng((settings.seed, 22, int(endpoint == "intact"), *key))
         p_value = sign_flip_p_value(known, PERMUTATIONS, rng)[0]
-    low, high = drawn.interval(apart)
+    low, high = mean_interval(apart, clusters, settings.confidence)
     return ArmDifference(
         endpoint=endpoint,
         context_tokens=None,

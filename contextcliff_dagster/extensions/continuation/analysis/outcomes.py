@@ -28,7 +28,7 @@ _KEYS = ["text", "passage", "context_tokens", "round", "arm"]
 
 
 LEAST_TEXTS = 5
-"""Texts from which on intervals resample texts; of fewer, passages."""
+"""Texts from which on texts are the units of intervals; of fewer, passages."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,7 +87,7 @@ class ArmOutcomes:
 
     @property
     def unit(self) -> Clusters:
-        """What intervals resample: texts where there are `LEAST_TEXTS`, else passages."""
+        """Units of intervals: texts where there are `LEAST_TEXTS`, else passages."""
         texts = np.unique(self.text[self.measured])
         return "texts" if len(texts) >= LEAST_TEXTS else "passages"
 

@@ -101,13 +101,11 @@ def _declines(axes: Axes, result: ContinuationResult) -> None:
                 continue
             x = one.context_tokens * _apart(place, len(result.arms))
             reach.append(abs(found.decline))
-            if found.ci_low is not None and found.ci_high is not None:
-                ends = [found.ci_low, found.ci_high]
-                axes.plot([x, x], ends, color=style.colour, lw=1.5, zorder=2)
-                reach += [abs(end) for end in ends]
+            ends = found.ci_low, found.ci_high
+            reach += [abs(end) for end in ends if end is not None]
             sure = found.p_holm is not None and found.p_holm <= 1.0 - result.confidence
-            marks: dict[str, Any] = {"marker": style.marker, "ms": 7.5, "mew": 1.3, "zorder": 4}
-            house.draw_markers(axes, [x], [found.decline], style.colour, hollow=not sure, **marks)
+            at = x, found.decline
+            house.draw_difference(axes, at, ends, style.colour, sure=sure, marker=style.marker)
     most = min(1.05, 1.25 * max(reach))
     axes.set_ylim(-most, most)
     step = min(0.18, 0.7 / len(result.arms))  # so that labels of neighbours do not touch
@@ -176,7 +174,7 @@ def _legend(result: ContinuationResult) -> list[Any]:
 def _note(result: ContinuationResult) -> str:
     first = tokens(result.sizes[0])
     return (
-        f"Bars: {level(result.confidence)} intervals, {result.arms[0].clusters} resampled. Below: "
+        f"Bars: {level(result.confidence)} intervals over {result.arms[0].clusters}. Below: "
         f"score at {first} tokens less that at each size;\nfilled: significant after Holm over all "
         f"tests of the arm; dotted: the margin of {result.margin:g}; thick bar: interval of the "
         "location of the loss."
@@ -243,11 +241,10 @@ def _differences(
         x = row.context_tokens * _apart(place, len(result.comparisons))
         points.append((x, row.difference))
         reach.append(abs(row.difference))
-        if row.ci_low is not None and row.ci_high is not None:
-            axes.plot([x, x], [row.ci_low, row.ci_high], color=style.colour, lw=1.4, zorder=2)
-            reach += [abs(row.ci_low), abs(row.ci_high)]
+        ends = row.ci_low, row.ci_high
+        reach += [abs(end) for end in ends if end is not None]
         sure = row.p_holm is not None and row.p_holm <= 1.0 - result.confidence
-        marks: dict[str, Any] = {"marker": style.marker, "ms": 7, "mew": 1.2, "zorder": 4}
-        house.draw_markers(axes, [x], [row.difference], style.colour, hollow=not sure, **marks)
+        at = x, row.difference
+        house.draw_difference(axes, at, ends, style.colour, sure=sure, marker=style.marker)
     axes.plot([x for x, _ in points], [y for _, y in points], color=house.INK, lw=0.8, zorder=1)
     return reach

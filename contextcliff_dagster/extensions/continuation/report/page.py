@@ -36,9 +36,11 @@ from contextcliff_dagster.reporting.wording import (
     difference,
     estimate,
     level,
+    p_value,
     percent,
     score,
     tokens,
+    with_limits,
 )
 from contextcliff_dagster.store import slug
 
@@ -109,8 +111,8 @@ def sizes(arm: ArmResult, result: ContinuationResult) -> list[DataTable]:
                 f"{one.n:,} ({one.n_passages:,})",
                 Bracketed(estimate(one.mean, one.ci_low, one.ci_high)),
                 _decline(one.decline),
-                _p(None if one.decline is None else one.decline.p_value),
-                _p(None if one.decline is None else one.decline.p_holm),
+                p_value(None if one.decline is None else one.decline.p_value),
+                p_value(None if one.decline is None else one.decline.p_holm),
                 None if one.decline is None else difference(one.decline.upper),
             ]
             for one in endpoint.sizes
@@ -118,7 +120,9 @@ def sizes(arm: ArmResult, result: ContinuationResult) -> list[DataTable]:
         trend = endpoint.trend
         if trend is not None:
             slope = f"{difference(-trend.slope)} a doubling"
-            rows.append(["trend", None, None, slope, _p(trend.p_value), _p(trend.p_holm), None])
+            rows.append(
+                ["trend", None, None, slope, p_value(trend.p_value), p_value(trend.p_holm), None]
+            )
         columns = [
             "tokens of context",
             "generations (passages)",
@@ -140,15 +144,7 @@ def sizes(arm: ArmResult, result: ContinuationResult) -> list[DataTable]:
 def _decline(found: Decline | None) -> Cell:
     if found is None or found.decline is None:
         return None
-    return Bracketed(
-        f"{difference(found.decline)} [{difference(found.ci_low)}, {difference(found.ci_high)}]"
-    )
-
-
-def _p(value: float | None) -> Cell:
-    if value is None:
-        return None
-    return "< 0.001" if value < 0.001 else f"{value:.3f}"
+    return Bracketed(with_limits(found.decline, found.ci_low, found.ci_high))
 
 
 def collapses(arm: ArmResult, result: ContinuationResult) -> DataTable | None:
@@ -183,13 +179,12 @@ def _difference(row: ArmDifference) -> Sequence[Cell]:
     what = f"{NAMES[row.endpoint]}, mean over sizes"
     if row.extra_decline:
         what = f"decline of the {NAMES[row.endpoint]} up to {tokens(row.context_tokens)} tokens"
-    span = f"[{difference(row.ci_low)}, {difference(row.ci_high)}]"
     return (
         what,
         row.n_passages,
-        Bracketed(f"{difference(row.difference)} {span}"),
-        _p(row.p_value),
-        _p(row.p_holm),
+        Bracketed(with_limits(row.difference, row.ci_low, row.ci_high)),
+        p_value(row.p_value),
+        p_value(row.p_holm),
     )
 
 

@@ -133,7 +133,7 @@ def metric_chart(
         lines=lines,
         authors=[Author(author_figures(result))],
         bars=f"Points are means over passages; bars are {level(result.confidence)} intervals, "
-        f"resampled by {of}.",
+        f"over {of}.",
         band="Dashed: what the authors wrote after the same points, with a band of one SD between "
         "passages; for the score, human passages and where means of as many lie.",
         first=[key for key in FIRST if key in measured][:4],

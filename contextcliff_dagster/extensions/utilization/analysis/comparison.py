@@ -5,12 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from statistics import NormalDist
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from contextcliff_dagster.analysis.contrast import difference_interval
+from contextcliff_dagster.analysis.contrast import (
+    exchanged_sums,
+    sign_flip_p_value,
+    units_needed,
+)
 from contextcliff_dagster.analysis.statistics.falling_curve import draw_curves, falling_posterior
 from contextcliff_dagster.analysis.statistics.intervals import (
     Crossing,
@@ -21,7 +24,7 @@ from contextcliff_dagster.analysis.statistics.intervals import (
     score_correlation,
     shrunk_correlation,
 )
-from contextcliff_dagster.analysis.statistics.rank_tests import holm, sign_flip_p_value
+from contextcliff_dagster.analysis.statistics.rank_tests import holm
 from contextcliff_dagster.contracts.results.json_form import nulls
 from contextcliff_dagster.extensions.utilization.analysis.wording import (
     divergence_sentence,
@@ -44,7 +47,7 @@ from contextcliff_dagster.extensions.utilization.results import (
 
 if TYPE_CHECKING:
     from contextcliff_dagster.analysis.records import AnalysisSettings
-    from contextcliff_dagster.contracts.arrays import Floats, Ints
+    from contextcliff_dagster.contracts.arrays import Floats
     from contextcliff_dagster.extensions.utilization.analysis.answers import Matched, Question, Side
 
 
@@ -139,19 +142,17 @@ def _effective(matched: Matched, likeness: Likeness) -> list[tuple[float, float]
     ]
 
 
-RESAMPLES = 1_000
 PERMUTATIONS = 4_999
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """Means, their difference with a score interval and a bootstrap, and a permutation test."""
+    """Means, their difference with a score interval, and a permutation test."""
 
     mean_a: float
     mean_b: float
     ci_low: float
     ci_high: float
-    bootstrap: tuple[float, float] | None
     p_value: float | None
     p_exact: bool
 
@@ -166,9 +167,8 @@ def estimate_difference(
 ) -> Estimate | None:
     """The difference over all questions of ``matched``; None where a side has no answer.
 
-    Each question counts alike; documents are resampled and permuted whole, within their strata.
-    The interval is that of `difference_limits`; the bootstrap's (`difference_interval`) is None
-    where no document has another difference than the rest.
+    Each question counts alike; documents are permuted whole, within their strata. The interval is
+    that of `difference_limits`.
 
     Args:
         likeness: pooled over all scales that the question is about.
@@ -179,14 +179,11 @@ def estimate_difference(
     if not len(a.score) or not len(b.score):
         return None
     rng = np.random.default_rng((settings.seed, 18, *key))
-    sides = a.by_document(), b.by_document()
-    first = bootstrap_weights(sides[0][2], RESAMPLES, rng)
     p_value: float | None
     if matched.paired:
-        second = first
-        p_value, exact = sign_flip_p_value(sides[0][1] - sides[1][1], PERMUTATIONS, rng)
+        change = a.by_document()[1] - b.by_document()[1]
+        p_value, exact = sign_flip_p_value(change, PERMUTATIONS, rng)
     else:
-        second = bootstrap_weights(sides[1][2], RESAMPLES, rng)
         p_value, exact = exchange_p_value(a, b, PERMUTATIONS, rng), False
     mean_a, mean_b = float(a.score.mean()), float(b.score.mean())
     difference = mean_a - mean_b
@@ -196,24 +193,9 @@ def estimate_difference(
         mean_b,
         min(low, difference),
         max(high, difference),
-        _bootstrap(sides[0], sides[1], (first, second), settings.confidence, matched.paired),
         p_value,
         exact,
     )
-
-
-def _bootstrap(
-    a: tuple[Floats, Floats, Ints],
-    b: tuple[Floats, Floats, Ints],
-    weights: tuple[Floats, Floats],
-    confidence: float,
-    paired: bool,
-) -> tuple[float, float] | None:
-    of_a, of_b = a[1] / a[0], b[1] / b[0]
-    apart = [of_a - of_b] if paired else [of_a, of_b]
-    if all(np.ptp(one) < 1e-12 for one in apart):
-        return None
-    return difference_interval(np.array(b[:2]), np.array(a[:2]), weights[::-1], confidence)
 
 
 def difference_test(
@@ -227,7 +209,7 @@ def difference_test(
     """The difference over all questions of ``matched``, with all of its tests.
 
     Args:
-        z: quantile of the simultaneous band (`score_intervals.band_quantile`).
+        z: quantile of the simultaneous band (`band_quantile`).
         dropped: questions that were left out.
         key: as in `estimate_difference`.
     """
@@ -240,7 +222,6 @@ def difference_test(
     documents = min(int(side.document.max()) + 1 for side in (a, b))
     binary = paired and bool(np.isin([a.score, b.score], (0.0, 1.0)).all())
     n_a, s_a, _ = a.by_document()
-    resampled = found.bootstrap or (None, None)
     return DifferenceTest(
         n=min(len(a.score), len(b.score)),
         n_documents=documents,
@@ -252,8 +233,6 @@ def difference_test(
         ci_high=found.ci_high,
         band_low=min(low, difference),
         band_high=max(high, difference),
-        bootstrap_low=resampled[0],
-        bootstrap_high=resampled[1],
         only_a=int((a.score > b.score).sum()) if binary else None,
         only_b=int((b.score > a.score).sum()) if binary else None,
         p_value=found.p_value,
@@ -280,21 +259,15 @@ def exchange_p_value(
     has documents of both.
     """
     (n_a, s_a, of_a), (n_b, s_b, of_b) = one.by_document(), other.by_document()
-    observed, drawn = 0.0, np.zeros(permutations)
     shared = np.intersect1d(of_a, of_b)
-    for stratum in shared:
-        in_a, in_b = of_a == stratum, of_b == stratum
-        n = np.concatenate([n_a[in_a], n_b[in_b]])
-        s = np.concatenate([s_a[in_a], s_b[in_b]])
-        excess = s - n * (s.sum() / n.sum())
-        count = int(in_a.sum())
-        observed += float(excess[:count].sum())
-        places = rng.permuted(np.tile(np.arange(len(n)), (permutations, 1)), axis=1)[:, :count]
-        drawn += excess[places].sum(axis=1)
     if not len(shared):
         return None
-    reached = int((np.abs(drawn) >= abs(observed) - 1e-9).sum())
-    return (1.0 + reached) / (1.0 + permutations)
+    sums = np.zeros(1 + permutations)
+    for stratum in shared:
+        in_a, in_b = of_a == stratum, of_b == stratum
+        sides = (n_a[in_a], s_a[in_a]), (n_b[in_b], s_b[in_b])
+        sums += exchanged_sums(*sides, permutations, rng)
+    return float((np.abs(sums) >= abs(sums[0]) - 1e-9).mean())
 
 
 def mcnemar_test(matched: Matched) -> McNemar | None:
@@ -341,27 +314,6 @@ def paired_t_test(change: Floats) -> PairedT | None:
     t = float(change.mean()) / (spread / len(change) ** 0.5)
     p_value = min(2.0 * float(stdtr(degrees, -abs(t))), 1.0)
     return PairedT(t=t, degrees=degrees, p_value=p_value, assumes=ASSUMES)
-
-
-def bootstrap_weights(strata: Ints, resamples: int, rng: np.random.Generator) -> Floats:
-    """How often each document is in each resample, drawn within strata; first the sample itself
-    (D, 1 + resamples).
-
-    Of several strata each draws one document less than it has, weighted up to as many: else those
-    of few documents would scatter too little (Rao and Wu 1988, JASA 83, 231-241). Those of a single
-    document are one stratum.
-    """
-    _, place, size = np.unique(strata, return_inverse=True, return_counts=True)
-    place = np.where(size[place] == 1, -1, place)
-    groups = np.unique(place)
-    weights = np.ones((len(strata), 1 + resamples))
-    for group in groups:
-        inside = np.flatnonzero(place == group)
-        count = len(inside)
-        draws = count if len(groups) == 1 else max(count - 1, 1)
-        drawn = rng.multinomial(draws, np.full(count, 1.0 / count), size=resamples).T
-        weights[inside, 1:] = drawn * (count / draws)
-    return weights
 
 
 _DRAWS = 2_000
@@ -586,14 +538,13 @@ def seeds_needed(
 ) -> list[SeedsNeeded]:
     """Documents a scale that show each of `DIFFERENCES` with power .8, two-sided.
 
-    D = phi / m * [z_a sqrt(v0) + z_b sqrt(v1)]^2 / d^2, with m questions a document and design
-    effect phi = 1 + (m - 1) rho. Paired, v0 is the share of discordant pairs, ``noise`` + d, and
-    v1 = v0 - d^2 (Connor 1987, Biometrics 43, 207-211); unpaired, v0 = v1 is the sum of both
-    sides' variances.
+    By `units_needed`; a document's mean difference over m questions has the variance
+    [1 + (m - 1) rho] v / m. Paired, v = p - d^2, p = ``noise`` + d the share of discordant pairs;
+    unpaired, v is the sum of both sides' variances.
 
     Args:
         noise: share of pairs that differ apart from a difference of the formats, which adds to it.
-        members: of the simultaneous band, whose z_a is Bonferroni's.
+        members: of the simultaneous band, among whom the error rate is divided.
     """
     a, b = matched.a, matched.b
     rows = []
@@ -607,37 +558,25 @@ def seeds_needed(
         questions = len(a.score) / (int(a.document.max()) + 1)
         discordance = None
         variance = float(a.score.var() + b.score.var())
-        variances = variance, variance
         if matched.paired:
             discordance = min(noise + difference, 1.0)
-            variances = discordance, discordance - difference**2
-        worth = 1.0 + (questions - 1.0) * likeness.difference
+            variance = discordance - difference**2
+        variance *= (1.0 + (questions - 1.0) * likeness.difference) / questions
+        one, every = (
+            units_needed(difference, variance, (1.0 - confidence) / tests, POWER)
+            for tests in (1, members)
+        )
         rows.append(
             SeedsNeeded(
                 difference=difference,
-                one_scale=_documents(worth / questions, variances, difference, confidence, 1),
-                all_scales=_documents(
-                    worth / questions, variances, difference, confidence, members
-                ),
+                one_scale=one,
+                all_scales=every,
                 discordance=discordance,
                 correlation=likeness.difference,
                 questions=questions,
             )
         )
     return rows
-
-
-def _documents(
-    worth: float,
-    variances: tuple[float, float],
-    difference: float,
-    confidence: float,
-    members: int,
-) -> int:
-    normal = NormalDist()
-    z_a = normal.inv_cdf(1.0 - 0.5 * (1.0 - confidence) / members)
-    reach = z_a * math.sqrt(variances[0]) + normal.inv_cdf(POWER) * math.sqrt(variances[1])
-    return max(math.ceil(worth * (reach / difference) ** 2), 2)
 
 
 def verdict_of(

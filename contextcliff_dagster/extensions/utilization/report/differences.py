@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from contextcliff_dagster.extensions.utilization.analysis.wording import (
     beyond_zero,
@@ -159,13 +159,10 @@ def plot_effects(result: UtilizationResult) -> bytes | None:
         place = result.formats.index(one.format) if one.format in result.formats else None
         style = None if place is None else house.look(place)
         colour, marker = (house.INK, "o") if style is None else (style.colour, style.marker)
-        if one.ci_low is not None and one.ci_high is not None:
-            axes.plot([one.ci_low, one.ci_high], [row, row], color=colour, lw=1.6, zorder=2)
         sure = one.p_holm is not None and one.p_holm <= 1 - result.confidence
-        marks: dict[str, Any] = {"marker": marker, "ms": 7.5, "mew": 1.3 if not sure else 0.8}
-        house.draw_markers(
-            axes, [one.difference], [row], colour, hollow=not sure, zorder=3, **marks
-        )
+        limits = one.ci_low, one.ci_high
+        at = row, one.difference or 0.0
+        house.draw_difference(axes, at, limits, colour, sure=sure, across=True, marker=marker)
     title = f"What else changes the score: {house.shortened(result.model, 50)}"
     house.write(figure, 0.3, tall + 1.6, title, fontsize=14, fontweight="bold")
     note = (

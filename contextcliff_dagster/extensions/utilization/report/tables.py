@@ -25,13 +25,14 @@ from contextcliff_dagster.reporting.sections import (
 )
 from contextcliff_dagster.reporting.wording import (
     VERDICT_PHRASE,
-    difference,
     estimate,
     level,
     limits,
+    p_value,
     score,
     tokens,
     two_digits,
+    with_limits,
 )
 
 if TYPE_CHECKING:
@@ -190,20 +191,13 @@ def effects(result: UtilizationResult) -> DataTable:
             row.n,
             score(row.mean),
             score(row.mean_reference),
-            "not measured"
-            if row.difference is None
-            else Bracketed(f"{difference(row.difference)} {limits(row.ci_low, row.ci_high)}"),
+            Bracketed(with_limits(row.difference, row.ci_low, row.ci_high)),
             p_value(row.p_holm),
         ]
         for row in result.effects
     ]
     columns = ["condition", "levels", "format", "n", "mean", "reference", "difference", "p (Holm)"]
     return DataTable(columns, rows, right=())
-
-
-def p_value(value: float | None) -> str:
-    """Return a p-value to two digits; empty without one."""
-    return "" if value is None else f"{value:.2g}"
 
 
 def comparison(pair: FormatComparison, result: UtilizationResult) -> list[Section]:
@@ -296,23 +290,19 @@ def certainty(pair: FormatComparison) -> list[Section]:
         mcnemar = test.mcnemar and f"{p_value(test.mcnemar.p_value)} (n = {test.mcnemar.n})"
         paired_t = test.t_test and p_value(test.t_test.p_value)
         p_values = p_value(test.p_value), mcnemar or None, paired_t or None
-        resampled = test.bootstrap_low, test.bootstrap_high
-        bootstrap = None if None in resampled else Bracketed(limits(*resampled))
-        rows.append([name, discordant, *p_values, bootstrap])
+        rows.append([name, discordant, *p_values])
     columns = [
         "scale",
         "right in one alone",
         "permutation",
         "McNemar, exact",
         "paired t-test",
-        "bootstrap interval",
     ]
-    caption = "p-values and bootstrap intervals of single scales, not adjusted"
+    caption = "p-values of single scales, not adjusted"
     blocks = [DataTable(columns, rows, caption, right=())]
     assumed = {test.t_test.assumes for test in (s.test for s in scoped.scales) if test.t_test}
     notes = [
-        "Permutation: formats exchanged for whole documents. McNemar: one question a document. "
-        "Bootstrap: documents resampled; none where all documents agree.",
+        "Permutation: formats exchanged for whole documents. McNemar: one question a document.",
         *sorted(assumed),
         *sorted({scale.test.not_tested for scale in scoped.scales if scale.test.not_tested}),
         _correlation(scoped),
@@ -337,9 +327,7 @@ def _seeds(scoped: ScopeComparison) -> DataTable:
 
 
 def _difference(test: DifferenceTest) -> Cell:
-    if test.difference is None:
-        return "not measured"
-    return Bracketed(f"{difference(test.difference)} {limits(test.ci_low, test.ci_high)}")
+    return Bracketed(with_limits(test.difference, test.ci_low, test.ci_high))
 
 
 def _band(test: DifferenceTest) -> Cell:

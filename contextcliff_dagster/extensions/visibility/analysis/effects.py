@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from contextcliff_dagster.analysis.contrast import ClusterMeans, studentized_flips
 from contextcliff_dagster.analysis.records import AnalysisSettings
 from contextcliff_dagster.analysis.statistics.rank_tests import holm
 from contextcliff_dagster.extensions.visibility.results import (
@@ -78,151 +79,6 @@ class Runs:
         """One outcome of each run (N)."""
         column: Floats = self.outcomes[:, OUTCOMES.index(name)]
         return column
-
-
-AGREE = 1e-9
-"""A smaller standard error is none: rounding alone."""
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class ClusterMeans:
-    """Means of clusters and the stratum of each (C), at least one.
-
-    >>> means = ClusterMeans(np.array([0.1, 0.3, 0.5, 0.7]), np.array([0, 0, 1, 1]))
-    >>> round(means.mean, 3), round(means.standard_error, 3), round(means.degrees, 3)
-    (0.4, 0.071, 2.0)
-    """
-
-    values: Floats
-    stratum: Ints
-
-    @property
-    def mean(self) -> float:
-        """Mean over clusters."""
-        return float(self.values.mean())
-
-    @property
-    def standard_error(self) -> float:
-        """Of the mean; nan with a single cluster."""
-        return math.sqrt(_parts(self.values, self.stratum).sum()) / len(self.values)
-
-    @property
-    def degrees(self) -> float:
-        """Degrees of freedom by Welch and Satterthwaite (1946, Biometrics Bulletin 2, 110-114)."""
-        parts = _parts(self.values, self.stratum)
-        sizes = np.array([mask.sum() for mask in strata_of(self.stratum)])
-        if parts.sum() < AGREE**2:
-            return float(len(self.values) - len(sizes))
-        return float(parts.sum() ** 2 / (parts**2 / (sizes - 1)).sum())
-
-    def interval(self, confidence: float) -> tuple[float, float] | tuple[None, None]:
-        """Two-sided interval of the mean of differences, -1..1; nulls with a single cluster.
-
-        Clusters that agree are no certainty: theirs is that of a share of which none was seen,
-        +-(1 - tail^(1/C)) (Clopper and Pearson 1934, Biometrika 26, 404-413).
-        """
-        if len(self.values) < 2:
-            return None, None
-        tail = 0.5 * (1.0 - confidence)
-        if self.standard_error < AGREE:
-            half = float(1.0 - tail ** (1.0 / len(self.values)))
-        else:
-            half = self.quantile(1.0 - tail) * self.standard_error
-        return max(self.mean - half, -1.0), min(self.mean + half, 1.0)
-
-    def upper(self, confidence: float, whole: float) -> float | None:
-        """Upper end of the two-sided interval, with the variance of half a cluster of ``whole``.
-
-        So clusters that agree are not certain, and a rare difference as large as ``whole`` is not
-        ruled out by its absence alone. None with a single cluster.
-        """
-        if len(self.values) < 2:
-            return None
-        variance = self.standard_error**2 + 0.5 * whole**2 / len(self.values) ** 2
-        half = self.quantile(0.5 * (1.0 + confidence)) * math.sqrt(variance)
-        return min(self.mean + half, 1.0)
-
-    def quantile(self, probability: float) -> float:
-        """Of Student's t with these degrees of freedom."""
-        from scipy.special import stdtrit
-
-        return float(stdtrit(self.degrees, probability))
-
-
-def strata_of(stratum: Ints) -> list[np.ndarray]:
-    """Which clusters each stratum has (S x C); one of all where a stratum has a single cluster."""
-    names, sizes = np.unique(stratum, return_counts=True)
-    if (sizes < 2).any():
-        return [np.ones(len(stratum), bool)]
-    return [stratum == name for name in names]
-
-
-def _parts(values: Floats, stratum: Ints) -> Floats:
-    """Each stratum's part of C^2 times the variance of the mean."""
-    masks = strata_of(stratum)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        return np.array([mask.sum() * np.var(values[mask], ddof=1) for mask in masks])
-
-
-MOST_EXACT = 14
-"""Pairs that differ up to which all flips are gone through."""
-_AT_ONCE = 4_000_000
-
-
-def studentized_flips(
-    change: Floats, cluster: Ints, stratum: Ints, draws: int, rng: np.random.Generator
-) -> tuple[float, bool]:
-    """Two-sided p-value of no mean difference, and whether it is over all flips.
-
-    Else it is over ``draws`` drawn ones, (1 + reached) / (1 + drawn). Pairs without a difference
-    count in the mean and are not flipped; without any other p is 1.
-
-    Args:
-        change: difference of each pair (P), each cluster counting alike.
-        cluster: of each pair, 0 to C - 1, none empty; two or more.
-        stratum: of each cluster (C), as in `cluster_means`.
-
-    >>> change, cluster = np.array([0.1, 0.2, 0.3, 0.1]), np.array([0, 0, 1, 1])
-    >>> studentized_flips(change, cluster, np.zeros(2, int), 99, np.random.default_rng(0))
-    (0.125, True)
-    """
-    moved = change != 0.0
-    if not moved.any():
-        return 1.0, True
-    clusters = int(cluster.max()) + 1
-    weights = np.zeros((int(moved.sum()), clusters))
-    weights[np.arange(len(weights)), cluster[moved]] = 1.0
-    weights *= change[moved][:, None] / np.bincount(cluster, minlength=clusters)[None, :]
-    weights /= np.abs(change).max()
-    masks = strata_of(stratum)
-    observed = _statistic(weights.sum(axis=0)[None, :], masks)[0]
-    exact = len(weights) <= MOST_EXACT
-    total = 2 ** len(weights) if exact else draws
-    reached = 0
-    at_once = max(1, _AT_ONCE // len(weights))
-    for first in range(0, total, at_once):
-        rows = min(at_once, total - first)
-        if exact:
-            number = np.arange(first, first + rows)[:, None]
-            up = (number >> np.arange(len(weights))[None, :]) & 1
-        else:
-            up = rng.integers(0, 2, size=(rows, len(weights)), dtype=np.int8)
-        drawn = _statistic((2.0 * up - 1.0) @ weights, masks)
-        reached += int((drawn >= observed * (1.0 - 1e-6)).sum())
-    return (reached / total, True) if exact else ((1.0 + reached) / (1.0 + total), False)
-
-
-def _statistic(means: Floats, masks: list[np.ndarray]) -> Floats:
-    """|mean| over its standard error, of the means of clusters (B, C)."""
-    clusters = means.shape[1]
-    variance = np.zeros(len(means))
-    for mask in masks:
-        variance += mask.sum() * np.var(means[:, mask], axis=1, ddof=1)
-    # Clusters that agree have no spread: the larger mean is the more extreme one.
-    error = np.sqrt(variance) / clusters + AGREE
-    mean = np.abs(means.mean(axis=1))
-    mean[mean < AGREE] = 0.0  # the sum of fractions that cancel is rarely 0
-    return np.asarray(mean / error)
 
 
 _TEXTS: tuple[tuple[Contrast, str, str], ...] = (
@@ -460,7 +316,7 @@ def _effect(
     excluded = None
     if outcome in PERFORMANCE:
         benefit = ClusterMeans(-means.values, means.stratum)
-        excluded = benefit.upper(settings.confidence, at_reference)
+        excluded = benefit.upper(0.5 * (1.0 + settings.confidence), at_reference)
     effect = replace(
         empty,
         n_pairs=len(changes.level),

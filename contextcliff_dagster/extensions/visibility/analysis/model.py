@@ -6,7 +6,6 @@ Runs of the records, curves of regret, the seeds that a study needs, and the sen
 from __future__ import annotations
 
 import math
-from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
@@ -15,6 +14,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from contextcliff_dagster.analysis.bin_statistics import ProfileContext
+from contextcliff_dagster.analysis.contrast import (
+    ClusterMeans,
+    studentized_flips,
+    units_needed,
+)
 from contextcliff_dagster.analysis.records import AnalysisSettings
 from contextcliff_dagster.analysis.statistics.rank_tests import holm
 from contextcliff_dagster.contracts import UNSCORED_TAGS, ContextCliffError
@@ -24,7 +28,6 @@ from contextcliff_dagster.extensions.visibility.analysis.effects import (
     SHARES,
     VISIBLE,
     Changes,
-    ClusterMeans,
     Comparison,
     Runs,
     changes_of,
@@ -33,7 +36,6 @@ from contextcliff_dagster.extensions.visibility.analysis.effects import (
     fours_of,
     ordered_levels,
     pairs_of,
-    studentized_flips,
     widest_comparisons,
 )
 from contextcliff_dagster.extensions.visibility.baselines import area_under_curve
@@ -250,7 +252,6 @@ def _mean(values: Floats) -> float | None:
 
 
 EFFECT, POWER = 0.2, 0.8
-MOST_SEEDS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,34 +314,17 @@ def plan_of(
                 pair_sd=components.pair,
                 pairs_per_seed=components.pairs,
                 seeds=-(-len(changes.stratum) // benchmarks),
-                seeds_needed=seeds_needed(components, EFFECT * spread, benchmarks, level),
+                seeds_needed=units_needed(
+                    EFFECT * spread,
+                    components.variance,
+                    level,
+                    POWER,
+                    strata=benchmarks,
+                    pairs=components.pairs,
+                ),
             )
         )
     return made
-
-
-def seeds_needed(
-    components: Components, effect: float, benchmarks: int, level: float
-) -> int | None:
-    """Return the seeds a benchmark that show ``effect`` with power .8, tested two-sided.
-
-    By the noncentral t distribution with benchmarks x (seeds - 1) degrees of freedom, to which the
-    power of studentised flips is close. None where more than 10,000 are needed.
-    """
-    from scipy.special import nctdtr, stdtrit
-
-    variance = max(components.variance, 1e-12)
-
-    def enough(seeds: int) -> bool:
-        degrees = float(benchmarks * (seeds - 1))
-        critical = stdtrit(degrees, 1.0 - 0.5 * level)
-        # Beyond a shift of 37 the distribution function is not computed, and the power is 1.
-        shift = min(effect * math.sqrt(benchmarks * seeds / variance), 37.0)
-        return 1.0 - float(nctdtr(degrees, shift, critical)) >= POWER
-
-    if not enough(MOST_SEEDS):
-        return None
-    return 2 + bisect_left(range(2, MOST_SEEDS), True, key=enough)
 
 
 _OUTCOMES: dict[OutcomeName, str] = {

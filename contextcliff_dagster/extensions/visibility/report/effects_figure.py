@@ -12,12 +12,10 @@ from contextcliff_dagster.extensions.visibility.report.names import (
     is_significant,
 )
 from contextcliff_dagster.reporting.figures import house
-from contextcliff_dagster.reporting.wording import count, difference, level, limits
+from contextcliff_dagster.reporting.wording import count, level, with_limits
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from matplotlib.axes import Axes
 
     from contextcliff_dagster.extensions.visibility.results import AxisEffect, VisibilityResult
 
@@ -64,11 +62,14 @@ def plot_effects(result: VisibilityResult) -> bytes | None:
         house.write(
             figure, 0.5, y, house.shortened(effect_name(row), 46), fontsize=10, fontweight=weight
         )
-        words = f"{difference(row.difference)} {limits(row.ci_low, row.ci_high)}"
+        words = with_limits(row.difference, row.ci_low, row.ci_high)
         house.write(figure, _LEFT + _WIDE + 0.15, y, words, fontsize=10, fontweight=weight)
         verdict = VERDICT_WORDS[row.verdict]
         house.write(figure, _LEFT + _WIDE + 2.05, y, verdict, fontsize=10, fontweight=weight)
-        _draw(axes, row, place, sure=sure)
+        limits = row.ci_low, row.ci_high
+        at = place, row.difference or 0.0
+        colour = house.look(0).colour if sure else house.INK
+        house.draw_difference(axes, at, limits, colour, sure=sure, across=True)
     title = f"What each axis does to the regret: {house.shortened(result.model, 44)}"
     house.write(figure, 0.3, height - 0.3, title, fontsize=14, fontweight="bold")
     n = effects[0]
@@ -91,12 +92,3 @@ def _rows(effects: Sequence[AxisEffect]) -> list[str | AxisEffect]:
         alike = [one for one in effects if group_of(one) == name]
         rows += [name, *alike] if alike else []
     return rows
-
-
-def _draw(axes: Axes, effect: AxisEffect, place: int, *, sure: bool) -> None:
-    colour = house.look(0).colour if sure else house.INK
-    if effect.ci_low is not None and effect.ci_high is not None:
-        axes.plot([effect.ci_low, effect.ci_high], [place, place], color=colour, lw=1.7, zorder=2)
-    house.draw_markers(
-        axes, [effect.difference], [place], colour, hollow=not sure, ms=7.5, mew=1.3, zorder=3
-    )

@@ -28,9 +28,10 @@ from contextcliff_dagster.reporting.wording import (
     count,
     difference,
     level,
-    limits,
+    p_value,
     percent,
     score,
+    with_limits,
 )
 
 if TYPE_CHECKING:
@@ -70,9 +71,9 @@ def effects(result: VisibilityResult, outcome: OutcomeName) -> DataTable | None:
             f"{one.n_pairs:,} ({one.n_clusters:,})",
             score(one.mean),
             score(one.mean_reference),
-            _difference(one.difference, one.ci_low, one.ci_high),
-            _p(one.p_value),
-            _p(one.p_holm),
+            Bracketed(with_limits(one.difference, one.ci_low, one.ci_high)),
+            p_value(one.p_value),
+            p_value(one.p_holm),
             None if one.standardised is None else f"{one.standardised:+.2f}",
             None if one.excluded is None else difference(one.excluded),
             VERDICT_WORDS[one.verdict],
@@ -101,7 +102,9 @@ def by_benchmark(result: VisibilityResult) -> DataTable | None:
             continue
         own = {part.benchmark: part for part in one.by_benchmark}
         cells: list[Cell] = [
-            None if part is None else _difference(part.difference, part.ci_low, part.ci_high)
+            None
+            if part is None
+            else Bracketed(with_limits(part.difference, part.ci_low, part.ci_high))
             for part in (own.get(name) for name in result.benchmarks)
         ]
         rows.append([effect_name(one), *cells])
@@ -138,7 +141,7 @@ def behaviour(result: VisibilityResult) -> DataTable | None:
 def _marked(effect: AxisEffect | None) -> Cell:
     if effect is None:
         return None
-    words = _difference(effect.difference, effect.ci_low, effect.ci_high)
+    words = Bracketed(with_limits(effect.difference, effect.ci_low, effect.ci_high))
     if effect.verdict == "undecided" or words is None:
         return words
     return Bracketed(f"{words.text} {VERDICT_WORDS[effect.verdict]}")
@@ -185,9 +188,9 @@ def interactions(result: VisibilityResult) -> DataTable | None:
             effect_name(one),
             comparison_name(one.other, one.other_level, one.other_reference),
             f"{one.n_fours:,} ({one.n_clusters:,})",
-            _difference(one.difference, one.ci_low, one.ci_high),
-            _p(one.p_value),
-            _p(one.p_holm),
+            Bracketed(with_limits(one.difference, one.ci_low, one.ci_high)),
+            p_value(one.p_value),
+            p_value(one.p_holm),
         ]
         for one in result.interactions
     ]
@@ -212,7 +215,7 @@ def searches(result: VisibilityResult) -> DataTable | None:
             one.n_clusters,
             score(one.regret),
             score(one.area),
-            _difference(one.difference, one.ci_low, one.ci_high),
+            Bracketed(with_limits(one.difference, one.ci_low, one.ci_high)),
         ]
         for one in result.searches
     ]
@@ -263,19 +266,9 @@ def _share(result: VisibilityResult, outcome: OutcomeName) -> float | None:
     return sum(n * mean for n, mean in known) / runs if runs else None
 
 
-def _difference(value: float | None, low: float | None, high: float | None) -> Bracketed | None:
-    return None if value is None else Bracketed(f"{difference(value)} {limits(low, high)}")
-
-
 def _span(value: float, low: float | None, high: float | None) -> Bracketed:
     known = "" if low is None or high is None else f" [{score(low)}, {score(high)}]"
     return Bracketed(f"{score(value)}{known}")
-
-
-def _p(value: float | None) -> Cell:
-    if value is None:
-        return None
-    return "< 0.001" if value < 0.001 else f"{value:.3f}"
 
 
 def overview(result: VisibilityResult) -> dict[str, Any]:

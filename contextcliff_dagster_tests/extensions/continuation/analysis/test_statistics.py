@@ -4,33 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from scipy import stats
 
-from contextcliff_dagster.analysis.records import AnalysisSettings
 from contextcliff_dagster.extensions.continuation.analysis.arm import (
-    ClusterBootstrap,
     intact_upper,
+    mean_interval,
     passages_needed,
-    score_upper,
     trend_over_sizes,
 )
 from contextcliff_dagster.extensions.continuation.results import Components
 
-SETTINGS = AnalysisSettings(resamples=1_000)
 PARTS = Components(passage=0.1, size_within_passage=0.05, round=0.25, rounds=5.0)
-
-
-@given(st.lists(st.floats(-0.5, 0.5), min_size=3, max_size=30))
-def test_the_upper_limit_is_students_and_a_little_more(changes: list[float]) -> None:
-    change = np.array(changes)
-    upper = score_upper(np.ones(len(change)), change, 0.5, 0.95)
-    assert upper is not None
-    sem = change.std(ddof=1) / len(change) ** 0.5
-    student = change.mean() + stats.t.ppf(0.95, len(change) - 1) * sem
-    assert upper >= min(student, 1.0) - 1e-9
-    assert upper > change.mean()
 
 
 def test_the_limit_of_the_share_falls_with_passages_and_knows_collapses() -> None:
@@ -76,7 +60,7 @@ def test_an_interval_holds_the_mean_of_passages_with_effects_of_texts() -> None:
     held = 0
     for _ in range(100):
         values = rng.normal(0, 0.1, 8)[text] + rng.normal(0.3, 0.1, 32)
-        low, high = ClusterBootstrap(text, SETTINGS).interval(values)
+        low, high = mean_interval(values, text, 0.95)
         assert low is not None
         assert high is not None
         held += low <= 0.3 <= high
@@ -87,9 +71,11 @@ def test_a_trend_is_its_slope_per_doubling_and_knows_missing_sizes() -> None:
     sizes = np.array([1024, 2048, 4096, 8192])
     means = 0.8 - 0.1 * np.log2(sizes / 1024) + np.linspace(-0.1, 0.1, 6)[:, None]
     means[0, 1] = means[1, 3] = np.nan
-    drawn = ClusterBootstrap(np.arange(6), SETTINGS)
-    found = trend_over_sizes(means, sizes, drawn, np.random.default_rng(0))
+    passages = np.arange(6)
+    found = trend_over_sizes(means, sizes, passages, np.random.default_rng(0), 0.95)
     assert found is not None
     assert found.slope == pytest.approx(-0.1)
     assert found.p_value == 1 / 5000
-    assert trend_over_sizes(means[:, :2], sizes[:2], drawn, np.random.default_rng(0)) is None
+    assert (
+        trend_over_sizes(means[:, :2], sizes[:2], passages, np.random.default_rng(0), 0.95) is None
+    )

@@ -5,18 +5,17 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from contextcliff_dagster.analysis.contrast import studentized_flips, units_needed
 from contextcliff_dagster.extensions.visibility.analysis.effects import (
     Changes,
     comparisons_of,
     ordered_levels,
-    studentized_flips,
     widest_comparisons,
 )
 from contextcliff_dagster.extensions.visibility.analysis.model import (
     POWER,
     Components,
     components_of,
-    seeds_needed,
 )
 from contextcliff_dagster_tests.extensions.visibility.analysis.planted_runs import planted_section
 
@@ -58,7 +57,9 @@ def test_levels_are_compared_with_the_one_that_shows_less() -> None:
 )
 def test_the_seeds_of_the_plan_have_its_power(benchmarks: int, components: Components) -> None:
     effect, level = 0.1, 0.05
-    seeds = seeds_needed(components, effect, benchmarks, level)
+    seeds = units_needed(
+        effect, components.variance, level, POWER, strata=benchmarks, pairs=components.pairs
+    )
     assert seeds is not None
     clusters, pairs = benchmarks * seeds, int(components.pairs)
     cluster = np.repeat(np.arange(clusters), pairs)
@@ -70,10 +71,6 @@ def test_the_seeds_of_the_plan_have_its_power(benchmarks: int, components: Compo
         change += (components.pair or 0.0) * rng.normal(size=len(cluster))
         found += studentized_flips(change, cluster, stratum, 299, rng)[0] <= level
     assert found / 300 == pytest.approx(POWER, abs=0.07)
-
-
-def test_more_than_ten_thousand_seeds_are_no_plan() -> None:
-    assert seeds_needed(Components(1.0, None, 1.0), 1e-4, 1, 0.05) is None
 
 
 def test_components_are_separated() -> None:

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from contextcliff_dagster.analysis.statistics.rank_tests import holm, sign_flip_p_value
+from contextcliff_dagster.analysis.contrast import sign_flip_p_value
+from contextcliff_dagster.analysis.statistics.rank_tests import holm
 
 whole = st.lists(st.integers(-4, 4), max_size=10).map(np.array)
 broken = st.lists(st.floats(-1, 1).map(lambda x: round(x, 3)), max_size=9).map(np.array)

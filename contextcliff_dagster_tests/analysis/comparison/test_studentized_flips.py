@@ -1,4 +1,4 @@
-"""Flips within pairs: exact where labels mean nothing, and level where only their mean does."""
+"""Clusters of pairs: their flips are level, their intervals cover, plans have their power."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from scipy import stats
 
-from contextcliff_dagster.analysis.statistics.rank_tests import sign_flip_p_value
-from contextcliff_dagster.contracts.arrays import Floats
-from contextcliff_dagster.extensions.visibility.analysis.effects import (
+from contextcliff_dagster.analysis.contrast import (
     ClusterMeans,
+    sign_flip_p_value,
     studentized_flips,
+    units_needed,
 )
+from contextcliff_dagster.contracts.arrays import Floats
 from contextcliff_dagster_tests.support.examples import examples
 
 ONE = np.zeros(1, np.int64)
@@ -97,3 +99,55 @@ def test_intervals_cover_the_mean_of_unequal_strata() -> None:
         assert high is not None
         inside.append(low <= 0.1 / 3 <= high)
     assert 0.93 < np.mean(inside) < 0.975
+
+
+@given(st.lists(st.floats(-0.5, 0.5), min_size=3, max_size=30))
+def test_the_upper_limit_is_students_and_a_little_more(changes: list[float]) -> None:
+    change = np.array(changes)
+    means = ClusterMeans.of(change, np.arange(len(change)))
+    assert means is not None
+    upper = means.upper(0.95, 0.5)
+    assert upper is not None
+    sem = change.std(ddof=1) / len(change) ** 0.5
+    student = change.mean() + stats.t.ppf(0.95, len(change) - 1) * sem
+    assert upper >= min(student, 1.0) - 1e-9
+    assert upper > change.mean()
+
+
+def test_pairs_count_alike_in_clusters_of_unequal_size() -> None:
+    """The mean is the pairs' own, its error that of a ratio estimate (Cochran 1977, 2.11)."""
+    rng = np.random.default_rng(5)
+    cluster = np.repeat(np.arange(8), rng.integers(1, 9, 8))
+    values = rng.normal(size=len(cluster))
+    means = ClusterMeans.of(np.append(values, np.nan), np.append(cluster, 0))
+    assert means is not None
+    assert means.mean == pytest.approx(values.mean())
+    sums = np.bincount(cluster, weights=values - values.mean())
+    error = np.sqrt((sums**2).sum() * 8 / 7) / len(values)
+    assert means.standard_error == pytest.approx(error)
+    assert ClusterMeans.of(np.full(3, np.nan), np.arange(3)) is None
+
+
+@pytest.mark.parametrize(("strata", "two_sided"), [(1, True), (1, False), (3, True)])
+def test_units_needed_have_the_power_that_is_wished(strata: int, two_sided: bool) -> None:
+    rng = np.random.default_rng(6)
+    needed = units_needed(0.1, 0.04, 0.05, 0.8, strata=strata, two_sided=two_sided)
+    assert needed is not None
+    drawn = rng.normal(0.1, 0.2, size=(4_000, strata, needed))
+    error = np.sqrt(drawn.var(axis=2, ddof=1).mean(axis=1) / (strata * needed))
+    critical = stats.t.ppf(0.975 if two_sided else 0.95, strata * (needed - 1))
+    assert (drawn.mean(axis=(1, 2)) / error > critical).mean() == pytest.approx(0.8, abs=0.03)
+
+
+def test_no_fewer_units_are_needed_than_can_be_significant() -> None:
+    assert units_needed(1.0, 1e-6, 0.05, 0.8) == 6  # 2 of 2^6 flips are as extreme: .031
+    assert units_needed(1.0, 1e-6, 0.05, 0.8, two_sided=False) == 5
+    assert units_needed(1e-4, 1.0, 0.05, 0.8) is None
+
+
+@given(st.floats(0.1, 1.0), st.floats(1e-6, 1.0), st.floats(1e-4, 0.1))
+def test_a_stricter_level_needs_more_units(effect: float, variance: float, level: float) -> None:
+    needed = [units_needed(effect, variance, of, 0.8) for of in (level, level / 9)]
+    assert needed[0] is not None
+    assert needed[1] is not None
+    assert needed[0] <= needed[1]
